@@ -28,7 +28,7 @@ from scenarios.runs.unfinished import INTERRUPTED, read_unfinished
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
-from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, located
+from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, name_source
 from scenarios.schema.servers import KINDS
 from scenarios.sweeps import sweep as written_sweep
 from scenarios.sweeps.comparison_files import add_comparison
@@ -181,7 +181,7 @@ def run(
     wall = WallLimit(limits.wall_limit_s)
     if place is not None:
         check_run(place, overwrite)
-    with located(name):
+    with name_source(name):
         built = build(study, strict=strict)
     _warn(built.cautions)
     built.simulation.limit_events(limits.event_limit)
@@ -232,7 +232,7 @@ def resume(
     if analysis.is_sweep(place):
         raise UserError(f"{folder}: holds a sweep; go on with it by sweep(scenario, out={str(folder)!r}, resume=True)")
     study, _ = read_unfinished(place)
-    with located(str(folder)), _limit_time(wall):
+    with name_source(str(folder)), _limit_time(wall):
         summary = written.go_on(
             place,
             script=_script_key(script),

@@ -38,7 +38,7 @@ from scenarios.cli.results import compare, replay, report, trace
 from scenarios.cli.scale import scale
 from scenarios.cli.stragglers import stragglers, what_if
 from scenarios.cli.streams import output_streams
-from scenarios.schema.errors import DefectError, UserError, located
+from scenarios.schema.errors import DefectError, UserError, name_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -122,7 +122,7 @@ def run(
         folder = out or Path("runs") / study.name
         check_run(folder, overwrite)
         logs = _log_files(log)
-        with located(scenario):
+        with name_source(scenario):
             built = build(study, strict=strict)
     warn_of(dict.fromkeys(built.cautions, ""))
     built.simulation.limit_events(event_limit)
@@ -162,7 +162,7 @@ def resume(
     with (
         live(study.name, study.rounds, study.time_limit_s, quiet) as shown,
         log_run(folder, goes_on) as told,
-        located(str(folder)),
+        name_source(str(folder)),
     ):
 
         def after_round(simulation: "Simulation") -> None:
@@ -287,7 +287,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     study = planned.runs[0].scenario
     verdict = _verdict(len(planned.warned))
     out_console.print(
-        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.in_words(study)}, {study.rounds} rounds; "
+        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {study.rounds} rounds; "
         f"{_count_words(len(variants), 'variant')} ({', '.join(variants)}), {_count_words(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )

@@ -21,7 +21,7 @@ from scenarios.cli.output import (
     progress,
     warn_of_missing,
 )
-from scenarios.schema.errors import UserError, located
+from scenarios.schema.errors import UserError, name_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,7 +227,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quie
     study = read_finished(folder)
     name = study.method.kind
     limited = study.time_limit_s is not None
-    with progress({name: study.rounds}, quiet, share=limited) as advance, located(str(folder)):
+    with progress({name: study.rounds}, quiet, share=limited) as advance, name_source(str(folder)):
         try:
             different = again(folder, after_round=lambda simulation: advance(name, rounds_done(simulation, study)))
         except KeyboardInterrupt:

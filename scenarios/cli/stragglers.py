@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from scenarios.cli.output import Quiet, out_console, progress
-from scenarios.schema.errors import UserError, located
+from scenarios.schema.errors import UserError, name_source
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -46,7 +46,7 @@ def what_if(
     ]
     if not changes:
         raise UserError("what-if: nothing is different; give --without CLIENT, --deadline SECONDS or --bandwidth FACTOR")
-    with progress({"rounds": round}, quiet) as advance, located(str(folder)):
+    with progress({"rounds": round}, quiet) as advance, name_source(str(folder)):
         told = answers(folder, round, changes, progress=lambda done: advance("rounds", done))
     out_console.print(_answers(told))
     out_console.print(_FIXED, soft_wrap=True)
@@ -144,7 +144,7 @@ def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) ->
 
     first, last = (1, None) if only is None else only
     upto = int(run.summary["rounds"]) if last is None else last
-    with progress({"rounds": upto}, quiet) as advance, located(str(folder)):
+    with progress({"rounds": upto}, quiet) as advance, name_source(str(folder)):
         answers = every_client(folder, first=first, last=last, progress=lambda done: advance("rounds", done))
     with temporary_folder() as scratch:
         pq.write_table(table_of(answers), scratch / WHAT_IFS, compression="zstd")

@@ -38,7 +38,7 @@ from scenarios.registry.kinds import (
     known_names,
     resolve,
 )
-from scenarios.schema.errors import PARAMETER_ERRORS, UserError, did_you_mean, in_own_words
+from scenarios.schema.errors import PARAMETER_ERRORS, UserError, describe_own_error, did_you_mean
 from scenarios.schema.section import Section, problem, refusal
 
 KINDS_OF, IN_A_GROUP, THAT_FIT = "kinds-of-", "-in-a-group", "-that-fit"
@@ -312,7 +312,7 @@ def construct(
     except ValueError as error:
         if not own:
             raise
-        raise UserError(f"{path}: {section.kind!r} refuses: {in_own_words(error)}") from error
+        raise UserError(f"{path}: {section.kind!r} refuses: {describe_own_error(error)}") from error
     except (MemoryError, OverflowError) as error:
         raise UserError(f"{path}: a number is too large ({error}); give smaller ones") from error
     except KeyboardInterrupt:
@@ -320,7 +320,7 @@ def construct(
     except BaseException as error:  # sys.exit included
         if not own:
             raise
-        raise UserError(f"{path}: {section.kind!r} cannot be built: {in_own_words(error)}; fix its constructor") from error
+        raise UserError(f"{path}: {section.kind!r} cannot be built: {describe_own_error(error)}; fix its constructor") from error
     if own:
         from scenarios.registry.protocols import check_component
 

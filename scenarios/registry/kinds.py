@@ -21,7 +21,7 @@ from typing import Any
 from netsim.collisions import FOLDERS
 from scenarios.registry.in_process import find, registered_names
 from scenarios.registry.trust import own_code_refused, refuse_own_code
-from scenarios.schema.errors import UserError, did_you_mean, in_own_words
+from scenarios.schema.errors import UserError, describe_own_error, did_you_mean
 
 INJECTED = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth", "labels", "generator"})
 """Arguments that are not parameters: K, m, updates that the buffered server makes a model of, samples each client holds (K,), the
@@ -329,7 +329,7 @@ def load_own(place: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the user's module does when it is imported, sys.exit included
-        raise UserError(f"{place!r} cannot be imported: {in_own_words(error)}; fix the module") from error
+        raise UserError(f"{place!r} cannot be imported: {describe_own_error(error)}; fix the module") from error
     if not hasattr(module, name):
         raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, [n for n in dir(module) if n[0] != '_'])}")
     return getattr(module, name)

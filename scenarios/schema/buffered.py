@@ -103,7 +103,7 @@ class Buffered(Server):
             why = f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
             raise problem(("server", "pacing"), self.pacing, why)
 
-    def in_words(self, scenario: "Scenario") -> str:
+    def describe(self, scenario: "Scenario") -> str:
         """Return the number of clients at work and the event that makes a new model, in words."""
         made = "paced by latency" if self.pacing == "latency" else f"of every {self.buffer} deliveries"
         return f"{self.concurrency} at work, a new model {made}"

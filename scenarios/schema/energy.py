@@ -29,10 +29,10 @@ class Battery(Section):
     """Times at a charger: presence there, by any law of availability. Absent: never."""
 
     @model_validator(mode="after")
-    def _charged(self) -> Self:
+    def _check_charging(self) -> Self:
         supplies = not _nothing(self.charge_w)
         if supplies and self.charging is None:
-            raise problem(("charge_w",), _told(self.charge_w), "is supplied at no time; say in charging when, or leave it out")
+            raise problem(("charge_w",), _dump(self.charge_w), "is supplied at no time; say in charging when, or leave it out")
         if self.charging is not None and not supplies:
             raise problem(("charging", "kind"), self.charging.kind, "charges nothing; give charge_w > 0, or leave it out")
         return self
@@ -67,6 +67,6 @@ def _nothing(spec: Any) -> bool:
     return not any(spec) if isinstance(spec, list) else bool(spec == 0)
 
 
-def _told(spec: Any) -> Any:
+def _dump(spec: Any) -> Any:
     """A specification as a message shows it."""
     return spec.model_dump(by_alias=True) if isinstance(spec, Section) else spec

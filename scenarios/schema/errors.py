@@ -37,7 +37,7 @@ class BooksError(DefectError):
 
 
 @contextmanager
-def located(source: str) -> Iterator[None]:
+def name_source(source: str) -> Iterator[None]:
     """Say in front of a refusal which file (and variant) it is about."""
     try:
         yield
@@ -66,7 +66,7 @@ def users_line(error: BaseException) -> str:
     return f", {lines[-1].filename}, line {lines[-1].lineno}" if lines else ""
 
 
-def in_own_words(error: BaseException) -> str:
+def describe_own_error(error: BaseException) -> str:
     """An exception out of a user's own class: its type, the first line of its text, and the line of code it comes from."""
     # The first frame is where netsim called; without others there is no line of the user's to show.
     frames = traceback.extract_tb(error.__traceback__)[1:]

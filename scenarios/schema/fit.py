@@ -25,7 +25,7 @@ def check_fit(scenario: Scenario) -> None:
     """Raise a pydantic refusal for the first table or key that its server does not go with."""
     scenario.server.check(scenario)
     if not scenario.server.slotted:
-        _without_slots(scenario)
+        _check_no_slots(scenario)
         if scenario.policy is not None:
             scenario.server.check_policy(scenario.policy, scenario.clients.count)
     names = [jammer.name for jammer in scenario.jammers]
@@ -36,9 +36,9 @@ def check_fit(scenario: Scenario) -> None:
             raise problem(("jammers", i, "start"), "script", "without a script nobody starts it; name a script, or give a time")
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
-    _with_network(scenario)
+    _check_network(scenario)
     check_probes(scenario)
-    _protected(scenario)
+    _check_protection(scenario)
     _amounts(scenario)
     _trained_by(scenario)
     sizes = scenario.clients.data_sizes
@@ -58,7 +58,7 @@ def _amounts(scenario: Scenario) -> None:
             raise problem(("work", "batch_size"), None, "must be given with steps where clients.data_sizes is not")
 
 
-def _with_network(scenario: Scenario) -> None:
+def _check_network(scenario: Scenario) -> None:
     """Refuse bandwidths beside those of the cables of `[network]`."""
     if scenario.network is None:
         return
@@ -75,7 +75,7 @@ def _with_network(scenario: Scenario) -> None:
                 raise problem((name, "changes", i, "bandwidth_bytes_per_s"), "..", reason)
 
 
-def _protected(scenario: Scenario) -> None:
+def _check_protection(scenario: Scenario) -> None:
     """Check the statistics that the network's kind would release; a network of the user's own is judged when it is built."""
     privacy, learner = scenario.privacy, scenario.learner
     if privacy is None or privacy.mechanism == "none" or learner is None:
@@ -127,7 +127,7 @@ def _trained_by(scenario: Scenario) -> None:
         raise problem((table, error.name), error.value, error.reason) from error
 
 
-def _without_slots(scenario: Scenario) -> None:
+def _check_no_slots(scenario: Scenario) -> None:
     for name in SLOT_TABLES:
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", "belongs to servers with slots; leave it out, or set server.kind to fl-fa or fl-da")

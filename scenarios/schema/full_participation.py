@@ -86,7 +86,7 @@ class Safa(Server):
                 raise problem(("server", "order"), "speed", why)
         refuse_aggregation(scenario, "the cache is averaged by the clients' samples, whatever their age")
 
-    def in_words(self, scenario: "Scenario") -> str:
+    def describe(self, scenario: "Scenario") -> str:
         """Everyone, and how many are picked."""
         return f"all at work, {self.per_round} picked a round"
 
@@ -142,7 +142,7 @@ class Compass(Server):
         if learner.buffer > 1:
             raise problem(("learner", "buffer"), learner.buffer, "leave it out: every close makes a new model")
 
-    def in_words(self, scenario: "Scenario") -> str:
+    def describe(self, scenario: "Scenario") -> str:
         """Everyone, and how many steps."""
         return f"all at work, {self.min_steps} to {self.max_steps} steps"
 

@@ -44,7 +44,7 @@ from scenarios.registry.in_process import spell
 from scenarios.registry.kinds import is_own, load_own
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.networks import NETWORKS, OwnNetwork
-from scenarios.schema.section import Section, all_defaults, problem, refusal
+from scenarios.schema.section import Section, default_table, problem, refusal
 
 
 def _read_data_set(value: Any) -> Any:
@@ -289,7 +289,7 @@ SERVER_OPTIMIZERS: dict[str, type[Component]] = {
 class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     """Training: its data, network and method. An update is computed when it is delivered; an unused one is never trained."""
 
-    data: Data = all_defaults()
+    data: Data = default_table()
     partition: component_of("partition") = _DEFAULTS.partition  # type: ignore[valid-type]
     network: component_of("network", described=NETWORKS, base=OwnNetwork)  # type: ignore[valid-type]
     optimizer: component_of("optimizer", described=OPTIMIZERS)  # type: ignore[valid-type]

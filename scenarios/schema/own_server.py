@@ -52,7 +52,7 @@ class OwnServer(Server):
         elif scenario.policy is None:
             raise missing("policy", scenario)
 
-    def in_words(self, scenario: "Scenario") -> str:
+    def describe(self, scenario: "Scenario") -> str:
         """Nothing is known."""
         return f"as {self.kind} decides"
 

@@ -13,7 +13,7 @@ from scenarios.schema.section import Section, missing, problem
 _ADAPTER = ("rank", "layers", "hidden")
 
 
-def _whole(compression: Any) -> bool:
+def _sends_whole_models(compression: Any) -> bool:
     return bool(compression.whole_models)
 
 
@@ -42,7 +42,7 @@ class Payload(Section):
     compression: component_of("compression") = {"kind": "none"}  # type: ignore[valid-type]
     """Encoding of updates. With a learner values really are compressed, and the size is that of the encoded message; without
     one, `declared`."""
-    down_compression: component_of("compression", fits=_whole, why=NO_MODEL) = {"kind": "none"}  # type: ignore[valid-type]
+    down_compression: component_of("compression", fits=_sends_whole_models, why=NO_MODEL) = {"kind": "none"}  # type: ignore[valid-type]
     """Encoding of models: as they are, by int8 or qsgd, or by one of your own; without a learner, `declared`."""
     trained_share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """Share of the bytes of a model and of an update that travels, as of a sub-model or an adapter; without a learner, of which
@@ -55,7 +55,7 @@ class Payload(Section):
     """Time for each byte of the model as it is sent, before local training and as part of it."""
 
     @model_validator(mode="after")
-    def _one_size(self) -> Self:
+    def _check_size(self) -> Self:
         # A complete scenario, as a run writes it, holds the defaults, too.
         defaults = {name: type(self).model_fields[name].default for name in (*_ADAPTER, "matrices", "bits")}
         given = [name for name, default in defaults.items() if getattr(self, name) != default]

@@ -14,8 +14,8 @@ from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
 from scenarios.schema.probe import Probe, asks
 from scenarios.schema.script import script_field
-from scenarios.schema.section import NO_VALUE, Section, all_defaults, problem
-from scenarios.schema.servers import Jammer, by_slots, server_field
+from scenarios.schema.section import NO_VALUE, Section, default_table, problem
+from scenarios.schema.servers import Jammer, has_slots, server_field
 from scenarios.schema.slotted import Belief, Gossip, Slots
 from scenarios.schema.work import Work
 from scenarios.schema.world import Channels, ClientOutage, Clients, Compute, Downlink, Opinions, Peers, Positive, Uplink
@@ -51,7 +51,7 @@ class Privacy(Section):
     biases and running statistics of batch normalisation, as in the code of PAUSE's authors. Absent: nothing."""
 
     @model_validator(mode="after")
-    def _one_mechanism(self) -> Self:
+    def _check_mechanism(self) -> Self:
         norm = {"laplace": "l1", "gaussian": "l2"}.get(self.mechanism)
         if norm is not None and self.guarantee not in ("per_coordinate", norm):
             raise problem(("guarantee",), self.guarantee, f"must be per_coordinate or {norm} for {self.mechanism} noise")
@@ -192,15 +192,15 @@ class Scenario(Section):
     """Spreading of the clients' indices (fl-da)."""
     network: Network | None = None
     """Nodes and cables that all messages cross. Absent: each client has a link of its own, as `[downlink]` and `[uplink]` say."""
-    downlink: Downlink = all_defaults()
+    downlink: Downlink = default_table()
     """The way of the model to the clients."""
-    compute: Compute = all_defaults()
+    compute: Compute = default_table()
     """Local training as time."""
-    uplink: Uplink = all_defaults()
+    uplink: Uplink = default_table()
     """The way of the updates to the server."""
     work: Work | None = None
     """Work of clients. Absent: that of `[learner]`; without one, unknown."""
-    payload: Payload = all_defaults()
+    payload: Payload = default_table()
     """Sizes of the messages between server and clients, in bytes."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """Presence of the clients."""
@@ -213,11 +213,11 @@ class Scenario(Section):
     script: script_field() = None  # type: ignore[valid-type]
     """Script that acts on the run: a generator function of your own, by its name "module:function", or as a table with that
     as `kind` and with its further arguments. Absent: nothing."""
-    metrics: Metrics = all_defaults()
+    metrics: Metrics = default_table()
     """Measures beside the tables."""
-    output: Output = all_defaults()
+    output: Output = default_table()
     """Files that a run leaves."""
-    sweep: Sweep = all_defaults()
+    sweep: Sweep = default_table()
     """Variants and seeds of `netsim sweep`; `netsim run` runs the scenario as it stands."""
 
     @property
@@ -240,10 +240,10 @@ class Scenario(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _with_slots(cls, value: Any) -> Any:
+    def _fill_slot_tables(cls, value: Any) -> Any:
         # Tables that a server needs and that are all defaults are there; those of other servers are not.
         server = value.get("server") if isinstance(value, dict) else None
-        if not by_slots(server):
+        if not has_slots(server):
             return value
         # Validators of the base class run later, so that a table left out by NO_VALUE is still there.
         absent = [name for name in SLOT_TABLES if name != "peers" and value.get(name, NO_VALUE) in (None, NO_VALUE)]

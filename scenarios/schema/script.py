@@ -17,7 +17,7 @@ def _read(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
 
 
-def _checked(section: Any) -> Any:
+def _check(section: Any) -> Any:
     """Refuse what is no generator function of one argument, the world."""
     try:
         function = resolve("script", section.kind)
@@ -41,5 +41,5 @@ class _ByName:
 
 def script_field() -> Any:
     """The type of the field that holds the script, if there is one."""
-    script: Any = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_checked), _ByName()]
+    script: Any = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_check), _ByName()]
     return Optional[script]  # noqa: UP045 (an annotation that is made here)

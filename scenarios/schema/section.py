@@ -55,7 +55,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_none(cls, value: Any) -> Any:
+    def _drop_absent(cls, value: Any) -> Any:
         # A grid, `--set` and TOML have no null; all optional keys default to None, so that the key can be left out.
         if isinstance(value, dict) and NO_VALUE in [entry for entry in value.values() if isinstance(entry, str)]:
             optional = optional_keys(cls)
@@ -136,7 +136,7 @@ def refusal(text: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 
-def all_defaults() -> Any:
+def default_table() -> Any:
     """The default of a key that holds a table: that table, empty.
 
     Not a section of defaults, which pydantic would need a validator of its own for, beside that of the whole scenario.

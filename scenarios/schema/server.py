@@ -93,7 +93,7 @@ class Server(Component):
                 why = f"counts on late updates, which server.kind = {self.kind!r} drops; leave it out"
                 raise problem(("policy", name), value, why)
 
-    def in_words(self, scenario: "Scenario") -> str:
+    def describe(self, scenario: "Scenario") -> str:
         """Return the clients of a round in a few words."""
         return f"{self.parameters()['per_round']} a round"
 

@@ -122,7 +122,7 @@ class Asynchronous(Server):
             why = f"gives each of {scenario.clients.count} clients one of channels.count = {channels.count}; leave it out"
             raise problem(("metrics", "oracle"), oracle, why)
 
-    def in_words(self, scenario: "Scenario") -> str:
+    def describe(self, scenario: "Scenario") -> str:
         """Everyone, on so many sub-channels."""
         return f"all of them on {scenario.channels.count if scenario.channels is not None else 0} sub-channels"
 
@@ -197,7 +197,7 @@ class Jammer(Section):
     script starts it."""
 
     @model_validator(mode="after")
-    def _one_dwell(self) -> Self:
+    def _check_dwell(self) -> Self:
         if self.dwell_rounds is not None and self.dwell_s is not None:
             raise problem(("dwell_s",), self.dwell_s, "give either dwell_rounds or dwell_s")
         if self.reach is not None and self.links is not None:
@@ -209,7 +209,7 @@ class _Synchronous:
     """Marks `[server]`: where it names no kind, it is the synchronous one."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(_with_kind, handler(source))
+        return core_schema.no_info_before_validator_function(_add_kind, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         described = handler(schema)
@@ -219,7 +219,7 @@ class _Synchronous:
         return described
 
 
-def _with_kind(value: Any) -> Any:
+def _add_kind(value: Any) -> Any:
     return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
 
 
@@ -239,7 +239,7 @@ def server_field() -> Any:
     return Annotated[component_of("server", described=KINDS, base=OwnServer), _Synchronous()]
 
 
-def by_slots(server: Any) -> bool:
+def has_slots(server: Any) -> bool:
     """Return True if a `[server]` table, read or not yet, is of a kind with slots."""
     if isinstance(server, Server):
         return server.slotted

@@ -121,7 +121,7 @@ class Slots(Section):
     ends in the first slot in which they do not), or by these where they hold (auto). The results are the same."""
 
     @model_validator(mode="after")
-    def _one_start(self) -> Self:
+    def _check_start(self) -> Self:
         if self.start == "deadline" and self.deadline_s is None:
             raise problem(("deadline_s",), None, "must be given where start = 'deadline'")
         if self.start == "zero" and self.deadline_s is not None:
@@ -191,7 +191,7 @@ class Outage(Section):
     """A partition: every link between two of these groups of clients is down; who is named in none is in one further group."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         if bool(self.links) == bool(self.groups):
             raise problem(("links",), self.links, "give either links or groups")
         if not all(self.groups):

@@ -28,7 +28,7 @@ class Work(Section):
     """Cost of evaluating the model on a sample, as a share of training on it."""
 
     @model_validator(mode="after")
-    def _one_amount(self) -> Self:
+    def _check_amount(self) -> Self:
         if self.epochs is not None and self.steps is not None:
             raise problem(("steps",), self.steps, "leave it out; epochs says how much")
         if self.partial_share and self.steps is not None:

@@ -47,7 +47,7 @@ class Group(Section):
     """Number of clients, in place of a share."""
 
     @model_validator(mode="after")
-    def _one_size(self) -> Self:
+    def _check_size(self) -> Self:
         if (self.share is None) == (self.count is None):
             raise ValueError("give either share or count")
         return self
@@ -97,7 +97,7 @@ class Change(Section):
     """New values of parameters of the noise, by their names (`[compute]` only)."""
 
     @model_validator(mode="after")
-    def _one_time(self) -> Self:
+    def _check_time(self) -> Self:
         if (self.at_round is None) == (self.at_s is None):
             raise ValueError("give either at_round or at_s")
         if not (self.delay or self.channel or self.bandwidth or self.bandwidth_bytes_per_s is not None or self.of_compute):
@@ -144,7 +144,7 @@ class RandomChanges(Section):
         return [self.parameter] if isinstance(self.parameter, str) else self.parameter
 
     @model_validator(mode="after")
-    def _in_order(self) -> Self:
+    def _check_order(self) -> Self:
         if self.factor_high < self.factor_low:
             raise problem(("factor_high",), self.factor_high, f"must be at least factor_low = {self.factor_low}")
         return self
@@ -183,7 +183,7 @@ class Compute(Timed):
     """Factor of the time of all samples of an update, drawn once an update, with mean 1."""
 
     @model_validator(mode="after")
-    def _one_speed(self) -> Self:
+    def _check_speed(self) -> Self:
         given = [name for name in SPEEDS if getattr(self, name) is not None]
         if len(given) > 1:
             raise problem((given[1],), getattr(self, given[1]), f"leave it out; {given[0]} says it")
@@ -217,14 +217,14 @@ class SharedLink(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _moved(cls, value: Any) -> Any:
+    def _refuse_moved_key(cls, value: Any) -> Any:
         if isinstance(value, dict) and "per_client_bytes_per_s" in value:
             moved = "is now bandwidth_bytes_per_s of the link itself, beside [shared]; write it there"
             raise problem(("per_client_bytes_per_s",), value["per_client_bytes_per_s"], moved)
         return value
 
     @model_validator(mode="after")
-    def _one_bandwidth(self) -> Self:
+    def _check_bandwidth(self) -> Self:
         if self.bandwidth_bytes_per_s is None and self.bandwidth is None:
             raise missing("bandwidth_bytes_per_s", self)
         if self.bandwidth_bytes_per_s is not None and self.bandwidth is not None:
@@ -239,7 +239,7 @@ class VaryingLink(Link):
     """Bytes that a client sends or receives in a second, if that changes in time: in place of `bandwidth_bytes_per_s`."""
 
     @model_validator(mode="after")
-    def _one_bandwidth(self) -> Self:
+    def _check_bandwidth(self) -> Self:
         if self.bandwidth is None:
             for i, change in enumerate(self.changes):
                 if change.bandwidth:
@@ -300,7 +300,7 @@ class ClientOutage(Section):
     """Mean number of rounds of an outage."""
 
     @model_validator(mode="after")
-    def _one_time(self) -> Self:
+    def _check_time(self) -> Self:
         if self.name in CAUSES:
             raise problem(("name",), self.name, "is the name of another cause of loss; choose another")
         given = [pair for pair in _WHEN if any(getattr(self, key) is not None for key in pair)]
@@ -327,7 +327,7 @@ class Channels(VaryingLink):
     """Which sub-channels are Good when, as a table of means, written out or drawn; absent: `channel` says."""
 
     @model_validator(mode="after")
-    def _one_law(self) -> Self:
+    def _check_laws(self) -> Self:
         laws = [change.channel for change in self.changes]
         parameters = self.random_changes.parameters if self.random_changes is not None else []
         drawn = any(parameter.startswith("channel.") for parameter in parameters)

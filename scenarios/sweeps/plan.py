@@ -15,7 +15,7 @@ from scenarios.runs.folders import DATASET, FAILURES, MANIFEST
 from scenarios.runs.marker import MARKER
 from scenarios.runs.reading import override, parse
 from scenarios.schema.cautions import Caution
-from scenarios.schema.errors import UserError, did_you_mean, located
+from scenarios.schema.errors import UserError, did_you_mean, name_source
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario, Sweep, Until
 from scenarios.schema.section import NO_VALUE
@@ -121,15 +121,15 @@ def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Pla
     cautions: dict[Caution, list[str]] = {}
     for name, (label, changes) in named.items():
         place = f"{source} (variant {name})" if len(named) > 1 else source
-        with located(place):
+        with name_source(place):
             changed_tables = override(without, changes)
         changed = parse(changed_tables, place)
-        with located(place):
+        with name_source(place):
             for caution in build(changed, learner=False, strict=strict).cautions:
                 cautions.setdefault(caution, []).append(name)
         planned = [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in seeds]
         for p in planned if strict else ():
-            with located(f"{place}, seed {p.seed}"):
+            with name_source(f"{place}, seed {p.seed}"):
                 build(p.scenario, learner=False, strict=True)
         runs += planned
     # After the variants: an unknown key in one of them also gives it another name.

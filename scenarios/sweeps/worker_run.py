@@ -18,7 +18,7 @@ from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.runs.waiting import Watch, watch_run
 from scenarios.runs.wall_limit import WallLimit
-from scenarios.schema.errors import BooksError, UserError, located
+from scenarios.schema.errors import BooksError, UserError, name_source
 from scenarios.sweeps.options import NO_LIMITS, Limits
 from scenarios.sweeps.plan import Planned
 from scenarios.sweeps.relocation import receive, sent_back
@@ -67,7 +67,7 @@ class OneRun:
         wall = self.limits.wall(may_end_process=board.own_process)
         try:
             # Processes import the code one after the other, and keep what they have imported.
-            with located(where):
+            with name_source(where):
                 refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
             if self.out is not None:
                 return self._simulate(self.out, board, wall)
@@ -131,7 +131,7 @@ class Trial:
     def __call__(self, board: Board) -> Done:
         """Build it."""
         try:
-            with located(f"variant {self.planned.variant}"):
+            with name_source(f"variant {self.planned.variant}"):
                 build(self.planned.scenario)
         except UserError as error:
             return Done(error=str(error))

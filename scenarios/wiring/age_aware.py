@@ -21,7 +21,7 @@ def asynchronous(world: World) -> Server:
     scenario, section = world.scenario, world.scenario.server
     channels = build_channels(world, world.population.count)
     pool = world.pool(channels.access, retry=True, instant=not section.contention)
-    scheduled = channels.scheduled(world, pool)
+    scheduled = channels.schedule(world, pool)
     return age_aware_server(
         pool=pool,
         channels=scheduled,

@@ -25,7 +25,7 @@ from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law, changed_bandwidth
 from scenarios.wiring.multiplied import Multiplied
 from scenarios.wiring.payload import LONGEST_S, Message
-from scenarios.wiring.piecewise import pieced
+from scenarios.wiring.piecewise import join_steps
 from scenarios.wiring.population import Context, Population
 from scenarios.wiring.script.targets import Overlay, ScriptedLaw
 
@@ -119,7 +119,7 @@ class _Component:
     """True if it must never end: on a sub-channel."""
 
     def after(self, step: Step) -> _Component:
-        return replace(self, law=self.law.changed(step.parameters, step.clients, f"{step.path}.bandwidth"))
+        return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
 
     def build(self, step: Step | None = None) -> Any:
         return self._built(f"{step.path}.bandwidth" if step else None)
@@ -132,7 +132,7 @@ class _Component:
 
     def laid(self, overlay: Overlay, path: str) -> _Component:
         """As a script's change leaves it."""
-        change = self.law.scaled if overlay.scale else self.law.changed
+        change = self.law.scale_by if overlay.scale else self.law.change
         return replace(self, law=change(overlay.parameters, overlay.entities, path))
 
     def value(self, name: str, path: str) -> Any:
@@ -173,7 +173,7 @@ def build_carrier(
     """Return the carrier of `message` over the link at `path`; `foreseen` as of `_carrier`. Raises UserError."""
     if not varies(section, context):
         return Carried(NoCarrier())
-    own = _own(section, path, context)
+    own = _own_link(section, path, context)
     shared = None if section.shared is None else _shared(section, path, context)
     key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
     given = section.bandwidth if section.shared is None else section.shared.bandwidth
@@ -217,7 +217,7 @@ def link_bandwidth(section: VaryingLink, path: str, alone: Context) -> OwnBandwi
 
     Raises UserError.
     """
-    return _own(section, path, alone)
+    return _own_link(section, path, alone)
 
 
 def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:
@@ -226,7 +226,7 @@ def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[
     Raises UserError.
     """
     path, clients = "peers", np.arange(context.population.count)
-    own = _own(section, path, context)
+    own = _own_link(section, path, context)
     shared = None if section.shared is None else _shared(section, path, context)
     if shared is None and (own is None or (own.fixed and isinstance(own.laws[0], Constant))):
         return None, math.inf if own is None else own.laws[0].mean_rate(clients)
@@ -255,7 +255,7 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
     scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
     if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in numbers):
         return None
-    own = _own(section, "channels", context)
+    own = _own_link(section, "channels", context)
     assert own is not None
     in_rounds = scripted and all(change.at_s is None for change in numbers)
     law: Timeline[BandwidthLaw] = own if in_rounds else _over_all_time(own, "channels")
@@ -267,7 +267,7 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
     return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
 
 
-def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
+def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
     """The clients' own bandwidth over time; None: unlimited."""
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
     first: _Number | _Component
@@ -283,7 +283,7 @@ def _own(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | No
         if steps:
             changed_bandwidth(None, steps[0], path, context.population)
         return None
-    return _altered(pieced(first, steps, path, "bandwidth", context), context)
+    return _altered(join_steps(first, steps, path, "bandwidth", context), context)
 
 
 def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
@@ -295,12 +295,12 @@ def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwi
     """The bandwidth that all share: one link, entity 0."""
     shared, path = section.shared, f"{path}.shared"
     assert shared is not None
-    alone = replace(context, population=Population.of_one())
+    alone = replace(context, population=Population.single_client())
     first: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
     if shared.bandwidth is not None:
         law = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
         first = _Component(law, f"{path}.bandwidth", False)
-    return _altered(pieced(first, [], path, "bandwidth", alone), context)
+    return _altered(join_steps(first, [], path, "bandwidth", alone), context)
 
 
 def _carrier(

@@ -54,7 +54,7 @@ class _Times(Mapping[str, FloatArray]):
 class _Law(Protocol):
     def values(self, name: str, path: str) -> FloatArray: ...
 
-    def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> _Law: ...
+    def change(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> _Law: ...
 
     def build(self) -> Any: ...
 
@@ -105,7 +105,7 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
         factor = getattr(drawn, end_name)
         try:
             # Any factor may be drawn, at this seed or at another: neither end of the range may lead to a refusal.
-            law.changed(_Times(first, factor), clients, path).build()
+            law.change(_Times(first, factor), clients, path).build()
         except UserError as error:
             told = ", ".join(f"{what}.{name}" for name in names)
             raise UserError(f"{path}.{end_name} = {factor}: takes {told} out of what is allowed ({error})") from error

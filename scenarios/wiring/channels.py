@@ -68,7 +68,7 @@ class BuiltChannels:
     supplied: dict[str, Any]
     """Arguments that schedulers and oracles are supplied with."""
 
-    def scheduled(
+    def schedule(
         self, world: World, pool: ClientPool, *, places: int | None = None, refill: bool = False
     ) -> ScheduledChannels:
         """Under a server with these clients; raises UserError."""

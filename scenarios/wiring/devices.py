@@ -176,7 +176,7 @@ def _check_classes(table: Devices) -> None:
             raise table.refuse(row, f"class {row.name!r} is there twice; give each class one line, or a column client")
 
 
-def filled(scenario: Scenario, devices: Devices | None) -> Scenario:
+def fill_keys(scenario: Scenario, devices: Devices | None) -> Scenario:
     """The scenario with the columns of its device table in their keys, whatever stood there.
 
     A column of a table that the scenario does not have (`[energy]`, `[energy.battery]`) is left aside. Raises UserError where the
@@ -184,7 +184,7 @@ def filled(scenario: Scenario, devices: Devices | None) -> Scenario:
     """
     for key, value in ({} if devices is None else devices.values()).items():
         _refuse_changes(scenario, key)
-        scenario = _with(scenario, key.split("."), value)
+        scenario = _replace_key(scenario, key.split("."), value)
     return scenario
 
 
@@ -200,11 +200,11 @@ def _refuse_changes(scenario: Scenario, key: str) -> None:
             raise UserError(f"{place}.changes.{i}.bandwidth = {change.bandwidth!r}: {why}")
 
 
-def _with(section: Any, path: list[str], value: Any) -> Any:
+def _replace_key(section: Any, path: list[str], value: Any) -> Any:
     name, *rest = path
     if rest:
         inner = getattr(section, name, None)
-        return section if inner is None else section.model_copy(update={name: _with(inner, rest, value)})
+        return section if inner is None else section.model_copy(update={name: _replace_key(inner, rest, value)})
     # Other ways to say the same go.
     others = {"bandwidth": None} if name == "bandwidth_bytes_per_s" else {}
     others |= dict.fromkeys((*SPEEDS, "flops_per_sample")) if name in SPEEDS else {}

@@ -27,7 +27,7 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
     if section is None:
         return None
     names = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
-    watts = {name: _of_all(getattr(section, name), f"energy.{name}", population) for name in names}
+    watts = {name: _per_client(getattr(section, name), f"energy.{name}", population) for name in names}
     for name, each in watts.items():
         if each.max() > _MOST_W:
             raise UserError(f"energy.{name} = {each.max():g} for client {each.argmax()}: must be at most {_MOST_W:g} watts")
@@ -47,7 +47,7 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
     return Energy(powers=powers, followed=followed, batteries=batteries, charger=charger)
 
 
-def _of_all(spec: Any, path: str, population: Population) -> FloatArray:
+def _per_client(spec: Any, path: str, population: Population) -> FloatArray:
     return np.broadcast_to(np.asarray(population.values(spec, path), np.float64), (population.count,))
 
 
@@ -66,7 +66,7 @@ def _batteries(
     names = ("capacity_j", "initial", "threshold", "charge_w")
     if section.capacity_j is None:
         raise UserError("energy.battery.capacity_j: is missing; give it, or a column battery_j in clients.devices")
-    given = {name: _of_all(getattr(section, name), f"energy.battery.{name}", population) for name in names}
+    given = {name: _per_client(getattr(section, name), f"energy.battery.{name}", population) for name in names}
     for name in ("initial", "threshold"):
         # A ramp that leads to 1 may pass it by rounding.
         given[name] = np.where(np.isclose(given[name], 1.0, rtol=0.0, atol=1e-12), 1.0, given[name])

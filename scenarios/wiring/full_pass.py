@@ -17,7 +17,7 @@ from scenarios.wiring.population import Context
 from scenarios.wiring.work import TimeOfWork, Training, build_training
 
 
-def with_extra_pass(
+def add_extra_pass(
     scenario: Scenario, context: Context, sizes: Sizes, plan: WorkPlan, trained: Any, delays: dict[str, Any]
 ) -> tuple[Training, dict[str, Any]]:
     """Local training and the timelines `delays` of an update's phases, with that pass where there is one; raises UserError.

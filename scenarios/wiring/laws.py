@@ -20,7 +20,7 @@ from scenarios.schema.world import Link, Timed
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.data_files import data_file
 from scenarios.wiring.payload import LONGEST_S, Message
-from scenarios.wiring.piecewise import pieced
+from scenarios.wiring.piecewise import join_steps
 from scenarios.wiring.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.wiring.script.targets import Overlay
 
@@ -88,7 +88,7 @@ class Law:
             values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
         return values
 
-    def changed(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> Law:
+    def change(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> Law:
         """The law after `chosen` clients (None: all) were given new parameters, each where the law of the client has it."""
         inner = list(self._inner)
         without = [one.members for one in inner if parameters.keys().isdisjoint(one.keywords)]
@@ -136,9 +136,9 @@ class Law:
             value = everyone
         return replace(inner, keywords=inner.keywords | {name: value})
 
-    def scaled(self, factors: dict[str, Any], chosen: IntArray | None, path: str) -> Law:
+    def scale_by(self, factors: dict[str, Any], chosen: IntArray | None, path: str) -> Law:
         """The law after parameters of `chosen` clients (None: all) were multiplied."""
-        return self.changed({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
+        return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
     def _product(self, name: str, factor: Any, chosen: IntArray | None, path: str) -> FloatArray:
         values = self.values(name, f"{path}.{name}")
@@ -147,7 +147,7 @@ class Law:
 
     def laid(self, overlay: Overlay, path: str) -> Law:
         """As a script's change leaves it."""
-        change = self.scaled if overlay.scale else self.changed
+        change = self.scale_by if overlay.scale else self.change
         return change(overlay.parameters, overlay.entities, path)
 
     def build_at(self, path: str) -> Any:
@@ -197,7 +197,7 @@ class _Link:
     """Seconds that add to those of the law."""
 
     def after(self, step: Step) -> _Link:
-        law = self.law.changed(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
+        law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
         if step.bandwidth is None:
             return replace(self, law=law)
         return replace(self, law=law, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
@@ -261,7 +261,7 @@ def timeline(
     steps = written_steps(section, what, path, context, numbers=message is not None)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
-    return pieced(link, steps, path, what, context)
+    return join_steps(link, steps, path, what, context)
 
 
 def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:

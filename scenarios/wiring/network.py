@@ -28,7 +28,7 @@ from netsim.network.routed.carrier import Direction, RoutedCarrier
 from netsim.network.routed.network import Hops, RoutedNetwork
 from netsim.network.sizes import Sizes
 from scenarios.networks import read_network
-from scenarios.schema.errors import UserError, did_you_mean, located
+from scenarios.schema.errors import UserError, did_you_mean, name_source
 from scenarios.schema.network import Background, Generator, Network, NetworkLink
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.bandwidth import Carried, link_bandwidth
@@ -173,7 +173,7 @@ def _plans(section: Network, generator: np.random.Generator) -> list[Plan]:
     """Return the cables of file or generator, with those of the scenario; raises UserError."""
     plans: dict[str, Plan] = {}
     if section.source is not None:
-        with located("network.source"):
+        with name_source("network.source"):
             plans = _from_underlay(read_network(section.source), section.speed_km_per_s)
     elif section.generator is not None:
         plans = _generated(section.generator, section.speed_km_per_s, generator)
@@ -265,7 +265,7 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
 
 
 def _cable(plan: Plan, section: Network, context: Context) -> Cable:
-    link, alone = plan.link, replace(context, population=Population.of_one())
+    link, alone = plan.link, replace(context, population=Population.single_client())
     # Scripts name a cable, not its place in the file.
     key = f"network.links.{plan.name}"
     scripted = context.targets is not None

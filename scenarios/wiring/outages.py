@@ -27,7 +27,7 @@ def build_outages(
             raise UserError(f'outages.{i}.name = "{section.name}": is used twice; give every outage its own name')
         path = f"outages.{i}"
         members = population.some(section.clients, f"{path}.clients")
-        when = _when(section, streams, path)
+        when = _schedule(section, streams, path)
         outages.append(ClientOutage(name=section.name, when=when, clients=population.count, members=members))
     return ClientOutages(outages, cut_offs=cut_offs)
 
@@ -44,7 +44,7 @@ def when_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path:
     return DrawnInSeconds(presence=presence, draws=draws)
 
 
-def _when(section: OutageSection, streams: Streams, path: str) -> When:
+def _schedule(section: OutageSection, streams: Streams, path: str) -> When:
     draws = streams[f"outage.{section.name}"]
     in_seconds = when_in_seconds(section, draws, path)
     if in_seconds is not None:

@@ -56,7 +56,7 @@ def build_sizes(scenario: Scenario, population: Population, trained: Any) -> Siz
         if not np.min(body) >= 0:
             whose = f" for client {np.argmin(body)}" if np.ndim(body) else ""
             raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{whose}: must be >= 0 bytes")
-        whole = np.ceil(body) if given is None else _with_method(scenario, np.ceil(body), report=name == "up")
+        whole = np.ceil(body) if given is None else _add_method(scenario, np.ceil(body), report=name == "up")
         if float(np.max(whole) + section.header_bytes) * population.count > LARGEST:
             shown = f"payload.{name}_bytes = {float(np.max(body))!r}"
             raise UserError(f"{shown}: must be less; a round of all clients would pass 2^63 bytes")
@@ -65,7 +65,7 @@ def build_sizes(scenario: Scenario, population: Population, trained: Any) -> Siz
     return Sizes(**sizes)
 
 
-def _with_method(scenario: Scenario, sizes: FloatArray, *, report: bool) -> FloatArray:
+def _add_method(scenario: Scenario, sizes: FloatArray, *, report: bool) -> FloatArray:
     """Messages of `sizes`, which the scenario gives, with what the method of aggregation sends along; `report`: updates."""
     if scenario.learner is None:
         return sizes

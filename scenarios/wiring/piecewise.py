@@ -22,13 +22,13 @@ class Changing(Segment, Protocol):
     def build(self, step: Step | None = None) -> Any: ...
 
 
-def pieced(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
+def join_steps(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
     """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
     in_order = sorted(steps, key=lambda step: step.start)
     drawn = any(step.factor is not None for step in steps)
-    segments, laws, starts = (_made_when_asked if drawn else _kept)(first, in_order)
+    segments, laws, starts = (_build_when_needed if drawn else _build_all)(first, in_order)
     unit: Unit = steps[0].unit if steps else "rounds"
     if context.targets is not None:
         return context.targets.law(f"{path}.{what}", segments, laws, starts, unit)
@@ -39,7 +39,7 @@ _Pieces = tuple[Sequence[Changing], Sequence[Any], list[float]]
 """Segments, their laws, and from when on each but the first is in force."""
 
 
-def _kept(first: Changing, steps: list[Step]) -> _Pieces:
+def _build_all(first: Changing, steps: list[Step]) -> _Pieces:
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first
     for step in steps:
@@ -53,8 +53,8 @@ def _kept(first: Changing, steps: list[Step]) -> _Pieces:
     return segments, laws, starts
 
 
-def _made_when_asked(first: Changing, steps: list[Step]) -> _Pieces:
-    """As `_kept`, where steps are drawn: of these there may be many, and each replaces all that the drawn one before changed."""
+def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
+    """As `_build_all`, for drawn steps: there may be many, and each replaces all that the drawn one before changed."""
     times = [step.start for step in steps]
     starts = list(dict.fromkeys(times))
     written = [i for i, step in enumerate(steps) if step.factor is None]

@@ -30,12 +30,12 @@ class Population:
         self.count = section.count
         self.devices = None if section.devices is None else read_devices(section.devices)
         """Device table of the clients, or None."""
-        self.members: dict[str, IntArray] = self._grouped(section)
+        self.members: dict[str, IntArray] = self._groups(section)
         """The clients of each group, ascending."""
         self.grouped = bool(section.groups or self.devices)
         """True if the scenario gives groups."""
 
-    def _grouped(self, section: Clients) -> dict[str, IntArray]:
+    def _groups(self, section: Clients) -> dict[str, IntArray]:
         devices = self.devices
         if devices is None:
             return self._consecutive([group.name for group in section.groups], _shares(section), "clients.groups.{}.name") or {
@@ -47,7 +47,7 @@ class Population:
             return devices.members(self.count)
         shares = devices.shares()
         if section.groups:
-            return self._of_table(section, devices, shares)
+            return self._table_groups(section, devices, shares)
         for row in devices.rows:
             if math.isnan(row.share):
                 raise devices.refuse(row, f"class {row.name!r} has no share; add a column share, or give clients.groups")
@@ -55,7 +55,7 @@ class Population:
             raise UserError(f"clients.devices: {devices.path}: the shares add up to {sum(shares.values()):g}; make it 1")
         return self._consecutive(list(shares), [share * self.count for share in shares.values()], f"{devices.path}: class")
 
-    def _of_table(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
+    def _table_groups(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
         """The groups of the scenario, of which a table says what they can do."""
         names = [group.name for group in section.groups]
         for row in devices.rows:
@@ -110,7 +110,7 @@ class Population:
         return places
 
     @classmethod
-    def of_one(cls) -> Population:
+    def single_client(cls) -> Population:
         """Return a population of one."""
         return cls(Clients(count=1))
 
@@ -136,7 +136,7 @@ class Population:
         if isinstance(spec, Ramp):
             return spec.start + (spec.to - spec.start) * np.arange(1, size + 1) / size
         if isinstance(spec, ByGroup):
-            return self._by_group(spec, path, np.arange(self.count) if among is None else among)
+            return self._group_values(spec, path, np.arange(self.count) if among is None else among)
         if isinstance(spec, np.ndarray) or (isinstance(spec, list) and all(is_number(entry) for entry in spec)):
             if len(spec) != size:
                 raise UserError(f"{path}: has {len(spec)} numbers for {size} clients; give one for each")
@@ -145,7 +145,7 @@ class Population:
             raise UserError(f"{path} = {spec!r}: must be {FORMS}")
         return float(spec)
 
-    def _by_group(self, spec: ByGroup, path: str, among: IntArray) -> FloatArray:
+    def _group_values(self, spec: ByGroup, path: str, among: IntArray) -> FloatArray:
         values = np.full(self.count, np.nan)
         for name, value in spec.by_group.items():
             members = self.group(name, f"{path}.by_group")

@@ -31,16 +31,16 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
     if not scenario.probes:
         return None
     section, question = scenario.probe or Probe(), question_of(scenario)
-    evaluated = _evaluated(world, section) if question == "loss" else None
+    evaluated = _evaluated_samples(world, section) if question == "loss" else None
     learner, losses = world.learner, question == "loss"
     if not section.timed:
         return FreeProbing(clock=pool.clock, learner=learner, samples=section.samples, evaluated=evaluated, losses=losses)
     streams = RepeatedStreams(scenario.seed, prefix="probe.")
     if question == "profile":
         evaluated = _trained_on(world)
-        medium = _as_updates(world, pool, streams)
+        medium = _update_links(world, pool, streams)
     else:
-        medium = _with_answers(world, pool, streams, section, evaluated, losses=losses)
+        medium = _answer_links(world, pool, streams, section, evaluated, losses=losses)
     testing = _testing(world, pool, streams, section) if tests(scenario) else None
     asking = Question(medium, evaluated)
     probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
@@ -60,22 +60,22 @@ def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -
     except ValueError as error:
         raise UserError(f"learner.data: among the test samples, which clients are asked to test the model on, {error}") from error
     evaluated = np.full(count, 1 if samples is None else samples, np.int64)
-    return Question(_with_answers(world, pool, streams, section, evaluated, losses=True), evaluated)
+    return Question(_answer_links(world, pool, streams, section, evaluated, losses=True), evaluated)
 
 
-def _as_updates(world: World, pool: ClientPool, streams: Streams) -> Medium:
+def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
     """The links, sizes and times of updates."""
     delays, training = world.delays, world.training
     return pool.medium.for_probes(
         download=delays["download"],
         compute=delays["compute"],
-        sample=training.in_update(),
+        sample=training.update_sample(),
         upload=delays["upload"],
         streams=streams,
     )
 
 
-def _with_answers(
+def _answer_links(
     world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
 ) -> Medium:
     """The links with small answers: to the model, which is evaluated, or (not `losses`) to a request as small, at once."""
@@ -115,7 +115,7 @@ def _trained_on(world: World) -> IntArray | None:
     return None if None in planned else np.array(planned, np.int64)
 
 
-def _evaluated(world: World, section: Probe) -> IntArray | None:
+def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
     """(K,) samples that each client evaluates; None: nobody knows. Raises UserError where that is needed."""
     scenario, count = world.scenario, world.population.count
     held: IntArray | None = None

@@ -12,7 +12,7 @@ from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
 from scenarios.registry.components import refusals_at
-from scenarios.schema.errors import UserError, in_own_words
+from scenarios.schema.errors import UserError, describe_own_error
 from scenarios.wiring.server_parts import Server
 from scenarios.wiring.world import World
 
@@ -202,7 +202,7 @@ def _own(world: World) -> Server:
     except UserError:
         raise
     except Exception as error:
-        told = f"server.kind = {section.kind!r} cannot be put together: {in_own_words(error)}; fix its compose"
+        told = f"server.kind = {section.kind!r} cannot be put together: {describe_own_error(error)}; fix its compose"
         raise UserError(told) from error
     if not isinstance(server, RoundServer | SlotServer):
         told = f"compose returns {type(server).__name__}; must return a server, such as a netsim.servers.rounds.RoundServer"

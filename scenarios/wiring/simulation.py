@@ -32,10 +32,10 @@ from scenarios.wiring.bandwidth import Carried, build_carrier, varies
 from scenarios.wiring.cautions import before_run
 from scenarios.wiring.cautions.outlook import Outlook, least_s
 from scenarios.wiring.client_state import check_client_state
-from scenarios.wiring.devices import filled
+from scenarios.wiring.devices import fill_keys
 from scenarios.wiring.endless import refuse_endless
 from scenarios.wiring.energy import build_energy
-from scenarios.wiring.full_pass import with_extra_pass
+from scenarios.wiring.full_pass import add_extra_pass
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.multiplied import Multiplier
 from scenarios.wiring.network import WiredNetwork, build_network
@@ -151,7 +151,7 @@ def build(
 def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multiplier | None) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
-    scenario = filled(scenario, population.devices)
+    scenario = fill_keys(scenario, population.devices)
     context = replace(_context(scenario, population, streams), multiplier=multiplier)
 
     plan = build_plan(scenario, population)
@@ -159,7 +159,7 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
     sent = build_sizes(scenario, population, trained)
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
-    training, delays = with_extra_pass(scenario, context, sent, plan, trained, _delays(scenario, context, sent))
+    training, delays = add_extra_pass(scenario, context, sent, plan, trained, _delays(scenario, context, sent))
     worked = training.times()
     clock, availability = Clock(), _presence(scenario, context)
     network, down, up = _carriers(scenario, context, clock, sent)
@@ -322,7 +322,7 @@ def _medium_of(
                 downlink=timeline(scenario.downlink, "channel", "downlink", context),
                 uplink=timeline(scenario.uplink, "channel", "uplink", context),
                 work=training.work,
-                sample=training.in_update(),
+                sample=training.update_sample(),
             ),
             streams=context.streams,
             access=access,

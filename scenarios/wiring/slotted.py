@@ -85,7 +85,7 @@ def _shared(world: World) -> dict[str, Any]:
             clients=world.population.count,
             law=test,
             streams=world.streams,
-            evaluated=_evaluated(world),
+            evaluated=_evaluated_clients(world),
             sample=world.training.sample,
             rounds_per_slot=slots.rounds,
         ),
@@ -95,7 +95,7 @@ def _shared(world: World) -> dict[str, Any]:
     }
 
 
-def _evaluated(world: World) -> FloatArray | None:
+def _evaluated_clients(world: World) -> FloatArray | None:
     """(K,) samples of training that are as much work as each client's test; None: it takes no such time. Raises UserError."""
     section, key = world.scenario.opinions, "opinions.test_samples"
     assert section is not None

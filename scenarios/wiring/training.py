@@ -53,7 +53,7 @@ def check_trained(scenario: Scenario) -> None:
         if kind in DATASETS:
             if not data.download:
                 require_files(kind, data_folder())
-            shape, classes = _published(kind)
+            shape, classes = _published_shape(kind)
             train, test = published_sizes(kind)
         else:
             shape, classes, train, test = _own_shapes(_own_source(kind))
@@ -65,7 +65,7 @@ def check_trained(scenario: Scenario) -> None:
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
 
 
-def _published(kind: str) -> tuple[tuple[int, ...], int]:
+def _published_shape(kind: str) -> tuple[tuple[int, ...], int]:
     """Shape of a sample of a published data set, and its number of labels."""
     (planes, side), labels = published_shape(kind)
     return (planes, side, side), labels
@@ -160,7 +160,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
         _check_network(options)
         _check_memory(options, max(scenario.server.updates_at_once, options.buffer))
         return build_learner(
-            _with_own(section),
+            _own_options(section),
             clients=scenario.clients.count,
             data_root=data_folder(),
             protection=protection,
@@ -171,7 +171,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
         )
 
 
-def _with_own(section: Learner) -> LearnerOptions:
+def _own_options(section: Learner) -> LearnerOptions:
     """Return the options of the learner, with the user's own components as objects and all others by name."""
     options = section.options()
     own: dict[str, Any] = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}

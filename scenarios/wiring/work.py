@@ -22,7 +22,7 @@ from scenarios.schema.world import SPEEDS, Compute
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law
 from scenarios.wiring.payload import LONGEST_S
-from scenarios.wiring.piecewise import pieced
+from scenarios.wiring.piecewise import join_steps
 from scenarios.wiring.population import Context, FloatArray, Population
 from scenarios.wiring.script.targets import Overlay
 
@@ -36,10 +36,10 @@ def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
     if section is None:
         return WorkPlan()
     given = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
-    return WorkPlan(**{name: _whole(spec, f"work.{name}", population) for name, spec in given.items() if spec is not None})
+    return WorkPlan(**{name: _integers(spec, f"work.{name}", population) for name, spec in given.items() if spec is not None})
 
 
-def _whole(spec: Any, key: str, population: Population) -> IntArray:
+def _integers(spec: Any, key: str, population: Population) -> IntArray:
     values = np.asarray(population.values(spec, key))
     good = (values >= 1) & (values == np.floor(values)) & (values <= _MOST)
     if not good.all():
@@ -112,7 +112,7 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
     steps = written_steps(section, "noise", "compute", context)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
-    timeline: Piecewise[DelayLaw] | Unchanging[DelayLaw] = pieced(speed, steps, "compute", "speed", context)
+    timeline: Piecewise[DelayLaw] | Unchanging[DelayLaw] = join_steps(speed, steps, "compute", "speed", context)
     return timeline
 
 
@@ -153,7 +153,7 @@ class _Speed:
     context: Context
 
     def after(self, step: Step) -> _Speed:
-        law = self.law.changed(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
+        law = self.law.change(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
         values = self.values
         if step.speed is not None:
             name, spec = step.speed
@@ -166,7 +166,7 @@ class _Speed:
     def laid(self, overlay: Overlay, path: str) -> _Speed:
         """As a script's change leaves it."""
         parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
-        change = self.law.scaled if overlay.scale else self.law.changed
+        change = self.law.scale_by if overlay.scale else self.law.change
         law = change(parameters, overlay.entities, path) if parameters else self.law
         if self.name not in overlay.parameters:
             return replace(self, law=law)
@@ -265,13 +265,13 @@ class Training:
     longer: FloatArray | None = None
     """(K,) by how much a pass beside training makes each sample of an update longer; None: there is no such pass."""
 
-    def in_update(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
+    def update_sample(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
         """Return the timeline of the time of a sample in an update, with its share of a pass beside training."""
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
         """Return how long the work of an update takes, as timelines: one, or none where that is no time or not known."""
-        samples, each = self.work.samples, self.in_update()
+        samples, each = self.work.samples, self.update_sample()
         if samples is None or each is None:
             return []
         return [TimeOfWork(samples, each, partial=self.work if isinstance(self.work, PartialWork) else None)]

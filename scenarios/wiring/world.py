@@ -110,7 +110,7 @@ class World:
             return OwnLinks(), self.pool()
         built = build_channels(self, places)
         pool = self.pool(built.access)
-        return built.scheduled(self, pool, places=places, refill=refill), pool
+        return built.schedule(self, pool, places=places, refill=refill), pool
 
     def pool(self, access: UplinkAccess[Any] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
         """The clients; `access` None: as `[uplink]` says."""

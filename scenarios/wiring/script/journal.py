@@ -74,14 +74,14 @@ class Journal:
             return None
         entry = self.entries[self._next]
         if entry[0] != "woken":
-            self._refuse(f"it waits, where it did {_told(entry)}")
+            self._refuse(f"it waits, where it did {_entry_text(entry)}")
         self._next += 1
         return entry
 
-    def ended(self) -> None:
+    def finish(self) -> None:
         """The script has come to its end; raises DivergedError where it did more."""
         if self._next is not None and self._next < len(self.entries):
-            self._refuse(f"it is over, where it did {_told(self.entries[self._next])}")
+            self._refuse(f"it is over, where it did {_entry_text(self.entries[self._next])}")
         self._next = None
 
     def raise_if_diverged(self) -> None:
@@ -92,10 +92,10 @@ class Journal:
     def _compare(self, entry: list[Any], length: int | None = None) -> None:
         assert self._next is not None
         if self._next == len(self.entries):
-            self._refuse(f"it does {_told(entry)} where it did no more")
+            self._refuse(f"it does {_entry_text(entry)} where it did no more")
         known = self.entries[self._next]
         if known[:length] != entry:
-            self._refuse(f"it does {_told(entry)}, where it did {_told(known)}")
+            self._refuse(f"it does {_entry_text(entry)}, where it did {_entry_text(known)}")
         self._next += 1
 
     def _refuse(self, told: str) -> None:
@@ -103,6 +103,6 @@ class Journal:
         raise self._diverged
 
 
-def _told(entry: list[Any]) -> str:
+def _entry_text(entry: list[Any]) -> str:
     kind, *rest = entry
     return f"{'wait for' if kind == 'wait' else kind} {' '.join(str(word) for word in rest if word is not None)}"

@@ -17,7 +17,7 @@ from scenarios.schema.per_client import is_number
 from scenarios.wiring.population import Population
 from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import Targets
-from scenarios.wiring.script.values import Some, listed, plain, plain_number, whole
+from scenarios.wiring.script.values import Some, integer, plain, plain_number, to_list
 from scenarios.wiring.script.waits import UntilDeclared, UntilEnded, UntilRound, UntilTime, Wait
 
 _OUTCOMES = ("delivered", "lost", "late", "aborted")
@@ -105,20 +105,20 @@ class Observed:
         `target` as of `change`.
         """
         round, _, time_s = self._runner.moment
-        value = self._targets.named(target).value(parameter, round, time_s)
+        value = self._targets.find(target).value(parameter, round, time_s)
         return value.copy() if isinstance(value, np.ndarray) else value
 
     # What can be waited for.
 
     def until_round(self, number: int) -> Wait:
         """Until round `number` is about to open: before anything of it, such as waiting for clients. Gives the round."""
-        return UntilRound(whole("number", number, 1))
+        return UntilRound(integer("number", number, 1))
 
     def until_slot(self, number: int) -> Wait:
         """Until slot `number` is about to open, before the clients or the server decide on its members. Gives the slot."""
         if not self._slots:
             raise UserError("until_slot: this server has no slots; wait for a round")
-        return UntilRound(whole("number", number, 1), slot=True)
+        return UntilRound(integer("number", number, 1), slot=True)
 
     def until_time(self, time_s: float) -> Wait:
         """Until the clock stands at `time_s`, before everything else of that instant. Gives the time."""
@@ -152,9 +152,9 @@ class Observed:
         return UntilEnded(
             outcome=outcome,
             cause=cause,
-            clients=listed(self._some(clients, "clients")),
-            channels=listed(self._some(channels, "channels")),
-            count=whole("count", count, 1),
+            clients=to_list(self._some(clients, "clients")),
+            channels=to_list(self._some(channels, "channels")),
+            count=integer("count", count, 1),
         )
 
     def until_change_declared(self, *, channels: Some = None, clients: Some = None) -> Wait:
@@ -172,7 +172,7 @@ class Observed:
             raise UserError(f"until_change_declared: nothing here declares such a change; {remedy}")
         if channels is not None:
             self._channels()
-        return UntilDeclared(channels=listed(self._some(channels, "channels")), clients=listed(self._some(clients, "clients")))
+        return UntilDeclared(channels=to_list(self._some(channels, "channels")), clients=to_list(self._some(clients, "clients")))
 
     def _some(self, some: Some, what: str) -> IntArray | None:
         """The clients or sub-channels meant; None: all."""

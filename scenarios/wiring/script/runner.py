@@ -96,7 +96,7 @@ class ScriptRunner:
         """Changes were declared, in the midst of the event that closes a round."""
         self._later(declared)
 
-    def ended(self, update: Update) -> None:
+    def on_end(self, update: Update) -> None:
         """An attempt has ended, in the midst of the event that ended it."""
         if self._wait is None or not (self._wait.of_ends or self._happened):
             return
@@ -127,13 +127,13 @@ class ScriptRunner:
 
     def _wake(self, wait: Wait) -> None:
         self._wait = None
-        self.journal.note("woken", *self.moment, *wait.what_came())
+        self.journal.note("woken", *self.moment, *wait.outcome())
         self._advance(wait.value)
 
     # The generator.
 
     def _begin(self) -> None:
-        self._generator = self._guarded(self.function)
+        self._generator = self._call_user(self.function)
 
     def _advance(self, value: Any) -> None:
         """On to the next wait that is not over as it begins."""
@@ -144,7 +144,7 @@ class ScriptRunner:
             if not wait.over(*self.moment):
                 self._wait_for(wait)
                 return
-            self.journal.note("woken", *self.moment, *wait.what_came())
+            self.journal.note("woken", *self.moment, *wait.outcome())
             value = wait.value
         raise UserError(
             f"{self._place()}: waited {_MOST_AT_ONCE:,} times for what had come already; wait for something that is to come"
@@ -154,11 +154,11 @@ class ScriptRunner:
         """Send `value` to the script and return its next wait, begun, or None if the script is over."""
         assert self._generator is not None
         try:
-            wait = self._guarded(partial(self._generator.send, value))
+            wait = self._call_user(partial(self._generator.send, value))
         except StopIteration:
             self._generator = None
             self.journal.raise_if_diverged()
-            self.journal.ended()
+            self.journal.finish()
             return None
         self.journal.raise_if_diverged()
         if not isinstance(wait, Wait):
@@ -175,7 +175,7 @@ class ScriptRunner:
         if wait.due_s < _EVER:
             self.clock.call_at(max(wait.due_s, self.clock.now), self._rings, self._number, BEFORE_ALL)
 
-    def _guarded(self, call: Callable[[], Any]) -> Any:
+    def _call_user(self, call: Callable[[], Any]) -> Any:
         """Call the user's code; its errors are raised with the script, the round, the time and the line."""
         try:
             return call()
@@ -187,7 +187,7 @@ class ScriptRunner:
             text = str(error).partition("\n")[0]
             raise UserError(f"{self._place(error)}: {type(error).__name__}: {text}") from error
 
-    def told(self) -> str:
+    def describe_act(self) -> str:
         """Return the script's present act in words, for an error that comes later."""
         return f"by {self._place()}"
 

@@ -95,7 +95,7 @@ class _Law(ABC):
         """The segment in force, its law without a script, and until when."""
 
     @abstractmethod
-    def _made(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         """The law of a segment under `overlays`; raises UserError."""
 
     def at(self, round: int, time_s: float) -> tuple[Any, float]:
@@ -108,15 +108,15 @@ class _Law(ABC):
         if key not in self._built:
             if len(self._built) >= _KEPT:
                 del self._built[next(iter(self._built))]
-            self._built[key] = segment, self._told(segment, self._versions[version])
+            self._built[key] = segment, self._build_checked(segment, self._versions[version])
         return self._built[key][1], until_s
 
     def _version(self, time_s: float) -> int:
         return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
 
-    def _told(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_checked(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         try:
-            return self._made(segment, overlays)
+            return self._build_law(segment, overlays)
         except UserError as error:
             # The law that a later change point brings may refuse what the earlier one took.
             raise UserError(f"{error} ({overlays[-1].told})") from error
@@ -132,7 +132,7 @@ class _Law(ABC):
     def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
         segment, _, _ = self._segment(round, time_s)
         overlays = (*self._versions[-1], overlay)
-        self._made(segment, overlays)  # refused here, or not at all
+        self._build_law(segment, overlays)  # refused here, or not at all
         self._now(time_s, overlays)
 
     def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
@@ -181,7 +181,7 @@ class ScriptedLaw(_Law):
         self._last = segment, overlays, laid
         return laid
 
-    def _made(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_law(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Any:
         return self._laid(segment, overlays).build_at(self.key)
 
     def laws_at(self, time_s: float) -> Sequence[Any]:
@@ -191,7 +191,7 @@ class ScriptedLaw(_Law):
         """
         overlays = self._versions[self._version(time_s)]
         if self._all[0] is not overlays:
-            made = LazyLaws(count=len(self._segments), make=lambda place: self._told(self._segments[place], overlays))
+            made = LazyLaws(count=len(self._segments), make=lambda place: self._build_checked(self._segments[place], overlays))
             self._all = overlays, made if overlays else self.laws
         return self._all[1]
 
@@ -233,7 +233,7 @@ class ScriptedStates(_Law):
         if name != "means":
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
 
-    def _made(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
         return Bernoulli(success=self._means(segment, overlays))
 
     def value(self, name: str, round: int, time_s: float) -> Any:
@@ -327,7 +327,7 @@ class Targets:
         """Have `renew` called after every change of what is at `key`."""
         self._laws[key].renewals.append(renew)
 
-    def named(self, key: str) -> Target:
+    def find(self, key: str) -> Target:
         """Return the target at `key`; raises UserError."""
         if key not in self.all:
             raise UserError(f"{key!r}: there is nothing of that name that a script can change; {did_you_mean(key, self.all)}")

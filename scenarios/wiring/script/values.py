@@ -25,7 +25,7 @@ def plain_number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def whole(name: str, value: Any, low: int) -> int:
+def integer(name: str, value: Any, low: int) -> int:
     """A whole number from `low` on; raises UserError."""
     plain = plain_number(value)
     if not isinstance(plain, int) or isinstance(plain, bool) or plain < low:
@@ -33,7 +33,7 @@ def whole(name: str, value: Any, low: int) -> int:
     return plain
 
 
-def listed(entities: IntArray | None) -> list[int] | None:
+def to_list(entities: IntArray | None) -> list[int] | None:
     """Clients or sub-channels as plain data; None: all."""
     return None if entities is None else entities.tolist()
 
@@ -55,14 +55,14 @@ def read(value: Any, path: str) -> Any:
         raise UserError(f"{path} = {value!r}: {reason}") from error
 
 
-def told(some: Some, entities: IntArray | None) -> str | None:
+def label(some: Some, entities: IntArray | None) -> str | None:
     """Whom a record names: as the script did, or by their numbers."""
     if isinstance(some, str):
         return some
     return None if entities is None else json.dumps(entities.tolist())
 
 
-def shown(value: Any, entities: IntArray | None) -> str:
+def value_text(value: Any, entities: IntArray | None) -> str:
     """A parameter of the entities concerned, as JSON."""
     if not isinstance(value, np.ndarray):
         return json.dumps(value)

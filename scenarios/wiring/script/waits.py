@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _made(value: Any) -> Any:
+def _from_plain(value: Any) -> Any:
     """The inverse of `_plain`."""
     return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
 
@@ -107,13 +107,13 @@ class Wait(ABC):
     def plain(self) -> list[Any]:
         """Return the wait as plain data."""
 
-    def what_came(self) -> tuple[int, Any]:
+    def outcome(self) -> tuple[int, Any]:
         """Which of several has come (0: it alone), and what it was, as plain data."""
         return 0, _plain(self.value)
 
     def comes(self, which: int, value: Any) -> None:
         """It is over as it was before, by what `what_came` said then."""
-        self.value = _made(value)
+        self.value = _from_plain(value)
 
     def state_dict(self) -> Any:
         """Return the progress of the wait as plain data."""
@@ -261,7 +261,7 @@ class AnyOf(Wait):
         self.value = met[0] if met else None
         return bool(met)
 
-    def what_came(self) -> tuple[int, Any]:
+    def outcome(self) -> tuple[int, Any]:
         met: Wait = self.value
         return self.waits.index(met), _plain(met.value)
 

@@ -124,19 +124,19 @@ def _renewals(world: World, server: Server) -> None:
 
 
 def _tell_of_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
-    server.clients.followers.append(runner.ended)
+    server.clients.followers.append(runner.on_end)
     server.loop.on_open = runner.opens_round
     server.tell_of_slots(runner.opens_slot)
 
 
 def _tell_of_declarations(runner: ScriptRunner, server: Server) -> None:
-    def by_scheduler(round: int, channels: list[int]) -> None:
+    def report_scheduler(round: int, channels: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, tuple(channels), ()))
 
-    def by_policy(round: int, clients: list[int]) -> None:
+    def report_policy(round: int, clients: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
 
     if (found := detections(server)) is not None:
-        found.on_declared = by_scheduler
+        found.on_declared = report_scheduler
     loop = server.loop
-    loop.instruments = [*loop.instruments, Restarts(dispatch=loop.dispatch, on_declared=by_policy)]
+    loop.instruments = [*loop.instruments, Restarts(dispatch=loop.dispatch, on_declared=report_policy)]

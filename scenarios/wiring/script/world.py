@@ -16,7 +16,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.script.acts import Absence, Change, Cut, CutOff, Jamming
 from scenarios.wiring.script.observed import Observed
 from scenarios.wiring.script.targets import Overlay
-from scenarios.wiring.script.values import Some, listed, plain, read, shown, told, whole
+from scenarios.wiring.script.values import Some, integer, label, plain, read, to_list, value_text
 
 
 class World(Observed):
@@ -64,11 +64,11 @@ class World(Observed):
         The presence that the scenario says goes on underneath.
         """
         some = self._all_or(clients)
-        number = self._do("take_away", "clients", told(clients, some), ["take_away", some.tolist()], lambda: self._take(some))
+        number = self._do("take_away", "clients", label(clients, some), ["take_away", some.tolist()], lambda: self._take(some))
 
         def back() -> None:
             entry = ["bring_back", number]
-            self._do("bring_back", "clients", told(clients, some), entry, lambda: self._bring_back(some), of=number)
+            self._do("bring_back", "clients", label(clients, some), entry, lambda: self._bring_back(some), of=number)
 
         return Absence(back)
 
@@ -78,11 +78,11 @@ class World(Observed):
         What is under way is lost, too, but for what ends in this very instant. Clients do not know it, and go on working.
         """
         some, cut_offs, now = self._all_or(clients), self._targets.cut_offs, self.time_s
-        number = self._do("cut_off", "clients", told(clients, some), ["cut_off", some.tolist()], lambda: cut_offs.cut(some, now))
+        number = self._do("cut_off", "clients", label(clients, some), ["cut_off", some.tolist()], lambda: cut_offs.cut(some, now))
 
         def back() -> None:
             entry, time_s = ["reconnect", number], self.time_s
-            self._do("reconnect", "clients", told(clients, some), entry, lambda: cut_offs.reconnect(some, time_s), of=number)
+            self._do("reconnect", "clients", label(clients, some), entry, lambda: cut_offs.reconnect(some, time_s), of=number)
 
         return CutOff(back)
 
@@ -95,15 +95,15 @@ class World(Observed):
         cuts, graph = self._targets.cuts, self._graph
         if cuts is None or graph is None:
             raise UserError('there are no links between clients over which messages take time: server.kind = "fl-da" has such')
-        pairs = [(whole("links", a, 0), whole("links", b, 0)) for a, b in links]
+        pairs = [(integer("links", a, 0), integer("links", b, 0)) for a, b in links]
         members = [self._all_or(group).tolist() for group in groups]
         down, now = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s
-        shown = json.dumps([list(pair) for pair in pairs] or members)
-        number = self._do("cut_links", "peers.links", shown, ["cut_links", down], lambda: cuts.cut(down, now))
+        text = json.dumps([list(pair) for pair in pairs] or members)
+        number = self._do("cut_links", "peers.links", text, ["cut_links", down], lambda: cuts.cut(down, now))
 
         def back() -> None:
             entry, time_s = ["heal_links", number], self.time_s
-            self._do("heal_links", "peers.links", shown, entry, lambda: cuts.heal(down, time_s), of=number)
+            self._do("heal_links", "peers.links", text, entry, lambda: cuts.heal(down, time_s), of=number)
 
         return Cut(back)
 
@@ -139,7 +139,7 @@ class World(Observed):
         return self._acts
 
     def _change(self, target: str, clients: Some, channels: Some, parameters: dict[str, Any], *, scale: bool) -> Change:
-        found = self._targets.named(target)
+        found = self._targets.find(target)
         if not parameters:
             raise UserError(f"{target}: changes nothing; name a parameter and its value")
         given = {"clients": clients, "channels": channels}
@@ -150,11 +150,11 @@ class World(Observed):
         some = given[found.entity] if found.entity else None
         entities = self._some(some, found.entity or "clients")
         values = {name: read(value, f"{target}.{name}") for name, value in parameters.items()}
-        overlay = Overlay(parameters=values, entities=entities, scale=scale, told=self._runner.told())
+        overlay = Overlay(parameters=values, entities=entities, scale=scale, told=self._runner.describe_act())
         action = "scale" if scale else "change"
-        entry = [action, target, listed(entities), {name: plain(value) for name, value in parameters.items()}]
-        number = self._lay(action, target, told(some, entities), overlay, entry, lay=True)
-        return Change(lambda: self._restore(target, told(some, entities), overlay, number))
+        entry = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]
+        number = self._lay(action, target, label(some, entities), overlay, entry, lay=True)
+        return Change(lambda: self._restore(target, label(some, entities), overlay, number))
 
     def _restore(self, target: str, entities: str | None, overlay: Overlay, number: int) -> None:
         self._lay("restore", target, entities, overlay, ["restore", target, number], lay=False, of=number)
@@ -165,7 +165,7 @@ class World(Observed):
         """Lay a change over a law, or lift it; the number of the act. A replay does it, too: no checkpoint holds laws."""
         if self._runner.over:
             return 0
-        target, names = self._targets.named(key), list(overlay.parameters)
+        target, names = self._targets.find(key), list(overlay.parameters)
         live = self._runner.journal.note("act", *entry)
         round, _, time_s = self._runner.moment
         before = {name: target.value(name, round, time_s) for name in names}
@@ -175,7 +175,7 @@ class World(Observed):
             target.renew()
             for name in names:
                 after = target.value(name, round, time_s)
-                values = shown(before[name], overlay.entities), shown(after, overlay.entities)
+                values = value_text(before[name], overlay.entities), value_text(after, overlay.entities)
                 self._record(action, key, entities, name, values, of=of)
         return self._acts
 

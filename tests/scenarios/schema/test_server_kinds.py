@@ -11,7 +11,7 @@ import pytest
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.server import Server
-from scenarios.schema.servers import KINDS, by_slots
+from scenarios.schema.servers import KINDS, has_slots
 from scenarios.wiring.servers import COMPOSERS
 from tests.helpers.rough_scenarios import EXAMPLES, OTHERS
 from tests.helpers.servers import SERVERS, scenario_of
@@ -38,12 +38,12 @@ def test_every_kind_of_server_has_a_table_and_is_composed():
     for kind, table in KINDS.items():
         assert table.model_fields["kind"].default == kind
         assert not table.__abstractmethods__
-        assert table.slotted == by_slots({"kind": kind})
+        assert table.slotted == has_slots({"kind": kind})
 
 
 def test_a_table_without_a_kind_has_no_slots():
     for table in ({}, None, {"kind": ["fl-fa"]}, {"kind": "fl-fb"}):
-        assert not by_slots(table)
+        assert not has_slots(table)
 
 
 @pytest.mark.parametrize("kind", SERVERS)
