@@ -1,4 +1,4 @@
-"""All figures of runs by their names: what they show, and how one of them or all that there is data for are drawn."""
+"""The catalogue of figures: their names and captions, and functions that draw one of them or all that a run has data for."""
 
 from __future__ import annotations
 
@@ -45,32 +45,33 @@ __all__ = [
 _OF_VARIANTS = frozenset({"accuracy_bytes"})
 """Figures that say something new only where variants are compared."""
 _OF_ROUNDS = frozenset({"latency", "phases", "ages"})
-"""Figures that measure in rounds, or a round: what that is differs between kinds of servers."""
+"""Figures that measure rounds, or in rounds: a round means different things to servers of different kinds."""
 
 
 _REMEDIES: Mapping[str, str] = {
     "topology": "run with server.kind = 'fl-da' and output.beliefs_table = true",
 }
-"""What a scenario must say for a figure whose table is written on request only."""
+"""Keys that a scenario must set for a figure that needs a table written on request."""
 
 Maker = Callable[[Groups, FigureSettings], ShownFigure | None]
 
 
 def _accuracy(cost: Literal["seconds", "bytes", "joules"]) -> Maker:
-    return lambda groups, its: accuracy_figure(
+    return lambda groups, options: accuracy_figure(
         groups,
         cost=cost,
-        target_accuracy=its.target_accuracy,
-        smoothing_s=its.smoothing_s or 0.0,
-        horizon=its.horizon_s if cost == "seconds" else None,
-        look=its.look,
+        target_accuracy=options.target_accuracy,
+        smoothing_s=options.smoothing_s or 0.0,
+        horizon=options.horizon_s if cost == "seconds" else None,
+        look=options.look,
     )
 
 
-def _target(groups: Groups, its: FigureSettings) -> ShownFigure | None:
-    if its.target_accuracy is None:
+def _target(groups: Groups, options: FigureSettings) -> ShownFigure | None:
+    if options.target_accuracy is None:
         return None
-    return reached_figure(groups, target_accuracy=its.target_accuracy, smoothing_s=its.smoothing_s or 0.0, look=its.look)
+    target, smoothing_s = options.target_accuracy, options.smoothing_s or 0.0
+    return reached_figure(groups, target_accuracy=target, smoothing_s=smoothing_s, look=options.look)
 
 
 _MAKERS: dict[str, tuple[str, Maker]] = {
@@ -138,11 +139,11 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
 }
 
 CAPTIONS: Mapping[str, str] = {name: caption for name, (caption, _) in _MAKERS.items()}
-"""What each figure shows, by its name, in the order of reports."""
+"""Caption of each figure, by its name, in the order of reports."""
 
 
 def draw(source: Sweep | Run | Sequence[Run], figure: str | None = None, **settings: Any) -> ShownFigure:
-    """One figure of runs, by its name in `CAPTIONS`; None: the first that there is data for.
+    """Draw one figure of runs, by its name in `CAPTIONS`; None: the first that there is data for.
 
     `settings`: the fields of `FigureSettings`.
 
@@ -152,22 +153,22 @@ def draw(source: Sweep | Run | Sequence[Run], figure: str | None = None, **setti
     return figure_of(source, figure, FigureSettings(**settings))
 
 
-def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, its: FigureSettings) -> ShownFigure:
-    """As `draw`, with the settings in one."""
+def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, options: FigureSettings) -> ShownFigure:
+    """Draw one figure, as `draw` does; `options`: the settings as one object."""
     if figure is not None and figure not in _MAKERS:
         raise ValueError(f"figure = {figure!r}: there is no such figure; {did_you_mean(figure, _MAKERS)}")
-    its = _settled(source, its)
+    options = _fill_from_sweep(source, options)
     groups = group_runs(source)
-    warn_of_letters((*groups, its.look.title or ""), its.look.font)
+    warn_of_letters((*groups, options.look.title or ""), options.look.font)
     for name in _MAKERS if figure is None else [figure]:
-        drawn = _draw(name, groups, its)
+        drawn = _draw(name, groups, options)
         if drawn is not None:
             return drawn
     if figure is None:
         raise ValueError("these runs have data for no figure: no round of theirs took time or was measured")
-    others = [name for name in _MAKERS if _draw(name, groups, its) is not None]
-    told = f"figure = {figure!r}: these runs have no data for it; they have for {', '.join(others) or 'none'}"
-    raise ValueError(told + (f"; {_REMEDIES[figure]}" if figure in _REMEDIES else ""))
+    others = [name for name in _MAKERS if _draw(name, groups, options) is not None]
+    message = f"figure = {figure!r}: these runs have no data for it; they have for {', '.join(others) or 'none'}"
+    raise ValueError(message + (f"; {_REMEDIES[figure]}" if figure in _REMEDIES else ""))
 
 
 def draw_all(
@@ -182,43 +183,43 @@ def draw_all(
 
 
 def save_all(
-    source: Sweep | Run | Sequence[Run], out_dir: str | Path, its: FigureSettings, formats: Sequence[ImageFormat] = ("png",)
+    source: Sweep | Run | Sequence[Run], out_dir: str | Path, options: FigureSettings, formats: Sequence[ImageFormat] = ("png",)
 ) -> list[Path]:
-    """As `draw_all`, with the settings in one."""
-    drawn = figures_of(source, its)
+    """Draw and save every figure, as `draw_all` does; `options`: the settings as one object."""
+    drawn = figures_of(source, options)
     return [save_figure(figure, Path(out_dir) / f"{name}.{format}") for name, figure in drawn.items() for format in formats]
 
 
-def figures_of(source: Sweep | Run | Sequence[Run], its: FigureSettings) -> dict[str, ShownFigure]:
-    """Every figure that the runs have data for, by its name, in a fixed order."""
-    its = _settled(source, its)
+def figures_of(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> dict[str, ShownFigure]:
+    """Draw every figure that the runs have data for; return the figures by name, in a fixed order."""
+    options = _fill_from_sweep(source, options)
     groups = group_runs(source)
-    warn_of_letters((*groups, its.look.title or ""), its.look.font)
+    warn_of_letters((*groups, options.look.title or ""), options.look.font)
     names = [name for name in _MAKERS if len(groups) > 1 or name not in _OF_VARIANTS]
-    drawn = {name: _draw(name, groups, its) for name in names}
+    drawn = {name: _draw(name, groups, options) for name in names}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
-def _draw(name: str, groups: Groups, its: FigureSettings) -> ShownFigure | None:
-    """A figure of as many variants as one can show."""
+def _draw(name: str, groups: Groups, options: FigureSettings) -> ShownFigure | None:
+    """Draw a figure of at most `MOST_VARIANTS` variants, and note on it how many are left out."""
     shown = groups
     if len(groups) > MOST_VARIANTS:
         kept = set(np.linspace(0, len(groups) - 1, MOST_VARIANTS).round().astype(int).tolist())
         shown = {label: runs for index, (label, runs) in enumerate(groups.items()) if index in kept}
-    drawn = _MAKERS[name][1](shown, its)
+    drawn = _MAKERS[name][1](shown, options)
     if drawn is not None and len(shown) < len(groups):
-        add_note(drawn, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=its.look)
+        add_note(drawn, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=options.look)
     if drawn is not None and name in _OF_ROUNDS and len(kinds_of_servers(shown)) > 1:
-        add_note(drawn, "servers of different kinds: a round of one is not a round of another", look=its.look)
+        add_note(drawn, "servers of different kinds: a round of one is not a round of another", look=options.look)
     return drawn
 
 
-def _settled(source: Sweep | Run | Sequence[Run], its: FigureSettings) -> FigureSettings:
-    """Settings with those of the sweep where there are no others."""
+def _fill_from_sweep(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> FigureSettings:
+    """Fill target and smoothing that are not set from the sweep."""
     if not isinstance(source, Sweep):
-        return its
+        return options
     return replace(
-        its,
-        target_accuracy=source.target_accuracy if its.target_accuracy is None else its.target_accuracy,
-        smoothing_s=source.smoothing_s if its.smoothing_s is None else its.smoothing_s,
+        options,
+        target_accuracy=source.target_accuracy if options.target_accuracy is None else options.target_accuracy,
+        smoothing_s=source.smoothing_s if options.smoothing_s is None else options.smoothing_s,
     )

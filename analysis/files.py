@@ -1,4 +1,4 @@
-"""Files that a reader finds as they were before, or complete: written under another name, and renamed."""
+"""Files that are never half written: new content is written under another name, then renamed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 
 @contextmanager
-def in_place_of(path: Path) -> Iterator[Path]:
-    """Where to write what takes the place of the file `path` as the block ends well; else `path` stays as it was.
+def replace_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that replaces the file `path` if the block succeeds; else `path` stays as it was.
 
-    Raises OSError where a device, a pipe or a folder is there, which a file must not replace.
+    OSError: `path` is a device, a pipe or a folder, which a file must not replace.
     """
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    begun = path.with_name(f".{path.name}.netsim-tmp")
-    begun.unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.netsim-tmp")
+    temporary.unlink(missing_ok=True)
     try:
-        yield begun
-        begun.replace(path)
+        yield temporary
+        temporary.replace(path)
     except BaseException:
         with suppress(OSError):
-            begun.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
         raise
 
 
@@ -45,6 +45,6 @@ def refuse_links(folder: Path, *paths: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Put `content` at `path`, or leave what is there; raises OSError."""
-    with in_place_of(path) as begun:
-        begun.write_bytes(content)
+    """Replace the file `path` by `content`, completely or not at all. OSError: it cannot be written."""
+    with replace_file(path) as temporary:
+        temporary.write_bytes(content)

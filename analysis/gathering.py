@@ -12,22 +12,22 @@ from analysis.api import Run, Sweep, SweepEntry, open_run, open_sweep
 from analysis.results.folders import is_run, is_sweep
 
 WORLD = ("clients", "downlink", "compute", "uplink", "availability", "outages", "jammers")
-"""Tables of a scenario that say what a method is up against; runs that differ in them are no pairs at equal seeds."""
+"""Tables of a scenario that describe the task of a method; runs that differ in them are not paired at equal seeds."""
 WHERE_BOTH = ("learner.data", "learner.partition", "channels", "opinions", "peers")
-"""Likewise, but of two runs of which only one has such a table, as some servers do, the rest can be compared."""
+"""Further tables of the task; runs of which only one has such a table, as with some servers, can still be compared."""
 _METHOD = ("learner.data.scale", "learner.data.download")
 # Keys within these that do not change the task.
 
 
 def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> Sweep:
-    """The runs of `folders` (runs, sweeps, or a variant's folder of a sweep) as one sweep; the first variant is the baseline.
+    """Combine the runs of `folders` (runs, sweeps, or a variant's folder of a sweep) into one sweep.
 
-    Runs of one scenario that differ in their seed alone are one variant, named after the first one's folder. The target accuracy
-    is, if none is given, that of the first sweep that has one. Runs of equal seeds share their random numbers where they draw
-    them at the same addresses. Between other clients, data or links a difference at equal seeds means nothing: what is gathered
-    must share these (see `WORLD`), but for what the first of `folders`, a sweep, varies by itself.
-    Of a variant's folder, runs that were interrupted are missing, as in a sweep; a run that is named by itself counts as it is.
-    Accuracies are smoothed as in the first sweep that smooths them. Damaged runs of a sweep are missing, with a warning each.
+    The first variant is the baseline. Runs of one scenario that differ in their seed alone are one variant, named after the
+    folder of the first. Without `target_accuracy`, the first sweep that has a target gives it; likewise the smoothing of
+    accuracies. Differences at equal seeds mean something only between runs in one world, because only these draw the same random
+    numbers. All runs must therefore share the tables in `WORLD`, except for keys that the first of `folders`, a sweep, varies
+    itself. Interrupted runs in a variant's folder are missing, as in a sweep; an interrupted run that is named itself counts.
+    Damaged runs of a sweep are missing, with a warning each.
 
     Raises:
         ValueError: a folder that holds no finished run, a variant with two runs of one seed, or runs of different worlds.
@@ -39,9 +39,9 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
     missing: list[tuple[str, int]] = []
     for folder in folders:
         if is_sweep(folder):
-            opened, damages = open_sweep(folder).without_damaged()
-            for told in damages:
-                warnings.warn(told, stacklevel=2)
+            opened, damages = open_sweep(folder).drop_damaged()
+            for damage in damages:
+                warnings.warn(damage, stacklevel=2)
             target_accuracy = opened.target_accuracy if target_accuracy is None else target_accuracy
             smoothing_s = smoothing_s or opened.smoothing_s
             prefix = f"{folder.resolve().name}/" if len(folders) > 1 else ""
@@ -80,7 +80,7 @@ def gather(folders: Sequence[Path], *, target_accuracy: float | None = None) -> 
 
 
 def different_world(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, Any, Any] | None:
-    """The first key, dotted, by which two scenarios set different tasks, with both its values (None: absent); None: the same."""
+    """Return the first dotted key by which two scenarios set different tasks, with both values; None: the same task."""
     for path in (*WORLD, *WHERE_BOTH):
         mine, other = _flat(ours, path), _flat(theirs, path)
         if path in WHERE_BOTH and not (mine and other):
@@ -92,7 +92,7 @@ def different_world(ours: dict[str, Any], theirs: dict[str, Any]) -> tuple[str, 
 
 
 def _flat(scenario: dict[str, Any], path: str) -> dict[str, Any]:
-    """The values below `path`, by dotted key; empty tables and lists are as good as absent."""
+    """Return the values below `path`, by dotted key; empty tables and lists count as absent."""
     value: Any = scenario
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
@@ -124,7 +124,7 @@ def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> Non
     for entry in entries:
         one_each.setdefault(entry.variant, entry.path)
     paths = list(one_each.values())
-    # What a sweep varies by itself it declares.
+    # A sweep states what it varies: any of its own worlds is allowed.
     known = [Run(path).scenario for path in paths if path.is_relative_to(folders[0])]
     for path in paths:
         differences = [different_world(Run(path).scenario, scenario) for scenario in known]

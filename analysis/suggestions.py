@@ -1,4 +1,4 @@
-"""What to say of a name that nobody knows."""
+"""Suggestions for unknown names in error messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A remedy for an unknown name: the nearest known one, or all of them."""
+    """Return a remedy for an unknown name: the nearest known one, or all of them."""
     names = sorted(known)
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
     if near:

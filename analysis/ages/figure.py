@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from analysis.ages.measure import ages
-from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thinned
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thin
 from analysis.figures.settings import PLAIN, Bound, Look, Over
 from analysis.figures.style import ShownFigure, drawable, headline, line_style, new_figure
 from analysis.figures.theme import AXIS, FAINT
@@ -80,7 +80,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         note += f"; {left_out} further variants are not drawn" if left_out else ""
         headline(figure, "Age of information", note, [], look=look)
         means = ", ".join(f"{label} {float(age.mean()):.3g}" for label, (age, _) in maps.items())
-        figure.described = f"Maps of ages, clients against {along.unit}. Mean ages in rounds: {means}."
+        figure.description = f"Maps of ages, clients against {along.unit}. Mean ages in rounds: {means}."
     return figure
 
 
@@ -98,7 +98,7 @@ def aoi_regret_figure(
         number, mine, oracle = round_columns(run, along.column, "sum_age", "oracle_sum_age")
         regret = mine - oracle
         measured = ~np.isnan(regret)
-        return thinned((number[measured], np.cumsum(regret[measured])))
+        return thin((number[measured], np.cumsum(regret[measured])))
 
     curves = curves_of(groups, curve)
     if not any(curves.values()):
@@ -151,12 +151,12 @@ def aoi_variance_figure(
         width = window or max(1, int(measured.sum()) // 50)
         if measured.any():
             windows.add(width)
-        return thinned((number[measured], moving_mean(variance[measured], width)))
+        return thin((number[measured], moving_mean(variance[measured], width)))
 
     def total(run: Run) -> Curve:
         number, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
-        return thinned((number[measured], np.cumsum(variance[measured])))
+        return thin((number[measured], np.cumsum(variance[measured])))
 
     over_rounds = curves_of(groups, smooth)
     if not any(over_rounds.values()):

@@ -78,7 +78,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
             f"slot {slot}: mean belief {np.nanmean(beliefs[slot - 1]):.3g}, members {_names(np.flatnonzero(members[slot - 1]))}"
             for slot in slots
         ]
-        figure.described = f"A graph of {beliefs.shape[1]:,} clients and {len(links):,} links. {'; '.join(parts)}."
+        figure.description = f"A graph of {beliefs.shape[1]:,} clients and {len(links):,} links. {'; '.join(parts)}."
     return figure
 
 

@@ -55,7 +55,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
         changes = run_detections(run).changes or ()
         note = f"seed {run.seed}, {run.label}" + ("" if true else f"; averaged over {_BINS} stretches, white: nothing was sent")
         headline(figure, "States of the sub-channels", note, legend, look=look)
-        figure.described = (
+        figure.description = (
             f"A map of {means.shape[0]} sub-channels over {number.size:,} rounds, with {len(changes)} true changes and "
             f"{len(run_detections(run).causes)} declared ones."
         )

@@ -1,4 +1,4 @@
-"""What a report consists of, before it is written as HTML or Markdown: sections of texts, tables and pictures."""
+"""The blocks of a report, before it is written as HTML or Markdown: sections of texts, tables and pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Text:
     text: str
     lead: str = ""
     warning: bool = False
-    """Whether it says that something may be wrong, and must not be overlooked."""
+    """True if the text says that something may be wrong, and must not be overlooked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Table:
     caption: str
     cells: Cells
     note: str = ""
-    """What was averaged, and from what; below the table."""
+    """Text below the table: how its numbers were averaged."""
     words: Sequence[int] = (0,)
     """Columns that hold words, not numbers: to the left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A figure by its name in `analysis.draw`, with what it shows in short."""
+    """A figure by its name in `analysis.draw`, with a short caption."""
 
     name: str
     caption: str
@@ -74,7 +74,7 @@ Block = Text | Bullets | Facts | Table | Picture | Code
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading with the blocks below it."""
 
     title: str
     blocks: Sequence[Block]
@@ -86,7 +86,7 @@ class Document:
 
     title: str
     lead: str
-    """What it is about, in a sentence or two; may be empty."""
+    """Subject of the report in a sentence or two; may be empty."""
     sections: Sequence[Section]
 
     @property

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_COLUMNS = 4
-"""Figures that fit into 80 columns of a terminal; the others are in the report."""
+"""Metrics that fit into 80 columns of a terminal; the others are in the report."""
 MOST_CUT = 0.9
-"""Runs are compared up to the end of the shortest: no warning where that is at so large a share of the longest, or larger."""
+"""Least share of the longest run that the shortest may last without a warning: runs are compared up to its end."""
 
 
 
@@ -32,28 +32,28 @@ MOST_CUT = 0.9
 
 
 def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
-    """The comparison as text; `metrics` None: those that `Comparison.shown` names."""
-    shown = comparison.shown() if metrics is None else metrics
+    """Return the comparison as text; `metrics` None: those of `Comparison.shown_metrics`."""
+    shown = comparison.shown_metrics() if metrics is None else metrics
     header = ["variant", *(heading(comparison, name) for name in shown)]
     return header, [[row.label, *(value_cell(row, comparison, name) for name in shown)] for row in comparison.rows]
 
 
 def difference_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
-    """The paired differences as text; `metrics` None: those that `Comparison.shown` names."""
-    shown = comparison.shown() if metrics is None else metrics
+    """Return the paired differences as text; `metrics` None: those of `Comparison.shown_metrics`."""
+    shown = comparison.shown_metrics() if metrics is None else metrics
     header = ["variant", *(heading(comparison, name).replace("accuracy (%)", "accuracy (points)") for name in shown)]
     return header, [[row.label, *(difference_cell(row, name) for name in shown)] for row in comparison.differences]
 
 
 def heading(comparison: Comparison, name: str) -> str:
-    """The head of a metric's column: its title and unit, with the target or the oracle where it has one."""
+    """Return the head of a metric's column: title and unit, with the target or the oracle where it has one."""
     if name in TARGETS:
         return _target_title(comparison, TARGETS[name])
     return aoi_regret_title(comparison.oracles) if name == "aoi_regret" else metric(name).heading
 
 
 def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
-    """What all tables show of a metric of one variant: mean ± half-width, and of a target how many runs were there."""
+    """Return a metric of one variant as text: mean ± half-width, and for a target the number of runs that reached it."""
     if name in TARGETS:
         return _target_cell(row, comparison, name)
     if name == "max_leak" and math.isinf(row[name].mean):
@@ -64,7 +64,7 @@ def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
 
 
 def difference_cell(row: DifferenceRow, name: str) -> str:
-    """A difference to the baseline as text, or why there is none."""
+    """Return a difference to the baseline as text, or the reason why there is none."""
     if name == "aoi_regret" and not row.same_oracle:
         return "another oracle"
     if name in TARGETS and row[name].difference.count and row[name].reached == row[name].baseline_reached == 0:
@@ -73,7 +73,7 @@ def difference_cell(row: DifferenceRow, name: str) -> str:
 
 
 def comparison_table(source: Sweep | Comparison) -> Table:
-    """Each variant's figures, mean ± half-width over seeds, for the terminal."""
+    """Return a table for the terminal: each variant's metrics, mean ± half-width over seeds."""
     comparison = source if isinstance(source, Comparison) else compare(source)
     shown = _terminal_metrics(comparison)
     caption = "; ".join([interval_words(comparison), *common_words(comparison, shown)])
@@ -81,23 +81,23 @@ def comparison_table(source: Sweep | Comparison) -> Table:
 
 
 def difference_table(source: Sweep | Comparison) -> Table:
-    """Paired differences to the baseline at equal seeds, for the terminal."""
+    """Return a table for the terminal: paired differences to the baseline at equal seeds."""
     comparison = source if isinstance(source, Comparison) else compare(source)
     title = f"Variant minus {baseline_label(comparison)}, at equal seeds"
     return terminal_table(title, interval_words(comparison), difference_cells(comparison, _terminal_metrics(comparison)))
 
 
 _DECIDED = ("agreed_s", "disagreement", "messages", "message_bytes")
-"""What the consensus phase of clients that decide among themselves is told by, in four columns."""
+"""Metrics that describe the consensus phase of clients that decide among themselves, in four columns."""
 
 
 def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
-    """Those asked for, or the first that there are; ages before other regrets, since who measures them studies them.
+    """Return the metrics for the terminal: those asked for, or the first that fit.
 
-    So does who counts joules on the way to a target study what it costs; elsewhere its bytes come last. Of clients that decide
-    among themselves, and train nothing, it is when they agree, whether they do, and what that takes.
+    A study that measures ages is about ages: they come before other regrets. Bytes to the target come last, unless the study
+    counts joules and so is about costs. A study of clients that decide among themselves, without training, shows agreement.
     """
-    shown = comparison.shown()
+    shown = comparison.shown_metrics()
     decided = tuple(name for name in _DECIDED if name in shown)
     if comparison.asked:
         return shown
@@ -110,12 +110,12 @@ def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
 
 
 def aoi_regret_title(oracles: Sequence[str]) -> str:
-    """AoI regret with the name of its oracle, or oracles."""
+    """Return the title of the AoI regret with the name of its oracle, or oracles."""
     return f"AoI regret (oracle {' or '.join(oracles)})" if oracles else "AoI regret"
 
 
 def interval_words(comparison: Comparison) -> str:
-    """What the numbers of a comparison were averaged over."""
+    """Say in words what the numbers of a comparison are averaged over."""
     counts = sorted({row.seeds for row in comparison.rows})
     if not counts:
         return "no runs"
@@ -126,9 +126,9 @@ def interval_words(comparison: Comparison) -> str:
 
 
 def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -> list[str]:
-    """Up to where the runs are compared: the horizons of what a target costs, and where the final accuracy is taken."""
+    """Say in words up to where runs are compared: the horizons of costs, and the end at which the final accuracy is taken."""
     words = []
-    metrics = comparison.shown() if metrics is None else metrics
+    metrics = comparison.shown_metrics() if metrics is None else metrics
     if len(comparison.servers) > 1:
         words.append(f"servers of different kinds ({', '.join(comparison.servers)}): a round of one is not a round of another")
     for name in TARGETS:
@@ -149,13 +149,13 @@ _AMOUNTS: dict[Cost, str] = {"seconds": "time", "bytes": "bytes", "joules": "ene
 
 
 def restricted_words(comparison: Comparison, name: str) -> str:
-    """What tables and figures average of a target's cost: never more than its horizon."""
+    """Say in words how the cost of a target is restricted before averaging, such as "min(time, 20 s)"."""
     cost = TARGETS[name]
     return f"min({_AMOUNTS[cost]}, {format_cost(horizon_of(comparison, cost), cost)})"
 
 
 def cut_short(comparison: Comparison) -> str:
-    """A warning where a shortest run makes the others be compared far from their ends; empty where none does."""
+    """Return a warning if one short run makes the others be compared far from their ends; empty if not."""
     ends = [(extent.time_s, label, seed) for label, seed, extent in comparison.extents if extent.rounds]
     if not ends or not (comparison.has("target_s") or comparison.has("final_accuracy")):
         return ""
@@ -175,12 +175,12 @@ def cut_short(comparison: Comparison) -> str:
 
 
 def horizon_of(comparison: Comparison, cost: Cost) -> float:
-    """What figures of the target in `cost` are restricted to, in seconds, bytes or joules."""
+    """Return the horizon of `cost`, in seconds, bytes or joules: costs of the target count up to it."""
     return next(comparison.horizons[name] for name, of in TARGETS.items() if of == cost)
 
 
 def baseline_label(comparison: Comparison) -> str:
-    """What the baseline is called in tables."""
+    """Return the label of the baseline."""
     return next((row.label for row in comparison.rows if row.variant == comparison.baseline), comparison.baseline)
 
 

@@ -86,7 +86,7 @@ def _inert(cell: str) -> str:
 
 
 def latex(table: Table) -> str:
-    """A `table` environment with a `tabular` of booktabs; needs \\usepackage{booktabs} alone."""
+    """Return a `table` environment with a `tabular` of booktabs; needs \\usepackage{booktabs} alone."""
     header, rows = table.cells
     columns = "".join("l" if column in table.words else "r" for column in range(len(header)))
     # \\[ after a row would begin an option of \\: cells with a bracket stand in braces.
@@ -118,7 +118,7 @@ def latex(table: Table) -> str:
 
 
 def latex_text(text: str) -> str:
-    """`text` with everything escaped that means something to LaTeX."""
+    """Escape every character of `text` that has a meaning in LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
@@ -133,7 +133,7 @@ def _cell(cell: str) -> str:
 
 
 WRITERS: Mapping[str, Callable[[Table], str]] = {"csv": csv_text, "tex": latex}
-"""Ending of a file to what writes a table to it."""
+"""Ending of a file to the function that makes its text from a table."""
 
 
 def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:

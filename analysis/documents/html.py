@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: pictures are inside as SVG, tables to take along are links.
+"""A report as one HTML file that needs nothing else: pictures are inline SVG, tables can be downloaded by links.
 
 There is no script in it, and a policy in its head forbids every request. Colours follow the reader's choice of light and dark,
 those of the pictures too.
@@ -21,7 +21,7 @@ _FOLDED_ROWS = 20
 _WIDE_COLUMNS = 7
 """Tables of more columns take the width of the window, and their cells wrap, so that no column is cut off."""
 _PROSE = 40
-"""Letters from which on the cells of a column of words need room to be read."""
+"""Letters in a cell of words beyond which its column needs room to be read."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _COLOURS = {
     "#222222": "var(--ink)",
@@ -38,7 +38,7 @@ _COLOURS = {
 
 
 def html(document: Document, svg: Callable[[Picture], str]) -> str:
-    """The text of an HTML file; `svg`: a picture as SVG, whose text alternative is the description of its figure."""
+    """Return the text of an HTML file; `svg` makes SVG of a picture, with the description of its figure as text alternative."""
     anchors = _anchors(document)
     style = files("analysis.documents").joinpath("report.css").read_text(encoding="utf-8")
     contents = "\n".join(
@@ -80,7 +80,7 @@ def html(document: Document, svg: Callable[[Picture], str]) -> str:
 
 
 def _anchors(document: Document) -> list[str]:
-    """An anchor for each section, from its title; the same title twice gets a number."""
+    """Return an anchor for each section, from its title; a repeated title gets a number."""
     seen: dict[str, int] = {}
     anchors = []
     for section in document.sections:
@@ -169,7 +169,7 @@ def _downloads(table: Table) -> str:
 
 
 def inline_svg(text: str, name: str, title: str, description: str) -> str:
-    """SVG as Matplotlib writes it, to stand in a page: ids that no other picture has, colours by their names, and what it shows.
+    """Fit an SVG of Matplotlib into a page: unique ids, colours by name, and a description of what it shows.
 
     `name`: a word that no other picture of the page has. Coordinates of lines keep two decimals of a point.
     """
@@ -177,7 +177,7 @@ def inline_svg(text: str, name: str, title: str, description: str) -> str:
     inner = re.sub(r"<metadata>.*?</metadata>", "", text[start:], count=1, flags=re.DOTALL)
     inner = inner.replace("xlink:href", "href")
     inner = re.sub(r'\b(id="|href="#|url\(#)', lambda found: f"{found[1]}{name}-", inner)
-    inner = re.sub(r' d="([^"]*)"', lambda found: f' d="{_rounded(found[1])}"', inner)
+    inner = re.sub(r' d="([^"]*)"', lambda found: f' d="{_round_coordinates(found[1])}"', inner)
     inner = re.sub("#[0-9a-f]{6}", lambda found: _COLOURS.get(found[0], found[0]), inner)
     head, rest = inner.split(">", 1)
     size = re.search(r'viewBox="[^"]*"', head)
@@ -187,5 +187,5 @@ def inline_svg(text: str, name: str, title: str, description: str) -> str:
     return f'<svg {box} role="img" aria-labelledby="{ids}" xmlns="http://www.w3.org/2000/svg">{told}{rest.strip()}'
 
 
-def _rounded(path: str) -> str:
+def _round_coordinates(path: str) -> str:
     return re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", " ".join(path.split()))

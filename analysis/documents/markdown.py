@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from analysis.documents.blocks import Block, Bullets, Cells, Code, Document, Facts, Picture, Table, Text
 
 
-def markdown(document: Document, pictures: Mapping[str, str]) -> str:
-    """The text of a Markdown file; `pictures`: name of each picture to its path, relative to that file."""
+def markdown_page(document: Document, pictures: Mapping[str, str]) -> str:
+    """Return the text of a Markdown file; `pictures`: name of each picture to its path, relative to that file."""
     parts = [f"# {document.title}", *([document.lead] if document.lead else [])]
     for section in document.sections:
         parts.append(f"## {section.title}")
@@ -17,7 +17,7 @@ def markdown(document: Document, pictures: Mapping[str, str]) -> str:
 
 
 def markdown_table(cells: Cells, words: tuple[int, ...] = (0,)) -> str:
-    """A Markdown table; the columns `words` to the left, all others to the right."""
+    """Return a Markdown table; the columns `words` are aligned to the left, all others to the right."""
     header, rows = cells
     escaped = [[cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in [header, *rows]]
     rule = ["---" if column in words else "---:" for column in range(len(header))]

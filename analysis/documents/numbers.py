@@ -16,7 +16,7 @@ MISSING = "—"
 
 
 UNITS: dict[Cost, tuple[str, float]] = {"seconds": ("seconds", 1.0), "bytes": ("MB", 1e-6), "joules": ("kJ", 1e-3)}
-"""In what a cost is shown, in tables and figures alike, and what it is multiplied by for that."""
+"""Unit in which tables and figures show a cost, and the factor to it."""
 
 
 def format_number(value: float, *, digits: int | None = None, signed: bool = False) -> str:
@@ -30,7 +30,7 @@ def format_number(value: float, *, digits: int | None = None, signed: bool = Fal
 
 
 def format_interval(interval: Interval, *, scale: float = 1.0, signed: bool = False) -> str:
-    """Mean ± half-width to two significant digits of the latter, 3 decimals at most; without an interval the mean alone."""
+    """Return mean ± half-width, to two significant digits of the half-width, 3 decimals at most; the mean alone without it."""
     mean, half = interval.mean * scale, interval.half_width * scale
     if not math.isfinite(half):
         return format_number(mean, signed=signed)
@@ -44,7 +44,7 @@ def _decimals(value: float) -> int:
 
 
 def format_percent(share: float) -> str:
-    """A share as a percentage, as short as it can be said."""
+    """Return a share as a percentage, as short as possible."""
     return f"{share * 100:.10g} %"
 
 

@@ -1,4 +1,4 @@
-"""Names the runs of a sweep that a sentence is about, such as those that are missing."""
+"""Names of runs in sentences, such as the runs of a sweep that are missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MOST_NAMED = 12
 
 
 def missing_words(sweep: Sweep) -> str:
-    """One or two sentences on the runs of `sweep` that are not complete; empty where all are."""
+    """Say in words which runs of `sweep` are not complete; empty if all are."""
     if not sweep.missing:
         return ""
     total = len(sweep) + len(sweep.missing)
@@ -20,22 +20,22 @@ def missing_words(sweep: Sweep) -> str:
 
 
 def runs_in_words(runs: Iterable[tuple[str, int]]) -> str:
-    """Names runs, each by its variant and its seed: "PAUSE, seeds 1..10; random, seed 3"."""
+    """Name runs by variant and seed: "PAUSE, seeds 1..10; random, seed 3"."""
     seeds: dict[str, list[int]] = {}
     for label, seed in runs:
         seeds.setdefault(label, []).append(seed)
     named = []
-    for label, of in list(seeds.items())[:MOST_NAMED]:
-        stretches = _stretches(of)
+    for label, numbers in list(seeds.items())[:MOST_NAMED]:
+        stretches = _stretches(numbers)
         further = sum(map(len, stretches[MOST_NAMED:]))
-        told = ", ".join(_from_to(stretch) for stretch in stretches[:MOST_NAMED])
-        named.append(f"{label}, seed{'s' * (len(of) > 1)} {told}" + (f" and {further} more" if further else ""))
-    beside = sum(len(of) for of in list(seeds.values())[MOST_NAMED:])
-    return "; ".join([*named, *([f"and {beside} more"] if beside else [])])
+        listed = ", ".join(_from_to(stretch) for stretch in stretches[:MOST_NAMED])
+        named.append(f"{label}, seed{'s' * (len(numbers) > 1)} {listed}" + (f" and {further} more" if further else ""))
+    others = sum(len(numbers) for numbers in list(seeds.values())[MOST_NAMED:])
+    return "; ".join([*named, *([f"and {others} more"] if others else [])])
 
 
 def _stretches(seeds: Sequence[int]) -> list[list[int]]:
-    """Sorted, cut where one does not follow another."""
+    """Split sorted seeds into stretches of successive ones."""
     found: list[list[int]] = []
     for seed in sorted(seeds):
         if found and seed == found[-1][-1] + 1:

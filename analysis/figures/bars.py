@@ -12,7 +12,7 @@ from analysis.figures.style import LETTERS, drawable, surface_style
 
 
 def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequence[str]) -> list[tuple[Patch, str]]:
-    """Horizontal bars, one for each label, of values that add up; what stands for each name in a legend."""
+    """Draw a horizontal bar for each label, stacked from its values; return the entries of the legend."""
     left = np.zeros(len(bars))
     legend = []
     for index, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""What figures of single clients share: a line for each variant over the clients, by their numbers where they are few."""
+"""Lines over single clients, one for each variant: by the clients' numbers where they are few, else sorted by value."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.figures.lines import draw_lines, round_axis, thinned
+from analysis.figures.lines import draw_lines, round_axis, thin
 from analysis.statistics.arrays import Curve, FloatArray
 
 MOST_NUMBERED = 60
-"""Clients that are shown by their numbers; more are shown from the one with most to the one with least."""
+"""Most clients that are shown by their numbers; more are sorted from the largest value to the smallest."""
 
 
 def client_lines(
     axes: Axes, values: Mapping[str, Sequence[FloatArray]], what: str, most: str
 ) -> tuple[list[tuple[Any, str]], dict[str, list[Curve]]]:
-    """Lines of `values` (K,) of each run, mean over runs with its band; the lines for a legend, and the curves.
+    """Draw the mean over runs of `values`, (K,) of each run, with its band; return the lines for a legend, and the curves.
 
-    `what` names the vertical axis; `most` says what clients come first where they are not shown by their numbers.
+    `what` names the vertical axis; `most` says which clients come first where they are sorted.
     """
     count = max((one.size for several in values.values() for one in several), default=0)
     numbered = count <= MOST_NUMBERED
 
     def curve(one: FloatArray) -> Curve:
         shown = one if numbered else np.sort(one)[::-1]
-        return thinned((np.arange(shown.size, dtype=np.float64), shown))
+        return thin((np.arange(shown.size, dtype=np.float64), shown))
 
     curves = {label: [curve(one) for one in several if one.size] for label, several in values.items()}
     lines = draw_lines(axes, curves, np.arange(count, dtype=np.float64) if count <= 1000 else None)

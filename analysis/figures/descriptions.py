@@ -1,4 +1,4 @@
-"""What a figure says in words: which of its lines hide one another, and what it shows, for who cannot see it."""
+"""Figures in words: lines that hide one another, and a description for readers who cannot see the figure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from matplotlib.lines import Line2D
 from analysis.statistics.arrays import FloatArray
 
 MOSTLY = 0.6
-"""Lines are said to lie on one another where they do so over this share of the shorter one, or more."""
+"""Least share of the shorter line over which two lines must coincide to count as hidden."""
 MOST_NAMED = 5
-"""Of more lines that lie on one another the first are named, and the others counted."""
+"""Most coinciding lines that are named; further ones are counted."""
 _POINTS = 400
 
 
 def hidden_words(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
-    """Names the lines of a legend that are drawn over one another in some panel; empty where each can be seen."""
+    """Name the lines of a legend that are drawn over one another in some panel; empty if each can be seen."""
     pairs: dict[tuple[str, str], None] = {}
     for axes in figure.axes:
         drawn = [(line, label) for handle, label in lines for line in _alike(axes, handle)]
@@ -39,7 +39,7 @@ def _more(group: Sequence[str]) -> list[str]:
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Names that belong together, directly or by others."""
+    """Group names that are linked by pairs, directly or through others."""
     groups: list[list[str]] = []
     for pair in pairs:
         touched = [group for group in groups if set(group) & set(pair)]
@@ -49,7 +49,7 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
 
 
 def _alike(axes: Axes, handle: Any) -> list[Line2D]:
-    """The lines of a panel that look like `handle`, and so stand for the same variant."""
+    """Return the lines of a panel that look like `handle`, and so stand for the same variant."""
     if not isinstance(handle, Line2D):
         return []
     look = (handle.get_color(), handle.get_linestyle())
@@ -61,7 +61,7 @@ def _alike(axes: Axes, handle: Any) -> list[Line2D]:
 
 
 def _share_covered(axes: Axes, one: Line2D, other: Line2D) -> float:
-    """Share of the width of the narrower line over which both lie within one line's width, on the canvas."""
+    """Return the share of the narrower line over which the two lie within one line's width of each other, on the canvas."""
     (x, y), (u, v) = (_pixels(axes, line) for line in (one, other))
     if not x.size or not u.size:
         return 0.0
@@ -76,7 +76,7 @@ def _share_covered(axes: Axes, one: Line2D, other: Line2D) -> float:
 
 
 def _points(line: Line2D) -> FloatArray:
-    """What a line goes through, (n, 2)."""
+    """Return the points of a line, (n, 2)."""
     return np.asarray(line.get_xydata(), np.float64).reshape(-1, 2)
 
 
@@ -93,9 +93,9 @@ def _values(line: Line2D, at: FloatArray, x: FloatArray, y: FloatArray) -> Float
     return np.interp(at, x, y)
 
 
-def described(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
-    """The axes of each panel and the values at which its lines end."""
-    told = []
+def describe(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
+    """Describe the axes of each panel and the values at which its lines end."""
+    parts = []
     for axes in figure.axes:
         if axes.get_label() == "<colorbar>" or not axes.get_visible():
             continue
@@ -105,8 +105,8 @@ def described(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
             for handle, label in lines
             for line in _alike(axes, handle)[:1]
         ]
-        told.append(text + (f"; the lines end, {', '.join(ends)}" if ends else ""))
-    return ". ".join(told) + "." if told else ""
+        parts.append(text + (f"; the lines end, {', '.join(ends)}" if ends else ""))
+    return ". ".join(parts) + "." if parts else ""
 
 
 def _number(value: float) -> str:

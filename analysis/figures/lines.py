@@ -1,4 +1,4 @@
-"""What figures over rounds and seconds share: the curves of each variant's runs, their mean with its band, and the axes.
+"""Parts of figures over rounds and seconds: the curves of each variant's runs, their mean with its band, and the axes.
 
 Every figure takes `Groups`: the runs of each variant by its label. A variant keeps its colour and line style in every figure.
 """
@@ -22,7 +22,7 @@ from analysis.statistics.arrays import Curve, FloatArray
 from analysis.statistics.curves import mean_curve
 
 MOST_POINTS = 1000
-"""Points of one line over rounds: as many as a figure of this size can show."""
+"""Most points of a line: a figure of this size can show no more."""
 
 
 def round_columns(run: Run, *names: str) -> list[FloatArray]:
@@ -32,12 +32,12 @@ def round_columns(run: Run, *names: str) -> list[FloatArray]:
 
 
 def curves_of(groups: Groups, curve: Callable[[Run], Curve]) -> dict[str, list[Curve]]:
-    """Curves of each label's runs, without the empty ones; labels without any stay, for their place in the palette."""
+    """Return the curves of each label's runs, without empty ones; labels without curves keep their place in the palette."""
     return {label: [found for found in map(curve, runs) if found[0].size] for label, runs in groups.items()}
 
 
-def thinned(curve: Curve) -> Curve:
-    """A curve over rounds at `MOST_POINTS` evenly spaced ones, its last included, so that many long runs fit into memory."""
+def thin(curve: Curve) -> Curve:
+    """Reduce a curve to at most `MOST_POINTS` evenly spaced points, the last included, so that many long runs fit in memory."""
     x, y = curve
     if x.size <= MOST_POINTS:
         return curve
@@ -47,22 +47,22 @@ def thinned(curve: Curve) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class Abscissa:
-    """What figures over the course of a run have below them: rounds, or simulated seconds."""
+    """The horizontal axis of figures over the course of a run: rounds, or simulated seconds."""
 
     over: Over
 
     @property
     def column(self) -> str:
-        """The column of the rounds table that tells it."""
+        """The column of the rounds table that holds the abscissae."""
         return "round" if self.over == "rounds" else "end_s"
 
     @property
     def unit(self) -> str:
-        """What the axis is called."""
+        """The label of the axis."""
         return "round" if self.over == "rounds" else "simulated time (s)"
 
     def grid(self, curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
-        """Common abscissae of curves, up to the last of any, as many as a figure can show: whole rounds, or equal steps."""
+        """Return common abscissae of curves, up to the end of the longest: whole rounds, or equal steps of time."""
         if self.over == "rounds":
             return round_grid(curves)
         every = [x for group in curves.values() for x, _ in group]
@@ -78,16 +78,16 @@ class Abscissa:
 
 
 def kinds_of_servers(groups: Groups) -> set[str]:
-    """The kinds of servers of the variants, as their first runs have them."""
+    """Return the kinds of servers of the variants, from their first runs."""
     firsts = [runs[0] for runs in groups.values() if runs]
     return {str((run.scenario.get("server") or {}).get("kind", "synchronous")) for run in firsts}
 
 
 def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
-    """Rounds where a round is the same for all variants; else seconds, the one clock that they share. `over` decides otherwise.
+    """Choose the horizontal axis: rounds where a round means the same to all variants, else seconds. `over` overrides the choice.
 
-    It is not the same where servers are of several kinds, where they close rounds by deliveries (buffered, compass, safa) or by
-    the clock (semi-synchronous), and where those of the asynchronous server last for different times.
+    A round differs where servers are of several kinds, where they close rounds by deliveries (buffered, compass, safa) or by the
+    clock (semi-synchronous), and where rounds of the asynchronous server last for different times.
     """
     if over is not None:
         return Abscissa(over)
@@ -99,7 +99,7 @@ def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
 
 
 def round_edges(run: Run, along: Abscissa) -> FloatArray:
-    """Where each round of a run begins and ends below a figure, (n + 1,): half way between rounds, or at their closes."""
+    """Return the edges between the rounds of a run on the axis, (n + 1,): half way between rounds, or at their closes."""
     number, start_s, end_s = round_columns(run, "round", "start_s", "end_s")
     if along.over == "rounds" or not number.size:
         return np.arange(number.size + 1, dtype=np.float64) + 0.5
@@ -107,7 +107,7 @@ def round_edges(run: Run, along: Abscissa) -> FloatArray:
 
 
 def _same_lengths(runs: Sequence[Run]) -> bool:
-    """Whether all rounds of all `runs` take the same time, such as none."""
+    """Return True if all rounds of all `runs` take the same time, such as none."""
     lengths = [end - start for start, end in (round_columns(run, "start_s", "end_s") for run in runs) if start.size]
     if not lengths:
         return True
@@ -122,9 +122,9 @@ def draw_lines(
     grid: FloatArray | None = None,
     limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> list[tuple[Any, str]]:
-    """Mean over seeds of each label's curves with its interval as a band; the lines and labels for a legend.
+    """Draw the mean over seeds of each label's curves with its interval as a band; return lines and labels for a legend.
 
-    Bands end at `limits`: what cannot be, such as an accuracy above 1, is not within any interval.
+    Bands end at `limits`: no interval contains an impossible value, such as an accuracy above 1.
     """
     lines: list[tuple[Any, str]] = []
     for index, (label, group) in enumerate(curves.items()):
@@ -149,7 +149,7 @@ def round_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
 
 
 def curve_note(curves: Mapping[str, Sequence[Curve]], what: str) -> str:
-    """`what` was averaged, over how many seeds, and which labels have no mean to be drawn."""
+    """Return the note of a figure: `what` was averaged, over how many seeds, and which labels have no mean to draw."""
     counts = sorted({len(group) for group in curves.values() if group})
     if counts == [1]:
         return what
@@ -160,13 +160,13 @@ def curve_note(curves: Mapping[str, Sequence[Curve]], what: str) -> str:
 
 
 def time_axis(axes: Axes) -> None:
-    """Seconds from 0."""
+    """Set up the horizontal axis for seconds from 0."""
     axes.set_xlim(left=0.0)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def cost_axis(axes: Axes) -> None:
-    """Logarithmic, with marks at 1, 2 and 5 times the powers of ten."""
+    """Make the horizontal axis logarithmic, with marks at 1, 2 and 5 times the powers of ten."""
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -174,6 +174,6 @@ def cost_axis(axes: Axes) -> None:
 
 
 def round_axis(axes: Axes) -> None:
-    """Whole rounds."""
+    """Set up the horizontal axis for whole rounds."""
     axes.xaxis.set_major_locator(MaxNLocator(nbins="auto", integer=True))
     axes.margins(x=0.02)

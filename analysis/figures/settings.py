@@ -1,4 +1,4 @@
-"""What may be said of figures, before anything is drawn: how they look, what they show. Matplotlib is not needed to say it."""
+"""Settings of figures: their look and their content. Making them needs no Matplotlib."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from analysis.statistics.arrays import FloatArray
 from analysis.suggestions import did_you_mean
 
 Over = Literal["rounds", "seconds"]
-"""What is below figures over the course of a run."""
+"""Horizontal axis of figures over the course of a run."""
 ImageFormat = Literal["png", "svg", "pdf"]
 MOST_VARIANTS = 12
-"""Variants that one figure shows; of more, as many at equal steps through their list."""
+"""Most variants that one figure shows; of more, this many at equal steps through their list."""
 OWN_FONT = "DejaVu Sans"
-"""Comes with Matplotlib, and so is the same everywhere."""
+"""Font that comes with Matplotlib, and so is the same everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a reader may want otherwise in a figure: its size, its letters, its title.
+    """The look of a figure: its size, its letters, its title.
 
     Raises:
         ValueError: a size or a font size out of bounds, or a font that this machine does not have.
@@ -41,7 +41,7 @@ class Look:
     title: str | None = None
     """None: the figure's own; empty: none."""
     notes: bool = True
-    """Whether the figure says at its foot what was averaged."""
+    """True if the figure says at its foot what was averaged."""
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
@@ -60,7 +60,7 @@ class Look:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Matplotlib's defaults with this project's settings, whatever the user's own are; those are back afterwards."""
+        """Replace the user's Matplotlib settings by defaults and this project's settings within the block."""
         import matplotlib
 
         with matplotlib.rc_context(), warnings.catch_warnings():
@@ -79,12 +79,12 @@ class Look:
 
 
 PLAIN = Look()
-"""Every figure as it is by itself."""
+"""The look that figures have by default."""
 
 
 @cache
 def warn_of_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> None:
-    """Warn, once for the same, of labels with letters that neither `font` nor the font of this project has."""
+    """Warn of labels with letters that neither `font` nor the font of this project has; the same labels once only."""
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 
@@ -92,10 +92,10 @@ def warn_of_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> None:
     for family in (font, OWN_FONT):
         known |= set(FT2Font(font_manager.findfont(family)).get_charmap())
     lacking = {label: "".join(dict.fromkeys(c for c in label if not c.isspace() and ord(c) not in known)) for label in labels}
-    told = "; ".join(f"{label!r}: {letters}" for label, letters in lacking.items() if letters)
-    if told:
+    boxes = "; ".join(f"{label!r}: {letters}" for label, letters in lacking.items() if letters)
+    if boxes:
         fonts = " and ".join(dict.fromkeys((font, OWN_FONT)))
-        words = f"figures: letters that {fonts} cannot show are drawn as boxes, of {told}; name a font that has them (--font)"
+        words = f"figures: letters that {fonts} cannot show are drawn as boxes, of {boxes}; name a font that has them (--font)"
         warnings.warn(words, stacklevel=2)
 
 
@@ -109,24 +109,24 @@ def _check_font(font: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureSettings:
-    """What figures may be told."""
+    """What figures show, and how."""
 
     target_accuracy: float | None = None
     """Drawn as a line with its hits; None: that of the sweep, where there is one."""
     smoothing_s: float | None = None
-    """Accuracies are averaged over so many simulated seconds; None: as of the sweep."""
+    """Simulated seconds over which accuracies are averaged; None: as in the sweep."""
     horizon_s: float | None = None
     """As in `compare`."""
     window: int | None = None
-    """Latencies and age variances are averaged over so many rounds; None: by the length of the run."""
+    """Rounds over which latencies and age variances are averaged; None: by the length of the run."""
     over: Over | None = None
-    """What is below figures over the course of a run; None: rounds where variants share them, else seconds."""
+    """Horizontal axis of figures over the course of a run; None: rounds where variants share them, else seconds."""
     round: int | None = None
     """The round that is shown client by client; None: one of median length."""
     regret_bounds: Sequence[Bound] = ()
-    """Beside regrets."""
+    """Bounds to draw beside regrets."""
     aoi_bounds: Sequence[Bound] = ()
-    """Beside AoI regrets."""
+    """Bounds to draw beside AoI regrets."""
     look: Look = PLAIN
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ class Bound:
 
     label: str
     constants: str
-    """What its constants are, for the note at the foot of the figure."""
+    """Constants of the bound in words, for the note at the foot of the figure."""
     values: Callable[[FloatArray], FloatArray]
-    """Rounds (n,) to the bound for a run of so many rounds; NaN where it says nothing."""
+    """Function from numbers of rounds (n,) to bounds (n,) for runs of that length; NaN: no bound."""
 

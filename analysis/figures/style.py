@@ -1,4 +1,4 @@
-"""How figures look: palette, line styles, sizes, letters, and files whose bytes depend on the data alone."""
+"""Figures and their files: line styles, sizes, letters, legends; the bytes of a file depend on the data alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from analysis.figures.descriptions import described, hidden_words
+from analysis.figures.descriptions import describe, hidden_words
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.theme import DASHES, HATCHES, NOTE, PALETTE, PAPER
 from analysis.files import write_whole
@@ -24,19 +24,19 @@ from analysis.files import write_whole
 _USUAL_LEGEND_IN = 0.9
 """Height of a title with two rows of a legend."""
 LETTERS = 28
-"""Of what is called beside an axis, in one row: more would leave no room for the axis."""
+"""Most letters of a label beside an axis, in one row: more would leave no room for the axis."""
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
     "pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")),
 }
-"""What Matplotlib would write into a file of itself and of the time, by format."""
+"""Metadata by format that Matplotlib must leave out of files: its own name and the time."""
 
 
 def drawable(text: str, letters: int | None = None) -> str:
-    """`text` as Matplotlib can draw it: between dollars mathematics where it is any, else the dollars themselves.
+    """Return `text` as Matplotlib can draw it; dollars that enclose no mathematics are escaped.
 
-    `letters`: of more it goes on in a further row.
+    `letters`: most letters of a row; longer text is wrapped.
     """
     rows = text if letters is None else fill(text, letters)
     return "\n".join(map(_drawable_row, rows.split("\n")))
@@ -53,12 +53,12 @@ def _drawable_row(text: str) -> str:
 
 
 def row_in(labels: Iterable[str], least: float) -> float:
-    """Inches from one label beside an axis to the next, such that none of `labels` runs into another; `least` or more."""
+    """Return the inches between labels beside an axis at which none of `labels` touches another; `least` or more."""
     return max(least, *(0.06 + 0.17 * (1 + drawable(label, LETTERS).count("\n")) for label in labels))
 
 
 def surface_style(index: int) -> dict[str, Any]:
-    """Keywords of bars that stand for the same thing number `index`: a colour and a pattern, so that grey tells them apart."""
+    """Return the style of bars of kind `index`: a colour and a pattern, so that they can be told apart in grey."""
     return {
         "facecolor": PALETTE[index % len(PALETTE)],
         "hatch": HATCHES[index % len(HATCHES)],
@@ -68,19 +68,19 @@ def surface_style(index: int) -> dict[str, Any]:
 
 
 def line_style(index: int) -> dict[str, Any]:
-    """Keywords of the line that stands for variant `index`, the same in every figure."""
+    """Return the style of the line of variant `index`, the same in every figure."""
     return {"color": PALETTE[index % len(PALETTE)], "linestyle": DASHES[index % len(DASHES)]}
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows although pyplot does not know it, and that can say in words what it shows."""
+    """A figure that a notebook shows although pyplot does not know it, with a description in words."""
 
     heading = ""
-    """Its title, drawn or not."""
+    """Title of the figure; set even if not drawn."""
     note = ""
-    """What was averaged, and what hides what; drawn or not."""
-    described = ""
-    """What it shows, for who cannot see it."""
+    """Note on what was averaged, and which lines hide one another; set even if not drawn."""
+    description = ""
+    """Description for readers who cannot see the figure."""
 
     def _repr_png_(self) -> bytes:
         return image_of(self, "png")
@@ -94,9 +94,9 @@ def new_figure(
     share_y: bool = True,
     look: Look = PLAIN,
 ) -> tuple[ShownFigure, list[Axes]]:
-    """A figure, outside pyplot, with panels side by side, row after row.
+    """Make a figure, outside pyplot, with panels side by side, row after row.
 
-    `columns` are their relative widths, `share_y`: one vertical axis for all.
+    `columns`: relative widths of the panels; `share_y`: True for one vertical axis in all.
     """
     size = (look.width_in or size_in[0], look.height_in or size_in[1])
     # The space keeps labels at the ends of neighbouring axes apart.
@@ -107,13 +107,13 @@ def new_figure(
 
 
 def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Any, str]], *, look: Look = PLAIN) -> None:
-    """Title with the legend in one or more rows below it, and a note in grey at the foot that says what was averaged.
+    """Draw the title with the legend below it, and a note in grey at the foot that says what was averaged.
 
     The note also names lines that are drawn over one another. Call it last: it reads what was drawn.
     """
     figure.heading = title
     shown = drawable(title if look.title is None else look.title)
-    figure.described = described(figure, lines)
+    figure.description = describe(figure, lines)
     # Letters are somewhat more than half as wide as they are high; beside them stands the handle.
     letters = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
     handles, labels = [line for line, _ in lines], [drawable(label, letters) for _, label in lines]
@@ -125,7 +125,7 @@ def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[A
 
 
 def _fold_labels(figure: ShownFigure) -> None:
-    """Labels of x axes in as many rows as keep them below their own panels and within the figure, where these are narrow."""
+    """Wrap the labels of x axes so that each stays below its own panel and within the figure."""
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
@@ -137,7 +137,7 @@ def _fold_labels(figure: ShownFigure) -> None:
 
 
 def _legend(figure: ShownFigure, handles: Sequence[Any], labels: Sequence[str], title: str, look: Look) -> None:
-    """As wide as fits above the panels: its columns are as many as the widths of its labels allow."""
+    """Draw the legend above the panels, with as many columns as the widths of its labels allow."""
     options: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderaxespad": 0.2}
     if title:
         options |= {"title": title, "title_fontproperties": {"size": look.points(1.19), "weight": "bold"}}
@@ -154,7 +154,7 @@ def _legend(figure: ShownFigure, handles: Sequence[Any], labels: Sequence[str], 
 
 
 def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
-    """Say `note` at the foot of the figure, after what it says there already."""
+    """Append `note` to the foot of the figure."""
     figure.note = "; ".join(words for words in (figure.note, note) if words)
     if look.notes and figure.note:
         # Letters are half as wide as they are high, roughly: 112 of 8.5 points in 7.2 inches.

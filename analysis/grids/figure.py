@@ -1,4 +1,4 @@
-"""Which method is best where: a map of the cells of a grid over one key or two."""
+"""The map of the best method in each cell of a grid over one key or two."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from analysis.figures.style import ShownFigure, drawable, headline, new_figure
 from analysis.figures.theme import PALETTE, PAPER
 from analysis.grids.measure import BestInCell, CellStudy, method_values
 from analysis.metrics.registry import metric
-from analysis.parameters.measure import with_unit
+from analysis.parameters.measure import key_with_unit
 
 NONE_COLOUR = "#d9d9d9"
 NONE_WORDS = "no difference shown"
 MOST_NAMED = 2
-"""So many methods between which no difference is shown are named; of more, the number is told."""
+"""Most methods of a cell without a winner that are named; of more, the number is given."""
 DARKEST = 0.45
-"""Letters are white on a colour of less luminance."""
+"""Luminance of a cell below which its letters are white."""
 
 
 def best_figure(
     study: CellStudy, found: Sequence[BestInCell], name: str, heading: str, *, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """A map of who is best by the metric `name`, `found` as of `best_in_cells`; grey: none is shown to be. None without values.
+    """Draw the map of the best method by the metric `name`; grey: no difference is shown. None without values.
 
-    The first key goes up, the second to the right; of one key there is one row.
+    `found` is a result of `best_in_cells`. The first key goes up, the second to the right; one key gives one row.
     """
     if not any(one.best.index >= 0 for one in found):
         return None
@@ -54,7 +54,7 @@ def best_figure(
         axes.set_yticks(np.arange(1, rows.size) - 0.5, minor=True)
         axes.grid(visible=True, which="minor", axis="both", color=PAPER, linewidth=2.0)
         axes.tick_params(which="both", length=0)
-        axes.set(xlabel=with_unit(study.keys[-1]), ylabel=with_unit(study.keys[0]) if len(study.keys) == 2 else "")
+        axes.set(xlabel=key_with_unit(study.keys[-1]), ylabel=key_with_unit(study.keys[0]) if len(study.keys) == 2 else "")
         legend = [
             (Patch(facecolor=_colour(winners)), " = ".join(study.methods[index] for index in winners) or NONE_WORDS)
             for winners in sorted({one.winners for one in found}, key=lambda winners: (not winners, winners))
@@ -64,7 +64,7 @@ def best_figure(
             f"{len(study.cells)} cells together (multiple comparisons with the best on paired seeds, Bonferroni)"
         )
         headline(figure, f"Best where: {heading}", note, legend, look=look)
-        figure.described = "; ".join(
+        figure.description = "; ".join(
             f"{', '.join(f'{key} {value:g}' for key, value in zip(study.keys, one.cell.at, strict=True))}: "
             + cell_words(study, one, name).replace("\n", ", ")
             for one in found
@@ -73,7 +73,7 @@ def best_figure(
 
 
 def cell_words(study: CellStudy, one: BestInCell, name: str) -> str:
-    """Who is best in a cell and its mean, or how many may be, in two lines."""
+    """Return two lines of text on a cell: the best method and its mean, or the methods that may be best."""
     if one.best.index < 0:
         return "—"
     if not one.winners:

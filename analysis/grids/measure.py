@@ -1,8 +1,8 @@
-"""Which of several methods is best where: the variants of a grid, compared cell by cell.
+"""The best of several methods in each cell of a grid.
 
-A cell is a value of each of some keys. Cells may differ in time scale, so that a common horizon would be too short for some of
-them: each is a comparison of its own, with the horizon, the common end and the baseline of its own runs. What is said of the
-cells holds of all of them together.
+A cell holds the variants with one value at each of some keys. Cells may differ in time scale, so that a common horizon would be
+too short for some: each cell is a comparison of its own, with the horizon, the common end and the baseline of its own runs.
+Statements on the cells hold for all of them together, with the stated confidence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class CellStudy:
 
     keys: tuple[str, ...]
     methods: tuple[str, ...]
-    """Labels, without what says where in the grid a variant is."""
+    """Labels of the methods, without the words for the place in the grid."""
     cells: tuple[Cell, ...]
     """Ascending, the last key first."""
     confidence: float
@@ -53,23 +53,23 @@ class CellStudy:
 
 @dataclass(frozen=True, slots=True)
 class BestInCell:
-    """Which methods may be best by one metric in one cell, so that this holds in all cells together."""
+    """The methods that may be best by one metric in one cell; sets of all cells hold together."""
 
     cell: Cell
     best: Best
     """Over methods."""
     winners: tuple[int, ...]
-    """The method that is shown to be best; several, whose values are the same at every seed; none: no difference is shown."""
+    """The method that is shown to be best, or several with equal values at every seed; empty: no difference is shown."""
 
 
 def cells_of(
     sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settings], keys: Sequence[str]
 ) -> CellStudy | None:
-    """The cells of a sweep's grid by the values of `keys`; None: fewer than two cells or two methods.
+    """Split a sweep's grid into cells by the values of `keys`; None: fewer than two cells or two methods.
 
-    `settings` as of `settings_of`. Variants without a number at each of the keys are in no cell. Target, smoothing, confidence,
-    metrics and a horizon that was asked for are those of `comparison`; in each cell differences are to the method that the
-    sweep's baseline is one of.
+    `settings` is a result of `settings_of`. A variant without a number at one of the keys is in no cell. Target, smoothing,
+    confidence, metrics and a given horizon are those of `comparison`; differences in each cell are to the method of the sweep's
+    baseline.
     """
     places: dict[tuple[float, ...], dict[str, str]] = {}
     kinds: dict[str, list[str]] = {}
@@ -87,7 +87,7 @@ def cells_of(
         Cell(
             at=at,
             variants=tuple(found.get(method) for method in kinds),
-            comparison=_compared(sweep, comparison, list(found.values()), found.get(baseline)),
+            comparison=_compare_variants(sweep, comparison, list(found.values()), found.get(baseline)),
         )
         for at, found in sorted(places.items())
     )
@@ -96,7 +96,7 @@ def cells_of(
 
 
 def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
-    """The two numeric keys of a grid in which several methods were run, where there are two; else none."""
+    """Return the two numeric keys of a grid in which several methods were run; empty unless there are two."""
     keys = numeric_keys(settings)
     if len(keys) != 2:
         return []
@@ -106,10 +106,10 @@ def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
 
 
 def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
-    """Which methods may be best by the metric `name`, cell by cell.
+    """Return the methods that may be best by the metric `name`, cell by cell.
 
     The sets of best hold in all cells together with the confidence of the study (Bonferroni).
-    ValueError: a metric that is no better high or low.
+    ValueError: neither high nor low values of the metric are better.
     """
     one = metric(name)
     if one.better == "neither":
@@ -124,7 +124,7 @@ def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
 
 
 def method_values(cell: Cell, name: str) -> FloatArray:
-    """The metric of each run of a cell, (seeds, methods); NaN where there is none."""
+    """Return the metric of each run of a cell, (seeds, methods); NaN where there is none."""
     run = [variant for variant in cell.variants if variant is not None]
     values = values_of(cell.comparison, run, name)
     whole: FloatArray = np.full((len(values), len(cell.variants)), np.nan)
@@ -144,12 +144,12 @@ def _winners(values: FloatArray, best: Best) -> tuple[int, ...]:
 
 
 def _method(settings: Settings, keys: Sequence[str]) -> str:
-    """What a variant is set to, but for where in the grid it is."""
+    """Return the settings of a variant other than `keys` as text: variants with equal text run the same method."""
     return repr(sorted((key, repr(value)) for key, value in settings.items() if key not in keys))
 
 
-def _compared(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
-    """The comparison of some variants of a sweep, which have a horizon of their own."""
+def _compare_variants(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
+    """Compare some variants of a sweep by themselves, up to a horizon of their own."""
     entries = [entry for entry in sweep.entries if entry.variant in variants]
     some = Sweep(
         path=sweep.path,

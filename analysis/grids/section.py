@@ -1,4 +1,4 @@
-"""The section of a report on which method is best where: the variants of a grid, compared within each of its cells."""
+"""The section of a report on the best method in each cell of a grid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from analysis.grids.measure import BestInCell, Cell, CellStudy, best_in_cells, c
 from analysis.metrics.comparison import TARGETS, Comparison
 from analysis.metrics.differences import comparable, simultaneous_difference
 from analysis.metrics.registry import metric
-from analysis.parameters.measure import named_keys, settings_of, with_unit
+from analysis.parameters.measure import key_with_unit, named_keys, settings_of
 from analysis.parameters.section import metrics_shown
 from analysis.results.sweep import Sweep
 
@@ -24,10 +24,10 @@ MOST_KEYS = 2
 def cell_sections(
     sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN
 ) -> list[Section]:
-    """A section on who is best in which cell of `within`, one numeric key or two.
+    """Return a section on the best method in each cell of `within`, one numeric key or two.
 
-    None given: of the two keys of a grid with several methods, where there is one.
-    ValueError: a key that is not varied by itself, more than two, or nothing to compare within their values.
+    Without `within`: the two keys of a grid with several methods, if the sweep is one.
+    ValueError: a key that is not varied by itself, more than two keys, or nothing to compare within their values.
     """
     settings = settings_of(sweep) if len(sweep) else {}
     keys = named_keys(settings, within, "within") or grid_keys(settings)
@@ -44,29 +44,29 @@ def cell_sections(
 
 
 def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
-    """In how many cells each method is best, as a sentence."""
+    """Say in words in how many cells each method is best."""
     counts: dict[tuple[int, ...], int] = {}
     for one in found:
         counts[one.winners] = counts.get(one.winners, 0) + 1
-    told = [
+    parts = [
         f"{' = '.join(study.methods[index] for index in winners)} in {count}"
         for winners, count in sorted(counts.items(), key=lambda item: -item[1])
         if winners
     ]
     none = counts.get((), 0)
-    told += [f"no difference shown in {none}"] if none else []
-    return f"{title}, best of {len(study.methods)} in {len(found)} cells: {'; '.join(told)}."
+    parts += [f"no difference shown in {none}"] if none else []
+    return f"{title}, best of {len(study.methods)} in {len(found)} cells: {'; '.join(parts)}."
 
 
 def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Table:
-    """A row for each cell, a column for each method; a star where it may be the best of its row."""
+    """Return a table of means, a row for each cell, a column for each method; a star: may be the best of its row."""
     title = heading(study.cells[0].comparison, name)
-    header = [*map(with_unit, study.keys), *study.methods]
+    header = [*map(key_with_unit, study.keys), *study.methods]
     rows = []
     for one in found:
         by_variant = {row.variant: row for row in one.cell.comparison.rows}
         cells = [f"{value:g}" for value in one.cell.at]
-        # Where all are alike, such as where nobody is at the target, none is to be called the best.
+        # Where all are alike, such as where no run reached the target, no method is called the best.
         differ = len({row[name].mean for row in by_variant.values()}) > 1
         for index, variant in enumerate(one.cell.variants):
             star = " *" if differ and one.best.members[index] else ""
@@ -83,7 +83,7 @@ def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Tab
 
 
 def differences_table(study: CellStudy, name: str) -> Table | None:
-    """Each method minus the baseline within each cell, at equal seeds; the intervals of the whole table hold together."""
+    """Return each method minus the baseline within each cell, at equal seeds; all intervals of the table hold together."""
     together = sum(len(cell.comparison.differences) for cell in study.cells)
     baselines = [_baseline(cell) for cell in study.cells]
     base = baselines[0]
@@ -109,7 +109,7 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
         rows.append(cells)
     level = format_percent(study.confidence)
     note = f"Paired at equal seeds; the {together} intervals hold together with {level} (Bonferroni). *: without zero."
-    header = [*map(with_unit, study.keys), *(study.methods[index] for index in others)]
+    header = [*map(key_with_unit, study.keys), *(study.methods[index] for index in others)]
     caption = f"{title}, minus {study.methods[base]}"
     return Table(f"{_slug(name)}-within-differences", caption, (header, rows), note=note, words=())
 

@@ -25,7 +25,7 @@ from analysis.figures.lines import (
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from analysis.figures.theme import FAINT, NOTE
-from analysis.metrics.targets import COST_COLUMNS, Cost, common_extent, first_reached, run_extent, smoothed, spent
+from analysis.metrics.targets import COST_COLUMNS, Cost, common_extent, first_reached, run_extent, running_cost, smooth_accuracy
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve, FloatArray
@@ -37,21 +37,21 @@ _AXES: dict[Cost, tuple[str, str, str]] = {
     "bytes": ("Accuracy against bytes sent", "sent to clients and by them (MB)", "bytes"),
     "joules": ("Accuracy against energy", "drawn by all clients, idle ones included (kJ)", "energy"),
 }
-"""Title of the figure, label of its horizontal axis, and what that is."""
+"""Title of the figure, label of its horizontal axis, and the quantity on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """What the runs of one variant spend to the target (inf: more than in the whole run), and where these runs end."""
+    """Costs at which the runs of one variant reach the target (inf: not within the run), and where these runs end."""
 
     costs: list[float]
     ends: list[float]
 
 
 def run_accuracy(run: Run, smoothing_s: float, cost: Cost = "seconds") -> Curve:
-    """The accuracy curve of a run, as in tables."""
+    """Return the accuracy curve of a run, as in tables."""
     times_s, accuracy, *columns = round_columns(run, "end_s", "accuracy", *COST_COLUMNS[cost])
-    return smoothed(spent(cost, columns), times_s, accuracy, smoothing_s)
+    return smooth_accuracy(running_cost(cost, columns), times_s, accuracy, smoothing_s)
 
 
 def accuracy_figure(
@@ -63,7 +63,7 @@ def accuracy_figure(
     horizon: float | None = None,
     look: Look = PLAIN,
 ) -> ShownFigure | None:
-    """Test accuracies, averaged over the last `smoothing_s` seconds, against what they cost; None where no run has both.
+    """Draw test accuracies, averaged over the last `smoothing_s` seconds, against their cost; None where no run has both.
 
     On the line of the target every run has a tick where its own curve first reaches it, and every variant its restricted mean
     with its interval, as in tables. Bytes and joules are on a logarithmic axis: variants differ in them by factors, and one that
@@ -89,7 +89,7 @@ def accuracy_figure(
             axes.plot(line.get_xdata()[-1:], line.get_ydata()[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
         if target_accuracy is not None:
             if horizon is None:
-                horizon = common_extent(run for runs in groups.values() for run in runs).of(cost)
+                horizon = common_extent(run for runs in groups.values() for run in runs).in_cost(cost)
             _mark_target(axes, _hits(groups, target_accuracy, smoothing_s, cost), target_accuracy, horizon, scale)
             restricted = f"min({amount}, {format_cost(horizon, cost)})"
             note += f"; ticks: runs at the target, diamonds: mean of {restricted} with its interval"
@@ -106,7 +106,7 @@ def accuracy_figure(
 
 
 def _even_ratios(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
-    """Abscissae in equal ratios from the first of any curve to the last; None where no mean is drawn: each curve has its own."""
+    """Return abscissae in equal ratios from the first to the last of all curves; None where no mean is drawn."""
     if all(len(group) < 2 for group in curves.values()):
         return None
     every = np.concatenate([x for group in curves.values() for x, _ in group])
@@ -114,7 +114,7 @@ def _even_ratios(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
 
 
 def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float = 0.0, look: Look = PLAIN) -> ShownFigure | None:
-    """Share of runs that have reached the target against simulated time (Kaplan-Meier); None where no run was evaluated.
+    """Draw the share of runs that have reached the target against simulated time (Kaplan-Meier); None without evaluations.
 
     Runs that ended before they reached the target count up to their end, where they have a cross.
     """
@@ -144,12 +144,12 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
 
 
 def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost) -> dict[str, _Hits]:
-    """The hits of each label's runs, of those that were evaluated; labels without any stay, for their place in the palette."""
+    """Return the hits of each label's evaluated runs; labels without any stay, to keep their place in the palette."""
     hits = {}
     for label, runs in groups.items():
         evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
         costs = [first_reached(curve, target_accuracy) for _, curve in evaluated]
-        hits[label] = _Hits(costs, [run_extent(run).of(cost) for run, _ in evaluated])
+        hits[label] = _Hits(costs, [run_extent(run).in_cost(cost) for run, _ in evaluated])
     return hits
 
 
@@ -186,7 +186,7 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
                 color=color,
                 ms=5.5,
                 mec="white",
-                elinewidth=1.0,  # thinner than curves, which it is none of
+                elinewidth=1.0,  # thinner than curves: an interval is none
                 capsize=3.0,
                 zorder=6,
             )
@@ -194,9 +194,9 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
 
 
 def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Mean loss on the test set, and in training where that was recorded; None where neither was measured.
+    """Draw the mean loss on the test set, and in training where that was recorded; None where neither was measured.
 
-    A diverging model's loss, infinite or no number, is beyond any axis: the note names the variants that have such.
+    The loss of a diverging model, infinite or NaN, fits on no axis: the note names the variants with such losses.
     """
     along = abscissa(groups, over)
     beyond: dict[str, None] = {}

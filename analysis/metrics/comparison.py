@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from analysis.files import in_place_of
+from analysis.files import replace_file
 from analysis.metrics.facts import Settings
 from analysis.metrics.registry import METRICS, Kind, metric, names_of
 from analysis.metrics.run_metrics import metrics_table
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TARGETS: dict[str, Cost] = {name: one.cost for name, one in METRICS.items() if one.cost is not None}
-"""Metrics that say what the target accuracy cost; restricted to what every run spent."""
+"""Metrics of the cost of the target accuracy; they are restricted to the cost that every run reaches."""
 
 
 Equal = Literal["time", "bytes"]
-"""Where final accuracies are compared: at the common end in simulated time, or at the common number of bytes sent."""
+"""The point at which final accuracies are compared: the common end in simulated time, or the common number of bytes sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class ComparisonRow:
     reached: Mapping[str, int]
     """For each of `TARGETS`: seeds in which the target accuracy was reached within the horizon."""
     values: Mapping[str, Interval]
-    """Metric to its mean over seeds: of what a target cost the restricted mean; mean inf of a leak: without protection."""
+    """Metric to its mean over seeds: the restricted mean of a target's cost; mean inf of a leak: without protection."""
     oracle: str = ""
-    """What the AoI regret is measured against; empty where there is none, names joined by "or" where runs differ."""
+    """Oracle that the AoI regret is measured against; empty: none; names joined by "or" where runs differ."""
 
     def __getitem__(self, name: str) -> Interval:
         return self.values[name]
@@ -57,7 +57,7 @@ class DifferenceRow:
     label: str
     values: Mapping[str, PairedDifference]
     same_oracle: bool = True
-    """Whether the AoI regrets of both are against one oracle; else their difference says nothing."""
+    """True if the AoI regrets of both are against one oracle; else their difference says nothing."""
 
     def __getitem__(self, name: str) -> PairedDifference:
         return self.values[name]
@@ -73,48 +73,48 @@ class Comparison:
     smoothing_s: float
     """Simulated seconds over which evaluations are averaged on the way to the target; 0: the first evaluation at the target."""
     horizons: Mapping[str, float]
-    """For each of `TARGETS` what it is restricted to: what every run spent; inf where no run counts it."""
+    """Horizon of each of `TARGETS`: the cost that every run reaches; inf where no run counts it."""
     asked_horizon_s: float | None
-    """The horizon in seconds that was asked for; None: none was, and it is the end of the shortest run."""
+    """Horizon in seconds that was asked for; None: the end of the shortest run."""
     last: int
     """Evaluations averaged for the final accuracy."""
     until: Extent
-    """How far all compared runs go; where the final accuracy and cumulated figures are taken."""
+    """Extent that all compared runs reach; final accuracies and cumulated metrics are taken there."""
     extents: Sequence[tuple[str, int, Extent]]
-    """Label and seed of each run, and how far it goes."""
+    """Label, seed and extent of each run."""
     equal: Equal
-    """What is equal between the runs where their final accuracies are compared."""
+    """The quantity that is equal between runs where final accuracies are compared."""
     confidence: float
     metrics: tuple[str, ...]
     """The metrics that were computed, in the order of tables."""
     asked: tuple[str, ...]
-    """Those of them that were asked for by name; empty: none was, and tables show what the study is about."""
+    """Metrics that were asked for by name; empty: tables show those that the study is about."""
     servers: tuple[str, ...]
     """The kinds of servers of the variants."""
     runs: pd.DataFrame
-    """A row a run, columns as of `metrics_table`."""
+    """A row a run, with the columns of `metrics_table`."""
     rows: list[ComparisonRow]
     differences: list[DifferenceRow]
 
     @property
     def horizon_s(self) -> float:
-        """What times to the target are restricted to."""
+        """Horizon in seconds to which times to the target are restricted."""
         return self.horizons["target_s"]
 
     def has(self, name: str) -> bool:
-        """Whether any run says something by this metric: rounds without time, for example, have no latency."""
+        """Return True if the metric tells something of any run: rounds without time, for example, have no latency."""
         if name not in self.metrics:
             return False
         if name == "target_s" and self.target_accuracy is not None:
             return True
         return bool(metric(name).tells(self.runs[name].to_numpy(np.float64)))
 
-    def shown(self) -> tuple[str, ...]:
-        """The metrics that tables show: those asked for, else those of the kinds that the study is about, in order.
+    def shown_metrics(self) -> tuple[str, ...]:
+        """Return the metrics that tables show: those asked for, else those of the kinds that the study is about, in order.
 
-        Of a study with a learner these are accuracy, its cost, latency of rounds, leak and regret; without one, what became of
-        the updates and what they cost, too. Of servers of different kinds rounds are different things: updates a second are
-        shown in the place of their latencies.
+        A study with a learner shows accuracy, its cost, latency of rounds, leak and regret; a study without one also shows the
+        outcomes of updates and their cost. Rounds of different kinds of servers are different things: there, updates a second
+        take the place of latencies.
         """
         if self.asked:
             return self.asked
@@ -128,7 +128,7 @@ class Comparison:
 
     @property
     def oracles(self) -> tuple[str, ...]:
-        """What AoI regrets are measured against: one name, or several where runs differ."""
+        """Oracles that AoI regrets are measured against: one name, or several where runs differ."""
         return tuple(dict.fromkeys(name for name in self.runs["oracle"] if name))
 
 
@@ -167,7 +167,7 @@ def compare(
     horizon = _checked_horizon(horizon_s, common.time_s)
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
-    horizons = {name: common.of(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
+    horizons = {name: common.in_cost(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
     table = metrics_table(sweep, names, Settings(target, smooth, last, until))
     rows = _rows(sweep, table, names, horizons if target is not None else {}, confidence)
     differences = _differences(sweep, table, rows, horizons, confidence) if len(sweep) else []
@@ -193,7 +193,7 @@ def compare(
 
 
 def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
-    """Raise ValueError for a run that cannot be compared with others where it has sent as many bytes."""
+    """Raise ValueError for a run that sends no bytes, and so cannot be compared at equal bytes."""
     for label, seed, extent in extents:
         if extent.rounds and math.isinf(extent.sent_bytes):
             raise ValueError(
@@ -203,7 +203,7 @@ def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
 
 
 def server_kinds(sweep: Sweep) -> tuple[str, ...]:
-    """The kinds of servers of the variants, as their first runs have them."""
+    """Return the kinds of servers of the variants, from their first runs."""
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
     scenarios = (sweep.run(variant, seed).scenario for variant, seed in first.items())
     return tuple(sorted({str((scenario.get("server") or {}).get("kind", "synchronous")) for scenario in scenarios}))
@@ -212,7 +212,7 @@ def server_kinds(sweep: Sweep) -> tuple[str, ...]:
 def _rows(
     sweep: Sweep, table: pd.DataFrame, names: Sequence[str], horizons: Mapping[str, float], confidence: float
 ) -> list[ComparisonRow]:
-    """Each variant's means over seeds; what a target cost is restricted to its horizon."""
+    """Return each variant's means over seeds; costs of a target are restricted to their horizons."""
     rows = []
     by_variant = {str(name): mine for name, mine in table.groupby("variant", sort=False)}
     for variant, label in sweep.labels.items():
@@ -227,7 +227,7 @@ def _rows(
 def _differences(
     sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: Mapping[str, float], confidence: float
 ) -> list[DifferenceRow]:
-    """Each variant but the baseline, at equal seeds; metrics of the target restricted to their `horizons`."""
+    """Return the differences of each variant to the baseline, at equal seeds; costs of the target up to `horizons`."""
     by_metric = {
         name: {
             d.variant: d
@@ -284,16 +284,16 @@ def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison
         raise ValueError(f"path = {str(path)!r}: must end in .parquet or .csv")
     table = _flat_table(compare(sweep) if comparison is None else comparison)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with in_place_of(path) as begun:
+    with replace_file(path) as temporary:
         if path.suffix == ".csv":
-            pyarrow.csv.write_csv(table, begun)
+            pyarrow.csv.write_csv(table, temporary)
         else:
-            pyarrow.parquet.write_table(table, begun)
+            pyarrow.parquet.write_table(table, temporary)
     return path
 
 
 def comparison_frame(found: Comparison) -> pd.DataFrame:
-    """The rows of `write_comparison`; figures that no run has are NaN."""
+    """Return the rows of `write_comparison` as a data frame; metrics that no run has are NaN."""
     frame: pd.DataFrame = _flat_table(found).to_pandas()
     return frame
 
@@ -309,7 +309,7 @@ def _flat_table(found: Comparison) -> Any:
         + [(f"{name}{suffix}", kind) for name in found.metrics for suffix, kind in _FLAT],
         metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
     )
-    # Where nothing counts a cost, or no round closed, there is no horizon.
+    # A cost that no run counts has no horizon; nor has any cost where no round closed.
     limits = {_HORIZONS[name]: limit if math.isfinite(limit) else None for name, limit in found.horizons.items()}
     limits["until_s"] = found.until.time_s if math.isfinite(found.until.time_s) else None
     flat = [row | limits for row in _flat_rows(found.rows, found.differences)]
@@ -345,7 +345,7 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
 
 
 def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
-    """The metric of each run, (seeds, variants); NaN where there is none. What a target cost is cut at its horizon."""
+    """Return the metric of each run, (seeds, variants), NaN where there is none; costs of a target up to their horizon."""
     places = {variant: column for column, variant in enumerate(variants)}
     seeds = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
     values: FloatArray = np.full((len(seeds), len(places)), np.nan)

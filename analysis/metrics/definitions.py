@@ -13,11 +13,11 @@ from analysis.metrics.targets import Cost, cost_to_accuracy, final_accuracy
 from analysis.statistics.arrays import FloatArray
 
 ENDED = ("delivered", "late", "lost", "aborted")
-"""How an update can have ended."""
+"""Ways in which an update can have ended."""
 
 
 def to_target(cost: Cost) -> Callable[[Facts], float]:
-    """What was spent until the target accuracy was reached."""
+    """Return the metric: the cost at which the target accuracy was first reached."""
 
     def value(facts: Facts) -> float:
         target = facts.settings.target_accuracy
@@ -60,7 +60,7 @@ def updates_per_s(facts: Facts) -> float:
 
 
 def share(outcome: str) -> Callable[[Facts], float]:
-    """Updates that ended in one way, over all that ended by the close of the last round."""
+    """Return the metric: updates with one outcome, over all that ended by the close of the last round."""
 
     def value(facts: Facts) -> float:
         ended = facts.total(*ENDED)
@@ -77,7 +77,7 @@ def delivered_bytes(facts: Facts) -> float:
 
 def delivered_j(facts: Facts) -> float:
     """Joules drawn over the whole run for each update delivered, as the summary has it."""
-    joules = facts.of_summary("energy", "per_delivered_j")
+    joules = facts.summary_entry("energy", "per_delivered_j")
     return math.nan if joules is None else float(joules)
 
 
@@ -114,8 +114,8 @@ def iid_share(facts: Facts) -> float:
     return preferred / (preferred + others) if preferred + others > 0.0 else math.nan
 
 
-def cumulated(*columns: str) -> Callable[[Facts], float]:
-    """Sum over the common rounds of the first column minus the second, if there is one; NaN where it was not measured."""
+def sum_of(*columns: str) -> Callable[[Facts], float]:
+    """Return the metric: the sum over common rounds of a column, minus a second one if given; NaN: not measured."""
 
     def value(facts: Facts) -> float:
         first, *rest = (facts.rounds[name] for name in columns)
@@ -128,33 +128,33 @@ def cumulated(*columns: str) -> Callable[[Facts], float]:
 
 
 def mean_of(column: str) -> Callable[[Facts], float]:
-    """Mean of a column over the rounds in which it was measured."""
+    """Return the metric: the mean of a column over the rounds in which it was measured."""
 
     def value(facts: Facts) -> float:
-        values = _measured(facts, column)
+        values = _measured_values(facts, column)
         return float(values.mean()) if values.size else math.nan
 
     return value
 
 
 def last_of(column: str) -> Callable[[Facts], float]:
-    """The last value of a column that was measured."""
+    """Return the metric: the last measured value of a column."""
 
     def value(facts: Facts) -> float:
-        values = _measured(facts, column)
+        values = _measured_values(facts, column)
         return float(values[-1]) if values.size else math.nan
 
     return value
 
 
-def _measured(facts: Facts, column: str) -> FloatArray:
-    """The values of a column (n,), without the rounds in which it was not measured."""
+def _measured_values(facts: Facts, column: str) -> FloatArray:
+    """Return the values of a column (n,), without the rounds in which it was not measured."""
     values = facts.rounds[column]
     return values[~np.isnan(values)]
 
 
 def share_measured(column: str) -> Callable[[Facts], float]:
-    """Share of the slots in which a time was reached, of a server whose clients decide among themselves."""
+    """Return the metric: the share of slots in which a time was measured, where clients decide among themselves."""
 
     def value(facts: Facts) -> float:
         if not facts.count or np.isnan(facts.rounds["consensus_s"]).all():

@@ -15,7 +15,7 @@ from analysis.statistics.intervals import Interval
 
 
 def margins_of(texts: Sequence[str]) -> dict[str, float]:
-    """METRIC=VALUE each, in the unit that tables show, as margins in the metric's own unit.
+    """Parse texts METRIC=VALUE, in the unit that tables show, into margins in the metric's own unit.
 
     ValueError: not of this form, no such metric, or a margin that is not above 0.
     """
@@ -32,8 +32,8 @@ def margins_of(texts: Sequence[str]) -> dict[str, float]:
     return margins
 
 
-def paired(comparison: Comparison, variant: str, name: str) -> FloatArray:
-    """Differences of a variant to the baseline at equal seeds, (n,); what a target cost is cut at its horizon."""
+def paired_values(comparison: Comparison, variant: str, name: str) -> FloatArray:
+    """Return the differences of a variant to the baseline at equal seeds, (n,); costs of a target up to their horizon."""
     values = values_of(comparison, [variant, comparison.baseline], name)
     values[np.isinf(values)] = math.nan
     differences = values[:, 0] - values[:, 1]
@@ -41,18 +41,19 @@ def paired(comparison: Comparison, variant: str, name: str) -> FloatArray:
 
 
 def simultaneous_difference(comparison: Comparison, row: DifferenceRow, name: str, *, together: int | None = None) -> Interval:
-    """The interval of a difference that holds together with those of all other variants, by this metric, or of so many.
+    """Return the interval of a difference that holds together with those of all other variants by this metric.
 
-    It has none where the difference by itself has none.
+    `together`: number of intervals that hold together; None: one for each variant. Where the difference by itself has no
+    interval, neither has the result.
     """
     alone = row[name].difference
     if math.isnan(alone.half_width):
         return alone
     count = len(comparison.differences) if together is None else together
-    return simultaneous_interval(paired(comparison, row.variant, name), count, comparison.confidence)
+    return simultaneous_interval(paired_values(comparison, row.variant, name), count, comparison.confidence)
 
 
 def comparable(row: DifferenceRow, name: str) -> bool:
-    """Whether a difference says anything: regrets to different oracles have none."""
+    """Return True if a difference says anything: regrets to different oracles do not compare."""
     return name != "aoi_regret" or row.same_oracle
 

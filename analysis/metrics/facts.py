@@ -1,4 +1,4 @@
-"""What the metrics of one run are computed from: its tables, its summary, and where and how it is to be measured."""
+"""The facts that metrics of one run are computed from: its tables, its summary, and the settings of the measurement."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from analysis.statistics.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where and how metrics are measured."""
+    """Settings of the measurement of metrics."""
 
     target_accuracy: float | None = None
-    """What `target_s` and the like are the cost of; None: no target."""
+    """Accuracy whose cost `target_s` and the like measure; None: no target."""
     smoothing_s: float = 0.0
     """Simulated seconds over which accuracies are averaged on the way to the target."""
     last: int = 10
     """Evaluations averaged for the final accuracy."""
     until: Extent = UNLIMITED
-    """How far final accuracies and sums over rounds go: what all compared runs reach."""
+    """Extent of final accuracies and of sums over rounds: that which all compared runs reach."""
 
 
 DEFAULT = Settings()
@@ -43,7 +43,7 @@ class RunColumns:
 
 
 class Facts:
-    """What is known of one finished run; tables are read when first asked for."""
+    """Facts of one finished run; tables are read when first asked for."""
 
     def __init__(self, run: Run, settings: Settings = DEFAULT) -> None:
         self.run = run
@@ -68,36 +68,36 @@ class Facts:
             return math.nan
         return float(sum(np.nansum(column) for column in columns))
 
-    def of_summary(self, section: str, key: str) -> Any:
+    def summary_entry(self, section: str, key: str) -> Any:
         """An entry of a section of the summary; None where there is none."""
         return (self.run.summary.get(section) or {}).get(key)
 
     @cached_property
     def clients(self) -> int:
-        """How many clients the scenario has; 0: it does not say."""
+        """Number of clients of the scenario; 0: it does not say."""
         return int((self.run.scenario.get("clients") or {}).get("count", 0))
 
     @cached_property
     def deliveries(self) -> FloatArray:
         """Updates delivered by each client over the whole run, (K,); empty where the run kept no record of single clients."""
-        counted = self.of_summary("aoi", "successes")
+        counted = self.summary_entry("aoi", "successes")
         if counted:
             return np.asarray(counted, np.float64)
         return self.attempts(delivered=True)
 
     @cached_property
     def begun(self) -> FloatArray:
-        """Updates begun by each client over the whole run, (K,); likewise."""
+        """Updates begun by each client over the whole run, (K,); empty where the run kept no record of single clients."""
         return self.attempts(delivered=False)
 
     def attempts(self, *, delivered: bool) -> FloatArray:
-        """Rows of the clients table of each client, (K,): of all, or of those delivered; empty without such a table."""
+        """Count the rows of the clients table by client, (K,): all rows, or those delivered; empty without such a table."""
         if not self.run.has_clients:
             return np.empty(0)
         found: FloatArray = np.zeros(self.clients)
         for piece in self.run.pieces("clients", ("client", "outcome")):
             client = piece.column("client").to_numpy()
-            # Who never delivered counts as well, though the scenario may not say how many clients there are.
+            # Clients without a delivery count as well, though the scenario may not state the number of clients.
             size = max(found.size, int(client.max(initial=-1)) + 1)
             if delivered:
                 client = client[_equal(piece.column("outcome"), "delivered")]
@@ -107,7 +107,7 @@ class Facts:
 
 
 def _equal(column: Any, value: str) -> NDArray[np.bool_]:
-    """Where a column of words, (n,), has one of them."""
+    """Return True where a column of words, (n,), equals `value`."""
     import pyarrow.compute
 
     return np.asarray(pyarrow.compute.equal(column.cast("string"), value).to_numpy(), np.bool_)

@@ -23,7 +23,7 @@ from analysis.suggestions import did_you_mean
 
 Better = Literal["higher", "lower", "neither"]
 Kind = Literal["learning", "time", "participation", "regret", "consensus", "column"]
-"""What a metric tells of: tables show the kinds that a study is about."""
+"""Subject of a metric: tables show the kinds that a study is about."""
 
 
 def _any(values: FloatArray) -> bool:
@@ -38,7 +38,7 @@ def _below_one(values: FloatArray) -> bool:
     return bool((values < 1.0).any())
 
 
-def _limited(values: FloatArray) -> bool:
+def _any_finite(values: FloatArray) -> bool:
     return bool((np.isfinite(values) & (values > 0.0)).any())
 
 
@@ -48,27 +48,27 @@ class Metric:
 
     name: str
     title: str
-    """What tables and axes call it, without the unit."""
+    """Name in tables and on axes, without the unit."""
     unit: str
-    """What it is shown in; empty: a plain number."""
+    """Unit in which it is shown; empty: a plain number."""
     better: Better
     meaning: str
     """A sentence or two."""
-    of: Callable[[Facts], float]
-    """Its definition; NaN: it does not exist."""
+    compute: Callable[[Facts], float]
+    """Function from the facts of a run to the number; NaN: it does not exist."""
     kind: Kind
     scale: float = 1.0
     """From the value to what is shown."""
     tells: Callable[[FloatArray], bool] = _any
-    """Whether values over runs (n,) say anything that is worth a column of a table."""
+    """Function that returns True if values over runs (n,) are worth a column of a table."""
     cost: Cost | None = None
-    """What is spent, of a metric that says what the target accuracy cost: that is compared up to what all runs spent."""
+    """Kind of cost, if the metric is the cost of the target accuracy; compared up to the cost that all runs reach."""
     axis_unit: str = ""
     """The unit that axes name of a metric which tables show without one."""
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The least and the largest value that can be, as it is shown."""
+        """The least and the largest possible value, in the unit shown."""
         if self.unit == "%":
             return 0.0, 100.0
         return (-math.inf if self.kind in ("regret", "column") else 0.0), math.inf
@@ -175,23 +175,23 @@ _LISTED = (
         "max_leak", "largest leak", "ε", "lower",
         "What all updates of one client together give away up to the close of the last round, in units of ε, for the client "
         "that gave away most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
-        definitions.max_leak, "learning", tells=_limited,
+        definitions.max_leak, "learning", tells=_any_finite,
     ),
     Metric(
         "regret", "regret", "", "lower",
         "Reward of the genie, which knows the true expected latencies (with slots: the clients' worth), minus reward of the "
         "policy, summed over rounds.",
-        definitions.cumulated("genie_reward", "reward"), "regret",
+        definitions.sum_of("genie_reward", "reward"), "regret",
     ),
     Metric(
         "aoi_regret", "AoI regret", "", "lower",
         "Age of information minus that of the oracle on the same channel states, summed over clients and rounds.",
-        definitions.cumulated("sum_age", "oracle_sum_age"), "regret", axis_unit="rounds of age",
+        definitions.sum_of("sum_age", "oracle_sum_age"), "regret", axis_unit="rounds of age",
     ),
     Metric(
         "cumulated_age_variance", "cumulated AoI variance", "", "lower",
         "Sum over clients of (age - mean age)² after a round, summed over rounds.",
-        definitions.cumulated("age_variance"), "regret", axis_unit="rounds²",
+        definitions.sum_of("age_variance"), "regret", axis_unit="rounds²",
     ),
     Metric(
         "agreed_s", "time to agreement", "s", "lower",
@@ -233,11 +233,11 @@ _UNITS = {"_s": "s", "_bytes": "bytes", "_j": "J"}
 
 
 def metric(name: str) -> Metric:
-    """The metric called `name`: one of `METRICS`, or a column of `rounds.parquet`; ValueError where it is neither."""
+    """Return the metric called `name`: one of `METRICS`, or a column of `rounds.parquet`. ValueError: neither has the name."""
     if name in METRICS:
         return METRICS[name]
     if name not in ROUND_NUMBERS:
-        raise ValueError(f"metric {name!r}: there is none of this name; {did_you_mean(name, known())}")
+        raise ValueError(f"metric {name!r}: there is none of this name; {did_you_mean(name, metric_names())}")
     last = name in _COUNTING_UP
     unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "bytes" if name.startswith("bytes_") else "")
     return Metric(
@@ -251,17 +251,17 @@ def metric(name: str) -> Metric:
     )
 
 
-def known() -> tuple[str, ...]:
-    """All names of metrics: those with a definition of their own, then the other columns of `rounds.parquet`."""
+def metric_names() -> tuple[str, ...]:
+    """Return all names of metrics: those with a definition of their own, then the other columns of `rounds.parquet`."""
     return (*METRICS, *(name for name in ROUND_NUMBERS if name not in METRICS))
 
 
 def metric_values(run: Run, names: Iterable[str], settings: Settings = DEFAULT) -> dict[str, float]:
-    """Metrics of one run by name; NaN: it does not exist. ValueError: no metric has the name, or a table cannot be read."""
+    """Compute metrics of one run by name; NaN: it does not exist. ValueError: unknown name, or an unreadable table."""
     facts = Facts(run, settings)
-    return {name: metric(name).of(facts) for name in names}
+    return {name: metric(name).compute(facts) for name in names}
 
 
 def names_of(kinds: Sequence[Kind]) -> tuple[str, ...]:
-    """The metrics of some kinds, in the order of tables."""
+    """Return the names of the metrics of some kinds, in the order of tables."""
     return tuple(name for name, one in METRICS.items() if one.kind in kinds)

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 
 def paired_difference(run: Run, other: Run, name: str, settings: Settings) -> float:
-    """Metric `name` of `run` minus that of `other`, which share a seed, both up to where the shorter of the two ends.
+    """Return metric `name` of `run` minus that of `other`, at the same seed, both up to the end of the shorter run.
 
-    What the target accuracy costs is restricted to what both spent. It depends on the two runs alone: other seeds, which come
-    later, do not change it. NaN where either figure does not exist. ValueError: no metric has the name.
+    Costs of the target accuracy are restricted to the cost that both runs reach. The result depends on the two runs alone: seeds
+    that come later do not change it. NaN where either metric does not exist. ValueError: no metric has the name.
     """
     extent = common_extent([run, other])
     cost = metric(name).cost
     both = Settings(settings.target_accuracy, settings.smoothing_s, settings.last, extent)
     first, second = (metric_values(one, [name], both)[name] for one in (run, other))
     if cost is not None:
-        first, second = (min(value, extent.of(cost)) if not math.isnan(value) else value for value in (first, second))
+        first, second = (min(value, extent.in_cost(cost)) if not math.isnan(value) else value for value in (first, second))
     return first - second if math.isfinite(first) and math.isfinite(second) else math.nan
 
 
@@ -49,7 +49,7 @@ class RunMetrics:
     simulated_s: float
     """Simulated seconds to the close of the last round; 0 without rounds."""
     oracle: str
-    """What the AoI regret is measured against; empty where there is none."""
+    """Oracle that the AoI regret is measured against; empty: none."""
     values: Mapping[str, float]
     """Metrics by name (`analysis.metrics.registry`); NaN: it does not exist."""
 
@@ -64,40 +64,40 @@ def round_latencies_s(rounds: pd.DataFrame) -> FloatArray:
 
 def cumulative_regret(rounds: pd.DataFrame) -> Curve:
     """Rounds and the sum up to each of genie reward minus reward (PAUSE eq. 15); rounds that did not measure both are skipped."""
-    return _cumulated(rounds, rounds["genie_reward"] - rounds["reward"])
+    return _running_sum(rounds, rounds["genie_reward"] - rounds["reward"])
 
 
 def aoi_regret(rounds: pd.DataFrame) -> Curve:
-    """Rounds and the sum up to each of sum of ages minus the oracle's (Li et al., eq. 14); empty where it was not measured."""
-    return _cumulated(rounds, rounds["sum_age"] - rounds["oracle_sum_age"])
+    """Return rounds and the running sum of ages minus the oracle's ages (Li et al., eq. 14); empty: not measured."""
+    return _running_sum(rounds, rounds["sum_age"] - rounds["oracle_sum_age"])
 
 
 def cumulated_age_variance(rounds: pd.DataFrame) -> Curve:
     """Rounds and the sum up to each of the AoI variance (Li et al., eq. 37, as in Fig. 4); empty without ages."""
-    return _cumulated(rounds, rounds["age_variance"])
+    return _running_sum(rounds, rounds["age_variance"])
 
 
-def _cumulated(rounds: pd.DataFrame, column: pd.Series[float]) -> Curve:
+def _running_sum(rounds: pd.DataFrame, column: pd.Series[float]) -> Curve:
     values = column.to_numpy(dtype=np.float64, na_value=math.nan)
     measured = ~np.isnan(values)
     return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(values[measured])
 
 
 def oracle_name(run: Run) -> str:
-    """What the AoI regret of a run is measured against; empty where it has no ages, or no oracle."""
+    """Return the oracle that the AoI regret of a run is measured against; empty: no ages, or no oracle."""
     oracle = str((run.summary.get("aoi") or {}).get("oracle") or "")
     return "" if oracle == "none" else oracle
 
 
 def delivery_shares(run: Run) -> FloatArray:
-    """Deliveries of each client over the rounds of a run; (K,), empty where the run did not count them."""
+    """Return the deliveries of each client over the rounds of a run, (K,); empty where the run did not count them."""
     successes = (run.summary.get("aoi") or {}).get("successes") or []
     rounds = int(run.summary.get("rounds") or 0)
     return np.asarray(successes, np.float64) / rounds if rounds else np.empty(0)
 
 
 def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings = DEFAULT) -> RunMetrics:
-    """Metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: a name that no metric has."""
+    """Compute the metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: unknown name."""
     rounds = run.columns(["round", "end_s"])
     count = rounds["round"].size
     return RunMetrics(

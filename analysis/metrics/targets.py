@@ -1,8 +1,8 @@
-"""When runs first reach a target accuracy, and what can be said of runs that ended before they did.
+"""Times and costs at which runs first reach a target accuracy, also for runs that ended before they did.
 
-A run that ended without reaching the target says that its time is longer than the run: it is censored, and to leave it out would
-flatter its variant. Compared runs are therefore followed up to a common horizon, a time that all of them reach, and the figure
-is the restricted mean, the mean of min(time, horizon). Up to the horizon nobody is censored, so that it is a plain mean over
+A run that ended without reaching the target is censored: its time is longer than the run. To leave it out would flatter its
+variant. Compared runs are therefore followed up to a common horizon, a time that all of them reach, and the figure
+is the restricted mean, the mean of min(time, horizon). No run is censored up to the horizon, so that it is a plain mean over
 seeds, and its differences are paired by seed. (Table I of Tong et al. 2024 evidently averages min(slot, 500): it has "500.00" for
 what was never reached, and a mean of 391.24 for what some runs did not reach. That is the restricted mean with horizon 500.) The
 log-rank test is not offered: it takes groups to be independent, and runs of one seed share their random numbers.
@@ -29,30 +29,30 @@ if TYPE_CHECKING:
 
 
 Cost = Literal["seconds", "bytes", "joules"]
-"""What an accuracy is bought with."""
+"""Kinds of cost of an accuracy."""
 COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
     "seconds": ("end_s",),
     "bytes": ("bytes_down", "bytes_up"),
     "joules": ("compute_j", "send_j", "receive_j", "idle_j"),
 }
-"""The columns of the rounds table that tell it; all but `end_s` are of one round."""
+"""Columns of the rounds table that hold a cost; all but `end_s` are of one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far runs go: what one run reached, or what every one of several runs reached."""
+    """Extent of runs: the extent of one run, or the extent that every one of several runs reaches."""
 
     time_s: float
     """Simulated seconds a run was watched for: to its time limit where that ended it, else to the close of its last round."""
     rounds: int
     """Rounds that closed."""
     sent_bytes: float
-    """Bytes sent to clients and by them; inf where none are sent, and so limits nothing."""
+    """Bytes sent to clients and by them; inf where none are sent, so that they limit nothing."""
     drawn_j: float = math.inf
-    """Joules that all clients drew, idle ones included; inf where energy is not counted, and so limits nothing."""
+    """Joules that all clients drew, idle ones included; inf where energy is not counted, so that it limits nothing."""
 
-    def of(self, cost: Cost) -> float:
-        """How far in seconds, bytes or joules."""
+    def in_cost(self, cost: Cost) -> float:
+        """Return the extent in seconds, bytes or joules."""
         return {"seconds": self.time_s, "bytes": self.sent_bytes, "joules": self.drawn_j}[cost]
 
 
@@ -60,11 +60,11 @@ UNLIMITED = Extent(math.inf, 2**62, math.inf)
 
 
 def run_extent(run: Run) -> Extent:
-    """How far one run goes."""
+    """Return the extent of one run."""
     columns = run.columns([name for names in COST_COLUMNS.values() for name in names])
     if not columns["end_s"].size:
         return Extent(float(run.summary.get("simulated_s") or 0.0), 0, 0.0)
-    last = {cost: float(spent(cost, [columns[name] for name in names])[-1]) for cost, names in COST_COLUMNS.items()}
+    last = {cost: float(running_cost(cost, [columns[name] for name in names])[-1]) for cost, names in COST_COLUMNS.items()}
     return Extent(
         max(last["seconds"], float(run.summary.get("simulated_s") or 0.0)),
         columns["end_s"].size,
@@ -73,11 +73,11 @@ def run_extent(run: Run) -> Extent:
     )
 
 
-def spent(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
-    """What was spent by the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
+def running_cost(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
+    """Return the cost up to the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
 
-    Bytes count as they are sent, to clients and by them, lost ones included; joules are those of all clients, idle ones included.
-    Where there are none at all, nothing is counted.
+    Bytes count when they are sent, to clients and by them, lost ones included; joules are those of all clients, idle ones
+    included. A run without any bytes or joules does not count them.
     """
     if cost == "seconds":
         return columns[0]
@@ -86,12 +86,12 @@ def spent(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
 
 
 def common_extent(runs: Iterable[Run]) -> Extent:
-    """How far every one of `runs` goes: the least of each figure. Runs without a closed round are left out: they show nothing."""
+    """Return the extent that every one of `runs` reaches. Runs without a closed round are left out: they show nothing."""
     return least_extent(map(run_extent, runs))
 
 
 def least_extent(extents: Iterable[Extent]) -> Extent:
-    """The least of each figure, of those with a closed round."""
+    """Return the least of each field over the extents with a closed round."""
     extents = [extent for extent in extents if extent.rounds]
     if not extents:
         return UNLIMITED
@@ -119,23 +119,23 @@ def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> 
     return np.array([array[start : end + 1].mean() for end, start in enumerate(first.tolist())])
 
 
-def smoothed(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
-    """The accuracy curve of a run from what its rounds had cost, their ends and accuracies: evaluations only, smoothed over time.
+def smooth_accuracy(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
+    """Return the accuracy curve of a run from the costs, ends and accuracies of its rounds: evaluations, smoothed over time.
 
-    A NaN is an accuracy that was not evaluated, or a cost that is not counted; neither is in the curve.
+    Rounds with NaN (no evaluation, or a cost that is not counted) are left out of the curve.
     """
     evaluated = ~np.isnan(accuracy + costs)
     return costs[evaluated], trailing_mean(times_s[evaluated], accuracy[evaluated], smoothing_s)
 
 
 def accuracy_curve(rounds: Rounds, *, smoothing_s: float = 0.0, cost: Cost = "seconds") -> Curve:
-    """What the evaluations had cost by the close of their rounds, and their mean over the last `smoothing_s` seconds."""
+    """Return the costs of evaluations up to the close of their rounds, and accuracies averaged over `smoothing_s` seconds."""
     end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
-    return smoothed(_spent_in(rounds, cost), end_s, accuracy, smoothing_s)
+    return smooth_accuracy(_running_cost_of(rounds, cost), end_s, accuracy, smoothing_s)
 
 
-def _spent_in(rounds: Rounds, cost: Cost) -> FloatArray:
-    return spent(cost, [np.asarray(rounds[name], np.float64) for name in COST_COLUMNS[cost]])
+def _running_cost_of(rounds: Rounds, cost: Cost) -> FloatArray:
+    return running_cost(cost, [np.asarray(rounds[name], np.float64) for name in COST_COLUMNS[cost]])
 
 
 def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) -> float:
@@ -150,7 +150,7 @@ def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) 
 
 
 def first_reached(curve: Curve, target: float) -> float:
-    """The first abscissa at which a curve is at least `target`; inf: at none."""
+    """Return the first abscissa at which a curve is at least `target`; inf: at none."""
     reached = np.flatnonzero(curve[1] >= target)
     return float(curve[0][reached[0]]) if reached.size else math.inf
 
@@ -161,11 +161,11 @@ def time_to_accuracy_s(rounds: Rounds, target: float, *, smoothing_s: float = 0.
 
 
 def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
-    """What was spent by the close of the round in which the accuracy curve first is at least `target`.
+    """Return the cost up to the close of the round in which the accuracy curve first is at least `target`.
 
-    Inf: more than in the whole run; NaN: no rounds, or the cost is not counted.
+    Inf: not reached in the run; NaN: no rounds, or the cost is not counted.
     """
-    found = _spent_in(rounds, cost)
+    found = _running_cost_of(rounds, cost)
     if not found.size or math.isnan(found[-1]):
         return math.nan
     return first_reached(accuracy_curve(rounds, smoothing_s=smoothing_s, cost=cost), target)

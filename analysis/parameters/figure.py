@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from analysis.metrics.registry import metric
-from analysis.parameters.measure import AgainstOne, AgainstTwo, with_unit
+from analysis.parameters.measure import AgainstOne, AgainstTwo, key_with_unit
 from analysis.statistics.arrays import FloatArray
 
 _LABEL = 0.08
@@ -21,9 +21,9 @@ LOGARITHMIC = 10.0
 def parameter_figure(
     study: AgainstOne, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Means over seeds with intervals against a key; values that may be the best filled, others hollow. None: no values.
+    """Draw means over seeds with intervals against a key; values that may be the best are filled. None: no values.
 
-    `restricted`: of what these are means where not of the metric itself, such as min(time, 20 s).
+    `restricted`: words for the averaged quantity where it is not the metric itself, such as "min(time, 20 s)".
     """
     one = metric(study.metric)
     if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
@@ -70,9 +70,9 @@ def parameter_figure(
 def heat_figure(
     study: AgainstTwo, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Means over seeds against two keys, as colour and number; those that may be the best are framed. None without any value.
+    """Draw means over seeds against two keys, as colour and number; those that may be the best are framed. None: no values.
 
-    `restricted`: as of `parameter_figure`.
+    `restricted`: as for `parameter_figure`.
     """
     one = metric(study.metric)
     means = study.means * one.scale
@@ -82,7 +82,7 @@ def heat_figure(
     with look.applied():
         figure, (axes,) = new_figure(look=look)
         axes.grid(visible=False)
-        # Dark is better, whichever way that is; of a metric that is no better either way, dark is much.
+        # Dark is better, whether that is high or low; for a metric without a better direction, dark is high.
         colours = "cividis" if one.better == "lower" else "cividis_r"
         image = axes.imshow(means, cmap=colours, aspect="auto", origin="lower")
         middle = (finite.min() + finite.max()) / 2.0
@@ -91,14 +91,14 @@ def heat_figure(
             frame = {"boxstyle": "square,pad=0.25", "fill": False, "ec": "white" if dark else "black", "lw": 1.6}
             text = f"{value:.4g}" if np.isfinite(value) else "—"
             colour = "white" if dark else "black"
-            # By a name of its own in the picture: it stands on the colour of its cell, and not on paper.
+            # The text has an id of its own: checks of contrast must know that it stands on its cell, not on paper.
             cell = f"cell-{row}-{column}"
             shown = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize="small", gid=cell)
             if study.members[row, column]:
                 shown.set_bbox(frame)
         axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
         axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
-        axes.set(xlabel=with_unit(study.columns), ylabel=with_unit(study.rows))
+        axes.set(xlabel=key_with_unit(study.columns), ylabel=key_with_unit(study.rows))
         figure.colorbar(image, ax=axes, label=one.axis)
         note = f"mean of {restricted} over seeds" if restricted else "mean over seeds"
         if study.best is not None:
@@ -108,7 +108,7 @@ def heat_figure(
 
 
 def _value_axis(axes: Axes, values: FloatArray) -> None:
-    """Marks at the values that were run; logarithmic where they span a wide ratio."""
+    """Mark the values that were run; make the axis logarithmic where they span a wide ratio."""
     distinct = np.unique(values)
     if distinct[0] > 0.0 and distinct[-1] >= LOGARITHMIC * distinct[0]:
         axes.set_xscale("log")

@@ -27,7 +27,7 @@ class Line:
     """Variants that differ in one numeric key alone."""
 
     label: str
-    """What they share; empty where there is one line only."""
+    """Words that the variants' labels share; empty where there is one line only."""
     at: FloatArray
     """(n,), ascending: the values of the key."""
     variants: tuple[str, ...]
@@ -35,7 +35,7 @@ class Line:
     intervals: tuple[Interval, ...]
     """(n,): the metric's mean over seeds."""
     best: Best | None
-    """Which of the values may be the best; None where the metric is no better high or low."""
+    """The values that may be the best; None: neither high nor low values of the metric are better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class AgainstOne:
     @property
     def axis(self) -> str:
         """The key with its unit, as the label of an axis."""
-        return with_unit(self.key)
+        return key_with_unit(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ def unit_of(key: str) -> str:
     return next((unit for end, unit in sorted(UNITS.items(), key=lambda item: -len(item[0])) if key.endswith(end)), "")
 
 
-def with_unit(key: str) -> str:
+def key_with_unit(key: str) -> str:
     """A key with its unit, as the label of an axis."""
     unit = unit_of(key)
     return f"{key} ({unit})" if unit else key
 
 
 def settings_of(sweep: Sweep) -> dict[str, dict[str, Any]]:
-    """The keys that differ between variants, by variant; seeds, names and descriptions aside."""
+    """Return the keys that differ between variants with their values, by variant; seeds, names and descriptions aside."""
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
     flat = {variant: _flat(sweep.run(variant, first[variant]).scenario) for variant in sweep.variants}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
@@ -111,9 +111,9 @@ def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
 
 
 def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
-    """Variants that have a number at `key`, by what else they are set to; of several with one scenario the first.
+    """Group the variants with a number at `key` by their other settings; of several with one scenario, keep the first.
 
-    A second one would be the same value once more, and would widen the set of best for nothing.
+    A second one would repeat the same value and widen the set of best for nothing.
     """
     groups: dict[str, list[str]] = {}
     for variant, one in settings.items():
@@ -126,12 +126,12 @@ def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value of a scenario is a number: a truth value, a text or a list is none."""
+    """Return True if a value of a scenario is a number; truth values, texts and lists are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
-    """`key` in full, which may be given by its last words; ValueError, with the `option`, where no grid of numbers varies it."""
+    """Return `key` in full; it may be given by its last words. ValueError, naming `option`: no grid of numbers varies it."""
     known = numeric_keys(settings)
     named = [one for one in known if one == key or one.endswith(f".{key}")]
     if len(named) != 1:
@@ -142,12 +142,12 @@ def check_key(settings: Mapping[str, Settings], key: str, option: str = "against
 
 
 def named_keys(settings: Mapping[str, Settings], keys: Sequence[str], option: str) -> list[str]:
-    """The keys that an `option` names, in full, each once; ValueError as of `check_key`."""
+    """Return the keys that an `option` names, in full, each once. ValueError: as for `check_key`."""
     return list(dict.fromkeys(check_key(settings, key, option) for key in keys))
 
 
 def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Settings], name: str, key: str) -> AgainstOne:
-    """The metric `name` of a comparison against `key`, a line for each setting of the other keys."""
+    """Return the metric `name` of a comparison against `key`, a line for each setting of the other keys."""
     rows = {row.variant: row for row in comparison.rows}
     groups = [group for group in _groups(settings, key).values() if len(group) > 1]
     lines = []
@@ -168,9 +168,9 @@ def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Set
 def against_two(
     comparison: Comparison, settings: Mapping[str, Settings], name: str, rows: str, columns: str
 ) -> AgainstTwo | None:
-    """The metric against two keys, where the sweep ran each value of one with each of the other and varies nothing else.
+    """Return the metric against two keys; None unless the sweep ran every combination of values and varies nothing else.
 
-    Variants with something else than a number at one of the keys have no place on the map.
+    Variants without a number at one of the keys have no place on the map.
     """
     keys = {key for one in settings.values() for key in one}
     if keys != {rows, columns}:
@@ -200,15 +200,15 @@ def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | 
 
 
 def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:
-    """The words that the labels of several variants share, without those of `keys`."""
+    """Return the words that the labels of several variants share, without those of `keys`."""
     short = tuple(f"{name}=" for key in keys for name in (key, key.rpartition(".")[2]))
     kept = [word for word in labels[0].split(", ") if not word.startswith(short)]
     shared = [word for word in kept if all(word in label.split(", ") for label in labels)]
     return ", ".join(shared) or labels[0]
 
 
-def tied(line: Line) -> bool:
-    """Whether the metric is the same at every value, so that none is better: none is to be called the best."""
+def is_tied(line: Line) -> bool:
+    """Return True if the metric is the same at every value, so that no value is the best."""
     means = [interval.mean for interval in line.intervals]
     return line.best is not None and len(means) > 1 and all(mean == means[0] for mean in means)
 

@@ -16,24 +16,24 @@ from analysis.parameters.measure import (
     against_one,
     against_two,
     best_words,
+    is_tied,
     named_keys,
     numeric_keys,
     settings_of,
-    tied,
 )
 from analysis.results.sweep import Sweep
 
 MOST_METRICS = 4
-"""Of so many metrics figures are drawn in a report, unless metrics were asked for."""
+"""Most metrics with figures in a report, unless metrics were asked for."""
 MOST_LINES = 8
-"""So many settings of the other keys are told apart in one figure; of more, the key has no section unless it is asked for."""
+"""Most settings of the other keys in one figure; with more, a key has a section only if it is asked for."""
 _FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
 
 
 def parameter_sections(
     sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = (), look: Look = PLAIN
 ) -> list[Section]:
-    """A section for each numeric key that the sweep varies by itself (`against`: for these), with tables, figures and the best.
+    """Return a section for each numeric key that the sweep varies by itself (`against`: only these keys).
 
     ValueError: a key of `against` that is not varied by itself.
     """
@@ -50,10 +50,10 @@ def parameter_sections(
 
 
 def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
-    """The metrics that are shown against parameters: those asked for, else the first few that the study is about."""
+    """Return the metrics to show against parameters: those asked for, else the first few that the study is about."""
     if comparison.asked:
         return comparison.asked
-    shown = comparison.shown()
+    shown = comparison.shown_metrics()
     order = [*(name for name in _FIRST if name in shown), *(name for name in shown if name not in _FIRST)]
     better = [name for name in order if metric(name).better != "neither"]
     return tuple(sorted(better[:MOST_METRICS], key=list(METRICS).index))
@@ -73,24 +73,24 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
             if place is None:
                 cells.append("")
                 continue
-            star = "" if line.best is None or not line.best.members[place] or tied(line) else " *"
+            star = "" if line.best is None or not line.best.members[place] or is_tied(line) else " *"
             cells.append(value_cell(by_variant[line.variants[place]], comparison, study.metric) + star)
         rows.append(cells)
     return header, rows
 
 
 def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
-    """For each line of a study the best value of the key and its set of best, as sentences; where all are alike, that."""
+    """Say in words, for each line of a study, the best value of the key and its set of best, or that all are alike."""
     title = heading(comparison, study.metric)
-    told = []
+    found = []
     for line in study.lines:
         words = best_words(study, line, comparison.confidence)
-        if tied(line):
+        if is_tied(line):
             words = f"the same at all values of {study.key}"
             if _nowhere_reached(comparison, study.metric, line.variants):
                 words = f"no run was at the target by {_limit(comparison, study.metric)}"
-        told.append((line.label, words))
-    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in told if words]
+        found.append((line.label, words))
+    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in found if words]
 
 
 def _limit(comparison: Comparison, name: str) -> str:
@@ -98,7 +98,7 @@ def _limit(comparison: Comparison, name: str) -> str:
 
 
 def _nowhere_reached(comparison: Comparison, name: str, variants: Sequence[str]) -> bool:
-    """Whether the metric is what a target costs, and none of the variants has a run that was there."""
+    """Return True if the metric is the cost of a target that no run of the variants reached."""
     return name in TARGETS and not any(row.reached[name] for row in comparison.rows if row.variant in variants)
 
 
@@ -120,7 +120,7 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
         if figure is not None:
             blocks.append(Picture(name, f"{title} against {study.axis}", figure))
         note = f"Mean ± half-width of the {level} interval over seeds."
-        if any(line.best is not None and not tied(line) for line in study.lines):
+        if any(line.best is not None and not is_tied(line) for line in study.lines):
             note += (
                 f" *: may be the best of its column ({level} set of best: multiple comparisons with the best on paired seeds, "
                 "Bonferroni)."
@@ -132,7 +132,7 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
 
 
 def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
-    """To what a target's cost is restricted here: to one horizon, so that every number can be compared with every other."""
+    """Say in words that costs of a target are restricted to one horizon, so that all numbers of the table compare."""
     name = study.metric
     limit = _limit(comparison, name)
     words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."

@@ -19,10 +19,10 @@ from analysis.statistics.intervals import mean_interval
 
 
 def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """How often clients were selected: by group, where there are groups, and client by client.
+    """Draw how often clients were selected: by group, where there are groups, and client by client.
 
-    None without records of clients, and where all clients of a run were selected equally often. Clients are shown by their
-    numbers where they are few, else from the one selected most often to the least.
+    None without records of clients, and where all clients of a run were selected equally often. Few clients are shown by their
+    numbers, many from the one selected most often to the one selected least often.
     """
     counts = {label: [Facts(run).begun for run in runs] for label, runs in groups.items()}
     if all(np.ptp(count) == 0.0 for several in counts.values() for count in several if count.size):
@@ -42,7 +42,7 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
 
 
 def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping[str, int]]]], names: Sequence[str]) -> None:
-    """Attempts a client of each group, a bar for each variant with its interval over seeds."""
+    """Draw the attempts of a client in each group, a bar for each variant with its interval over seeds."""
     width = 0.8 / len(by_group)
     for index, several in enumerate(by_group.values()):
         style = line_style(index)
@@ -53,7 +53,7 @@ def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping
         at = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width
         means = np.array([value.mean for value in values])
         halves = np.nan_to_num([value.half_width for value in values])
-        # Nobody is selected less than never.
+        # Counts are not negative: bars of intervals end at 0.
         reach = (np.nan_to_num(np.minimum(halves, means)), halves)
         axes.bar(at, means, width * 0.92, color=style["color"], yerr=reach, ecolor=AXIS, capsize=2.0)
     few = len(names) < 4
@@ -63,9 +63,9 @@ def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping
 
 
 def partition_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """How many training samples of each label each client holds, as a map; of the first run that says. None where none does.
+    """Draw a map of the training samples that each client holds of each label, of the first run that records them.
 
-    A sweep's variants share their data as long as they do not change the learner: one map stands for all of them then.
+    None where no run does. Variants share their data as long as they do not change the learner: one map stands for all.
     """
     run = next((run for runs in groups.values() for run in runs if run.has_partition), None)
     if run is None:

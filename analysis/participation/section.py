@@ -12,22 +12,22 @@ from analysis.statistics.intervals import mean_interval
 
 
 def participation_sections(groups: Groups) -> list[Section]:
-    """A table of groups (or classes of devices) by variant; nothing where no run has groups.
+    """Return a table of groups (or classes of devices) by variant; empty where no run has groups.
 
-    Each figure is a mean over seeds: what share of the clients a group is, of the updates begun and of those delivered, what
-    share of its updates was delivered, and of its clients had one delivered. Jain's index is that of deliveries for each client
-    of a group, over the groups: 1 where clients of all groups deliver as much.
+    Each number is a mean over seeds: the share of a group in all clients, in updates begun and in updates delivered; the share
+    of its updates that were delivered; and the share of its clients with a delivery. Jain's index is that of deliveries for each
+    client of a group, over the groups: 1 where clients of all groups deliver as much.
     """
     rows = []
     for label, runs in groups.items():
-        told = [(run, run.summary["groups"]) for run in runs if run.summary.get("groups")]
-        if not told:
+        grouped = [(run, run.summary["groups"]) for run in runs if run.summary.get("groups")]
+        if not grouped:
             continue
-        for group in told[0][1]:
-            shares = [_shares(found, group) for _, found in told if group in found]
+        for group in grouped[0][1]:
+            shares = [_shares(found, group) for _, found in grouped if group in found]
             cells = [format_interval(mean_interval([share[name] for share in shares]), scale=100.0) for name in _COLUMNS]
             rows.append([label, group, *cells, ""])
-        fairness = mean_interval([_between(found) for _, found in told])
+        fairness = mean_interval([_fairness_between_groups(found) for _, found in grouped])
         rows[-1][-1] = format_interval(fairness)
     if not rows:
         return []
@@ -58,7 +58,7 @@ def _shares(found: dict[str, Any], group: str) -> dict[str, float]:
     return shares
 
 
-def _between(found: dict[str, Any]) -> float:
+def _fairness_between_groups(found: dict[str, Any]) -> float:
     return jain_index([_ratio(one["delivered"], one["clients"]) for one in found.values() if one["clients"]])
 
 

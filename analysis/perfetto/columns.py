@@ -1,4 +1,4 @@
-"""Columns of a table as pieces of JSON text: an event is put together of them; encoding it whole takes several times as long."""
+"""Columns of a table as pieces of JSON text. Events are assembled from them: encoding each whole takes several times as long."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 LEFT_OUT = ""
-"""The text of a value that JSON has no number for, or that there is not."""
+"""Text of a value that is missing, or that JSON has no number for."""
 
 
 def texts(column: Any) -> list[str]:
-    """The values of a `pyarrow` column as JSON; null, NaN and infinite ones as `LEFT_OUT`."""
+    """Return the values of a `pyarrow` column as JSON; null, NaN and infinite ones as `LEFT_OUT`."""
     import pyarrow as pa
 
     kind = column.type
@@ -34,8 +34,8 @@ def texts(column: Any) -> list[str]:
     return [LEFT_OUT if value is None else json.dumps(value) for value in values]
 
 
-def said(table: Any, names: Sequence[str]) -> list[str]:
-    """For each row what the viewer shows of it: a JSON object of those `names` that say something."""
+def row_objects(table: Any, names: Sequence[str]) -> list[str]:
+    """Return a JSON object for each row, with the values of those columns `names` that are not null."""
     present = [name for name in names if name in table.column_names and table.column(name).null_count < table.num_rows]
     if not present:
         return ["{}"] * table.num_rows
@@ -47,7 +47,7 @@ def said(table: Any, names: Sequence[str]) -> list[str]:
 
 
 def times_us(table: Any, name: str) -> tuple[list[float], list[bool]]:
-    """A column of seconds as microseconds, and where there is a value; 0 where there is none."""
+    """Return a column of seconds in microseconds, 0 where null, and True where there is a value."""
     seconds = np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64)
     there = ~np.isnan(seconds)
     return (np.where(there, seconds, 0.0) * 1e6).tolist(), there.tolist()

@@ -1,4 +1,4 @@
-"""From the tables of a run to events of the Trace Event Format, as lines of JSON."""
+"""Events of the Trace Event Format, as lines of JSON, from the tables of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.perfetto.columns import said, texts, times_us
+from analysis.perfetto.columns import row_objects, texts, times_us
 
 SERVER, CLIENTS, JAMMERS, MESSAGES, GROUPS = 1, 2, 3, 4, 10
 """Processes of the viewer, each a group of tracks that folds; from `GROUPS` on one for each group of clients."""
@@ -18,7 +18,7 @@ _PHASES = (
     ("wait", "compute_end_s", "upload_start_s"),
     ("upload", "upload_start_s", "upload_end_s"),
 )
-_SAID = {
+_ARGUMENTS = {
     "rounds": ("selected", "delivered", "lost", "late", "aborted", "in_flight", "accuracy", "loss", "reward", "version"),
     "probes": ("round", "outcome", "cause", "version", "samples", "loss", "accuracy", "compute_j", "send_j", "receive_j"),
     "clients": (
@@ -30,7 +30,7 @@ _SAID = {
 }
 _COUNTERS = ("accuracy", "in_flight", "max_leak", "sum_age", "disagreement", "batteries_empty")
 _INSTANT_US = 1e-3
-"""The viewer's resolution: what an arrow begins or ends in must have a length, and lie before the end of what it lies in."""
+"""Resolution of the viewer, in microseconds: the slice at an end of an arrow must have a length."""
 
 
 @dataclass
@@ -43,9 +43,9 @@ class Events:
     groups: dict[str, int] = field(default_factory=dict)
 
     def rounds(self, table: Any) -> Iterator[str]:
-        """A slice for each round, and counters as it closes."""
+        """Yield a slice for each round, and counters at its close."""
         self.tracks[SERVER, 0] = "rounds"
-        numbers, args = texts(table.column("round")), said(table, _SAID["rounds"])
+        numbers, args = texts(table.column("round")), row_objects(table, _ARGUMENTS["rounds"])
         (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
         counters = [(name, texts(table.column(name))) for name in _COUNTERS if name in table.column_names]
         for i, number in enumerate(numbers):
@@ -55,15 +55,16 @@ class Events:
                     yield f'{{"ph":"C","name":"{name}","pid":{SERVER},"ts":{ends[i]!r},"args":{{"{name}":{values[i]}}}}}'
 
     def attempts(self, table: Any) -> Iterator[str]:
-        """The phases of attempts, how they ended, and arrows from and to the rounds."""
-        yield from self._of_clients(table, "clients", "", with_flows=True)
+        """Yield the phases of attempts, their outcomes, and arrows from and to the rounds."""
+        yield from self._client_events(table, "clients", "", with_flows=True)
 
     def probes(self, table: Any) -> Iterator[str]:
-        """Likewise of probes, without arrows."""
-        yield from self._of_clients(table, "probes", "probe: ", with_flows=False)
+        """Yield the phases of probes and their outcomes, without arrows."""
+        yield from self._client_events(table, "probes", "probe: ", with_flows=False)
 
-    def _of_clients(self, table: Any, name: str, what: str, *, with_flows: bool) -> Iterator[str]:
-        clients, outcomes, args = table.column("client").to_pylist(), texts(table.column("outcome")), said(table, _SAID[name])
+    def _client_events(self, table: Any, name: str, what: str, *, with_flows: bool) -> Iterator[str]:
+        clients, outcomes = table.column("client").to_pylist(), texts(table.column("outcome"))
+        args = row_objects(table, _ARGUMENTS[name])
         processes = self._processes(table, clients)
         at = {column: times_us(table, column) for phase in _PHASES for column in phase[1:]}
         ends, _ = times_us(table, "outcome_s")
@@ -74,7 +75,7 @@ class Events:
             for i, client in enumerate(clients):
                 if not is_begun[i] or (waits and not is_over[i]):
                     continue
-                # What had not ended as the run did ends there.
+                # A phase that was under way at the end of the run ends there.
                 till = over[i] if is_over[i] else ends[i]
                 yield _slice(processes[i], client, label, begun[i], till, args[i])
                 if flow and till - begun[i] > _INSTANT_US and (flow == "download" or outcomes[i] == '"delivered"'):
@@ -85,7 +86,7 @@ class Events:
                 yield f'{marked},"ts":{ends[i]!r},"args":{args[i]}}}'
 
     def _flow_of(self, phase: str, process: int, client: int, begun: float, till: float) -> Iterator[str]:
-        """The model goes from the server's round to the client, the update from the client to the round in which it arrives."""
+        """Yield the arrow of a model from its round to a client, or of an update from a client to the round of its arrival."""
         mine, server = (process, client), (SERVER, 0)
         if phase == "download":
             yield from self._flow("model", server, begun, mine, begun)
@@ -93,7 +94,7 @@ class Events:
             yield from self._flow("update", mine, begun, server, till - _INSTANT_US)
 
     def _processes(self, table: Any, clients: list[int]) -> list[int]:
-        """For each row the group of tracks that its client's is in."""
+        """Return the process, a group of tracks, of each row's client."""
         column = table.column("group") if "group" in table.column_names else None
         if column is None or column.null_count == len(clients):
             processes = [CLIENTS] * len(clients)
@@ -106,29 +107,30 @@ class Events:
         return processes
 
     def jams(self, table: Any) -> Iterator[str]:
-        """A slice for each dwell."""
-        channels, names, args = table.column("channel").to_pylist(), texts(table.column("jammer")), said(table, _SAID["jams"])
+        """Yield a slice for each dwell of a jammer."""
+        channels, names = table.column("channel").to_pylist(), texts(table.column("jammer"))
+        args = row_objects(table, _ARGUMENTS["jams"])
         (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
         self.tracks |= {(JAMMERS, channel): f"sub-channel {channel}" for channel in channels}
         for i, channel in enumerate(channels):
             yield _slice(JAMMERS, channel, names[i], starts[i], ends[i], args[i])
 
     def messages(self, table: Any) -> Iterator[str]:
-        """The way of each message, and an arrow from its sender to its receiver.
+        """Yield the way of each message, and an arrow from its sender to its receiver.
 
-        Messages between two clients may overtake each other: the way is an async event, which need not nest.
+        The way is an async event, which need not nest: messages between two clients may overtake each other.
         """
         sources, targets = table.column("source").to_pylist(), table.column("target").to_pylist()
-        protocols, args = texts(table.column("protocol")), said(table, _SAID["messages"])
+        protocols, args = texts(table.column("protocol")), row_objects(table, _ARGUMENTS["messages"])
         (sent, _), (ends, _) = times_us(table, "sent_s"), times_us(table, "end_s")
         outcomes = texts(table.column("outcome"))
         self.tracks |= {(MESSAGES, client): f"client {client}" for client in dict.fromkeys([*sources, *targets])}
         for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
             protocol = protocols[i]
-            of = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {target}","pid":{MESSAGES},"tid":{source}'
-            of += f',"id":{self.flows}'
-            yield f'{{"ph":"b","ts":{sent[i]!r},"args":{args[i]},{of}}}'
-            yield f'{{"ph":"e","ts":{ends[i]!r},{of}}}'
+            common = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {target}","pid":{MESSAGES},"tid":{source}'
+            common += f',"id":{self.flows}'
+            yield f'{{"ph":"b","ts":{sent[i]!r},"args":{args[i]},{common}}}'
+            yield f'{{"ph":"e","ts":{ends[i]!r},{common}}}'
             if outcomes[i] != '"delivered"':
                 self.flows += 1
                 continue
@@ -138,13 +140,13 @@ class Events:
             yield from self._flow("message", here, sent[i], there, ends[i])
 
     def _flow(self, name: str, start: tuple[int, int], start_us: float, end: tuple[int, int], end_us: float) -> Iterator[str]:
-        of = f'"cat":"{name}","name":"{name}","id":{self.flows}'
+        common = f'"cat":"{name}","name":"{name}","id":{self.flows}'
         self.flows += 1
-        yield f'{{"ph":"s",{of},"pid":{start[0]},"tid":{start[1]},"ts":{start_us!r}}}'
-        yield f'{{"ph":"f","bp":"e",{of},"pid":{end[0]},"tid":{end[1]},"ts":{end_us!r}}}'
+        yield f'{{"ph":"s",{common},"pid":{start[0]},"tid":{start[1]},"ts":{start_us!r}}}'
+        yield f'{{"ph":"f","bp":"e",{common},"pid":{end[0]},"tid":{end[1]},"ts":{end_us!r}}}'
 
     def names(self) -> Iterator[str]:
-        """What the tracks are called, and in which order they lie."""
+        """Yield the events that name the tracks and set their order."""
         processes = {process: name for process, name in _NAMES.items() if any(on == process for on, _ in self.tracks)}
         processes |= {process: f"clients: {group or 'in no group'}" for group, process in self.groups.items()}
         for process, name in processes.items():

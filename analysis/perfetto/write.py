@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
-from analysis.files import in_place_of
+from analysis.files import replace_file
 from analysis.perfetto.events import Events
 from analysis.results.run import Run
 from analysis.results.sources import TableName
@@ -19,13 +19,13 @@ _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messag
 _AT_ONCE = 4096
 """Events written in one go."""
 _LEVEL = 3
-"""How hard the file is packed: harder would take most of the time, for a tenth of the size."""
+"""Compression level of gzip: higher levels take most of the time, and save a tenth of the size."""
 
 
 def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None) -> int:
-    """Write rounds `first` to `last` (None: to the end) of `run` to `path`, packed if its name ends in .gz; returns the events.
+    """Write rounds `first` to `last` (None: to the end) of `run` to `path`; return the number of events.
 
-    Rounds are counted as in `rounds.parquet`: of a server with slots they are these.
+    The file is compressed if its name ends in .gz.     Rounds are counted as in `rounds.parquet`: with slots, these are counted.
 
     Raises:
         ValueError: no such rounds in the run, or a table that cannot be read.
@@ -36,7 +36,7 @@ def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None
     if not any(piece.num_rows for piece in _pieces(run, "rounds", first, last)):
         raise ValueError(f"{run.source.place}: has no round from {first} to {'the end' if last is None else last}")
     count = 0
-    with in_place_of(path) as begun, begun.open("wb") as raw, closing(_text(raw, path)) as file:
+    with replace_file(path) as temporary, temporary.open("wb") as raw, closing(_text(raw, path)) as file:
         file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
         events = _events(run, first, last)
         while lines := list(islice(events, _AT_ONCE)):
@@ -47,14 +47,14 @@ def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None
 
 
 def _text(raw: BinaryIO, path: Path) -> TextIO:
-    """What writes text to `raw`, the file of the content of `path`."""
+    """Wrap `raw`, an open file, so that it takes text and compresses it if `path` ends in .gz."""
     if path.suffix == ".gz":
         return TextIOWrapper(gzip.GzipFile(path.with_suffix("").name, "wb", _LEVEL, raw), encoding="utf-8")
     return TextIOWrapper(raw, encoding="utf-8")
 
 
 def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[Any]:
-    """The rows of those rounds, as `pyarrow.Table`s; none where the run has no such table."""
+    """Yield the rows of rounds `first` to `last` as `pyarrow.Table`s; none where the run has no such table."""
     import pyarrow.compute
 
     if not run.source.has(table):
@@ -71,7 +71,7 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
 
 
 def _counts_communication(run: Run, table: TableName) -> bool:
-    """Whether the rounds of a table are communication rounds, of which a slot has several, where there are slots."""
+    """Return True if a table counts communication rounds, of which a slot has several, where there are slots."""
     # Jams are of sub-channels, else of messages between clients, which belong to slots.
     return table in ("clients", "probes") or (table == "jams" and bool(run.scenario.get("channels")))
 

@@ -17,9 +17,9 @@ from analysis.statistics.arrays import Curve, FloatArray
 
 
 def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """Largest composed privacy leak over clients against rounds or seconds; None where no run leaks anything measured.
+    """Draw the largest composed privacy leak over clients against rounds or seconds; None where no run measures a leak.
 
-    Variants whose updates arrive without protection have no finite leak: the note names them, and no line pretends to be zero.
+    Variants without protection have no finite leak: the note names them, and no line shows them as zero.
     """
     unprotected = []
     along = abscissa(groups, over)
@@ -48,7 +48,7 @@ def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
 
 
 def client_leaks(run: Run) -> FloatArray:
-    """(K,) the composed privacy leak of each client at the end of the run, in units of ε; 0: it released nothing.
+    """Return the composed privacy leak of each client at the end of the run, (K,), in units of ε; 0: it released nothing.
 
     Empty without records of clients or without releases; inf where a release was not protected.
     """
@@ -59,16 +59,16 @@ def client_leaks(run: Run) -> FloatArray:
         client = np.asarray(piece.column("client").to_numpy(), np.int64)
         leak = np.asarray(piece.column("leak").to_numpy(), np.float64)
         released = ~np.isnan(leak)
-        # Whoever takes part may be more than the scenario says in numbers.
+        # More clients may take part than the scenario counts.
         leaks = np.pad(leaks, (0, max(0, int(client.max(initial=-1)) + 1 - leaks.size)))
         np.maximum.at(leaks, client[released], leak[released])
     return leaks if leaks.any() else np.empty(0)
 
 
 def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """The composed leak of each client at the end, a line for each variant; None where no run leaks anything measured.
+    """Draw the composed leak of each client at the end, a line for each variant; None where no run measures a leak.
 
-    Beside it the budget, where all variants have the same one. Variants that sent updates without protection are named.
+    A line shows the budget where all variants have the same. The note names variants that sent updates without protection.
     """
     found = {label: [client_leaks(run) for run in runs] for label, runs in groups.items()}
     bare = [label for label, several in found.items() if any(np.isinf(one).any() for one in several)]
@@ -90,6 +90,6 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
 
 
 def _budget(run: Run) -> Any:
-    """ε that a client may give away in all; None where the scenario's schedule has no such number."""
+    """Return the total ε that a client may give away; None where the scenario's schedule has no such number."""
     return ((run.scenario.get("privacy") or {}).get("schedule") or {}).get("epsilon_total")
 

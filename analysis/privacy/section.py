@@ -13,13 +13,13 @@ def guarantee(run: Run) -> str:
 
 
 def guarantee_sections(groups: Groups) -> list[Section]:
-    """The guarantee of each variant; nothing where no run has any privacy."""
+    """Return the section on the guarantee of each variant; empty where no run has privacy."""
     if not any(run.has_privacy for runs in groups.values() for run in runs):
         return []
     guarantees: dict[str, list[str]] = {}
     for label, runs in groups.items():
         texts = list(dict.fromkeys(map(guarantee, runs)))
-        # What was spent is a matter of chance; what it means is not.
+        # Amounts spent differ by chance between seeds; the guarantee itself does not.
         further = f" (Seed {runs[0].seed}; other seeds differ in what was spent.)" if len(texts) > 1 else ""
         guarantees.setdefault(texts[0] + further, []).append(label)
     return [Section("Privacy guarantee", [Text(text, lead=f"{'; '.join(labels)}:") for text, labels in guarantees.items()])]

@@ -12,11 +12,11 @@ from analysis.results.run import Run
 from analysis.statistics.arrays import FloatArray
 
 EXACT = ("pause", "pause-brute")
-"""Policies that the theorem is about."""
+"""Policies that the theorem covers."""
 
 
 def regret_bounds(runs: Sequence[Run]) -> list[Bound]:
-    """The bound that summaries of `runs` state, the mean over the runs that do; empty where none does."""
+    """Return the mean of the bounds that the summaries of `runs` state; empty where none does."""
     stated: list[dict[str, Any]] = [bound for run in runs if (bound := (run.summary.get("pause") or {}).get("bound"))]
     if not stated:
         return []
@@ -32,7 +32,7 @@ def regret_bounds(runs: Sequence[Run]) -> list[Bound]:
 
 
 def regret_bound_notes(runs: Sequence[Run]) -> list[str]:
-    """Why the bound is not drawn, a sentence for each reason among the runs of PAUSE that measured a regret."""
+    """Return a sentence for each reason why the bound is not drawn, among runs of PAUSE that measured a regret."""
     reasons: dict[str, dict[str, None]] = {}
     for run in runs:
         reason = (run.summary.get("pause") or {}).get("no_bound")

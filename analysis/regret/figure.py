@@ -18,10 +18,10 @@ from analysis.statistics.arrays import Curve
 def regret_figure(
     groups: Groups, *, bounds: Sequence[Bound] = (), over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Cumulative regret (PAUSE eq. 15) against rounds or seconds; None where no run measured it.
+    """Draw the cumulative regret (PAUSE eq. 15) against rounds or seconds; None where no run measured it.
 
-    `bounds` are on the expected regret (PAUSE eq. 17). They lie orders of magnitude above what happens: the vertical axis is then
-    logarithmic, and linear below 1, and the horizontal one of rounds.
+    `bounds` are on the expected regret (PAUSE eq. 17). They lie orders of magnitude above regrets: with them the vertical axis is
+    logarithmic, linear below 1, and the horizontal axis counts rounds.
     """
     along = abscissa(groups, "rounds" if bounds else over)
 

@@ -1,4 +1,4 @@
-"""How sure the differences of a comparison are: Student-t, bootstrap and simultaneous intervals, and equivalence."""
+"""The table of intervals of differences: Student-t, bootstrap and simultaneous intervals, and verdicts on equivalence."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from analysis.documents.blocks import Table
 from analysis.documents.comparison_tables import baseline_label, difference_cell, heading
 from analysis.documents.numbers import MISSING, format_number, format_percent
 from analysis.metrics.comparison import Comparison, DifferenceRow
-from analysis.metrics.differences import comparable, paired, simultaneous_difference
+from analysis.metrics.differences import comparable, paired_values, simultaneous_difference
 from analysis.metrics.registry import metric
 from analysis.statistics.inference import Bounds, bootstrap_interval, simultaneous, verdict
 
 MOST_ROWS = 150
-"""Of a longer table the first metrics are left, one at least, and those that margins were asked for: nobody reads more."""
+"""Most rows of the table: of more, it keeps the first metrics, one at least, and those with margins."""
 
 
 
@@ -23,18 +23,18 @@ MOST_ROWS = 150
 
 
 
-def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None = None) -> Table | None:
-    """A row for each metric and variant: the difference to the baseline with its intervals, and the verdict on a margin.
+def interval_table(comparison: Comparison, margins: Mapping[str, float] | None = None) -> Table | None:
+    """Return a row for each metric and variant: the difference to the baseline with its intervals, and a verdict on the margin.
 
     `margins`: metric to the difference that counts as none, in the metric's own unit. None where nothing is compared.
     """
     margins = margins or {}
-    names = [name for name in comparison.shown() if name != "simulated_s" or name in margins]
+    names = [name for name in comparison.shown_metrics() if name != "simulated_s" or name in margins]
     names += [name for name in margins if name not in names and name in comparison.metrics]
     if not comparison.differences or max((row.seeds for row in comparison.rows), default=0) < 2:
         return None
-    there = len(names)
-    if there * len(comparison.differences) > MOST_ROWS:
+    all_names = len(names)
+    if all_names * len(comparison.differences) > MOST_ROWS:
         most = max(1, MOST_ROWS // len(comparison.differences))
         names = [name for place, name in enumerate(names) if place < most or name in margins]
     rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if comparable(row, name)]
@@ -50,8 +50,8 @@ def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None =
         f"{level} t: Student's interval of the paired differences. Bootstrap: studentised (Efron and Tibshirani 1993), of five "
         f"seeds or more. {together}"
     )
-    if len(names) < there:
-        note += f" Of {there} metrics {len(names)} are here; the others: --metric NAME."
+    if len(names) < all_names:
+        note += f" Of {all_names} metrics {len(names)} are here; the others: --metric NAME."
     if margins:
         note += " Equivalent: the t interval lies within the margin (two one-sided tests); different: outside of it; else open."
     header = ["metric", "variant", "difference", f"{level} t", f"{level} bootstrap", f"{level} together"]
@@ -64,7 +64,7 @@ def sureness_table(comparison: Comparison, margins: Mapping[str, float] | None =
 
 def _row(comparison: Comparison, row: DifferenceRow, name: str, margins: Mapping[str, float]) -> list[str]:
     scale, difference = metric(name).scale, row[name].difference
-    bounds = bootstrap_interval(paired(comparison, row.variant, name), comparison.confidence)
+    bounds = bootstrap_interval(paired_values(comparison, row.variant, name), comparison.confidence)
     together = simultaneous_difference(comparison, row, name)
     cells = [heading(comparison, name), row.label, difference_cell(row, name)]
     cells += [_ends(one, scale) for one in (Bounds(difference.low, difference.high), bounds, Bounds(together.low, together.high))]

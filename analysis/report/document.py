@@ -1,4 +1,4 @@
-"""The sections of a report, in the order in which a reader asks: what was asked, what came out, how sure, with which settings."""
+"""The documents of a sweep and of a run: their sections in the order of a reader's questions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from analysis.metrics.run_metrics import RunMetrics
 from analysis.parameters.section import parameter_sections
 from analysis.participation.section import participation_sections
 from analysis.privacy.section import guarantee, guarantee_sections
-from analysis.report.differences import sureness_table
+from analysis.report.differences import interval_table
 from analysis.report.meanings import meanings
 from analysis.report.questions import Questions
-from analysis.report.scenario import scenario_facts, settings_sections, variants_table, warned_of
+from analysis.report.scenario import scenario_facts, settings_sections, variants_table, warning_blocks
 from analysis.results.groups import Groups, group_runs
 from analysis.results.run import OUTCOMES, Run
 from analysis.results.sweep import Sweep
@@ -43,7 +43,7 @@ from analysis.stragglers.section import straggler_sections
 from analysis.stragglers.time_section import time_sections
 
 MOST_NAMED, FEW_NAMED = 8, 3
-"""Variants that a sentence names, of few and of more than `MOST_VARIANTS`; the others are counted."""
+"""Most variants that a sentence names: of up to `MOST_VARIANTS`, and of more; the others are counted."""
 
 
 def sweep_document(
@@ -55,15 +55,15 @@ def sweep_document(
     questions: Questions,
     look: Look = PLAIN,
 ) -> Document:
-    """The report of a sweep; `look`: of figures that are drawn here."""
+    """Make the report of a sweep; `look`: of figures that sections draw, beside `pictures`."""
     runs = list(sweep)
     groups = group_runs(sweep)
-    told = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown())
+    explanations = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown_metrics())
     first = next((run for run in runs if run.variant == sweep.baseline), None)
     sections = [
-        Section("What was asked and run", _asked(sweep, first)),
-        Section("What came out", _came_out(sweep, comparison)),
-        Section("How sure", _how_sure(sweep, comparison, runs, questions.margins)),
+        Section("What was asked and run", _scenario_blocks(sweep, first)),
+        Section("What came out", _result_blocks(sweep, comparison)),
+        Section("How sure", _certainty_blocks(sweep, comparison, runs, questions.margins)),
         *cell_sections(sweep, comparison, within=questions.within, look=look),
         *parameter_sections(sweep, comparison, against=questions.against, look=look),
         *consensus_sections(sweep, questions.margin, look=look),
@@ -73,13 +73,13 @@ def sweep_document(
         *breakpoint_sections(groups),
         *instance_sections(groups),
         *guarantee_sections(groups),
-        Section("What the numbers mean", [Bullets(told)]),
+        Section("What the numbers mean", [Bullets(explanations)]),
         *(settings_sections(first, runs, sweep, command) if first is not None else []),
     ]
     return Document(sweep.name, str(first.scenario.get("description", "")) if first is not None else "", sections)
 
 
-def _asked(sweep: Sweep, first: Run | None) -> list[Block]:
+def _scenario_blocks(sweep: Sweep, first: Run | None) -> list[Block]:
     variants, seeds = len(sweep.variants), len(sweep.seeds)
     counted = (
         f"{variants} variant{'s' * (variants != 1)}, {seeds} seed{'s' * (seeds != 1)}, {len(sweep)} runs. At equal seeds the "
@@ -90,7 +90,7 @@ def _asked(sweep: Sweep, first: Run | None) -> list[Block]:
     return [Text(counted), scenario_facts([sweep.runs(variant)[0] for variant in sweep.variants]), variants_table(sweep)]
 
 
-def _came_out(sweep: Sweep, comparison: Comparison) -> list[Block]:
+def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
     words = f"Numbers: {'; '.join([interval_words(comparison), *common_words(comparison)])}."
     blocks: list[Block] = []
     if sweep.missing:
@@ -104,15 +104,15 @@ def _came_out(sweep: Sweep, comparison: Comparison) -> list[Block]:
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """A sentence for each metric: where variants differ from the baseline by more than chance usually makes, and where not.
+    """Say for each metric which variants differ from the baseline by more than chance usually makes.
 
-    Decided by the intervals of all variants that hold together.
+    The intervals of all variants that hold together decide.
     """
     header, rows = difference_cells(comparison)
     most = MOST_NAMED if len(rows) <= MOST_VARIANTS else FEW_NAMED
     sentences = []
     without: list[str] = []
-    for column, name in enumerate(comparison.shown(), start=1):
+    for column, name in enumerate(comparison.shown_metrics(), start=1):
         sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
         for row, cells in zip(comparison.differences, rows, strict=True):
             if name == "aoi_regret" and not row.same_oracle:
@@ -121,31 +121,31 @@ def _findings(comparison: Comparison) -> list[str]:
             if not math.isfinite(interval.half_width):
                 continue
             if interval.low > 0.0 or interval.high < 0.0:
-                sides["more" if interval.low > 0.0 else "less"].append(f"{_named(row.label)} ({cells[column]})")
+                sides["more" if interval.low > 0.0 else "less"].append(f"{_quote_commas(row.label)} ({cells[column]})")
             else:
-                sides["no difference shown"].append(_named(row.label))
+                sides["no difference shown"].append(_quote_commas(row.label))
         if not sides["more"] and not sides["less"]:
             without += [header[column]] if sides["no difference shown"] else []
             continue
-        told = [f"{side}: {_first(names, most)}" for side, names in sides.items() if names]
-        sentences.append(f"{header[column]}: {'; '.join(told)}.")
+        parts = [f"{side}: {_join_first(names, most)}" for side, names in sides.items() if names]
+        sentences.append(f"{header[column]}: {'; '.join(parts)}.")
     if without:
         sentences.append(f"No difference of any variant shown: {'; '.join(without)}.")
     return sentences
 
 
-def _named(label: str) -> str:
-    """A variant in a list of several: in quotes where its own comma would make two of it."""
+def _quote_commas(label: str) -> str:
+    """Return a variant for a list: in quotes if it has a comma, which would make two of it."""
     return f'"{label}"' if "," in label else label
 
 
-def _first(names: Sequence[str], most: int) -> str:
-    """The first of `names`, `most` of them, and how many there are beside."""
+def _join_first(names: Sequence[str], most: int) -> str:
+    """Join the first `most` of `names`, and count the others."""
     further = len(names) - most
     return ", ".join(names[:most]) + (f", and {further} more" if further > 0 else "")
 
 
-def _how_sure(
+def _certainty_blocks(
     sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]
 ) -> list[Block]:
     blocks: list[Block] = []
@@ -154,15 +154,15 @@ def _how_sure(
     if comparison.differences:
         caption = f"Difference to {baseline_label(comparison)}"
         blocks.append(Table("differences", caption, difference_cells(comparison), note=f"{interval_words(comparison)}."))
-        intervals = sureness_table(comparison, equivalent)
+        intervals = interval_table(comparison, equivalent)
         blocks += [] if intervals is None else [intervals]
-    return [*blocks, *warned_of(runs)] or [Text("There is one variant: nothing is compared.")]
+    return [*blocks, *warning_blocks(runs)] or [Text("There is one variant: nothing is compared.")]
 
 
 def run_document(
     run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, command: str, pictures: Sequence[Picture]
 ) -> Document:
-    """The report of a single run, of which `metrics` were computed with these settings."""
+    """Make the report of a single run; `metrics` were computed with the same target and smoothing."""
     mentioned = [name for name in metrics.values if _tells(run, metrics, name)]
     figures = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
     figures += [_figure(metrics, name, target_accuracy) for name in mentioned if name != "simulated_s"]
@@ -172,7 +172,7 @@ def run_document(
     sections = [
         Section("What was asked and run", [Text(words), scenario_facts([run])]),
         Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
-        Section("How sure", [Text(sure), *warned_of([run])]),
+        Section("How sure", [Text(sure), *warning_blocks([run])]),
         *_picture_sections(pictures),
         *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
         *participation_sections(groups),
@@ -197,7 +197,7 @@ def _picture_sections(pictures: Sequence[Picture]) -> list[Section]:
 
 
 def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Section]:
-    """Ages of information and declared changes, where there are any."""
+    """Return the sections on ages of information and on declared changes; empty without either."""
     ages, detections = age_table(groups), detection_table(groups)
     sections = [Section("Age of information", [ages])] if ages else []
     return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
@@ -214,7 +214,7 @@ def _tells(run: Run, metrics: RunMetrics, name: str) -> bool:
 
 
 def _figure(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
-    """A metric of a run with its heading."""
+    """Return the heading and the value of a metric of a run."""
     value = format_number(metrics[name] * metric(name).scale)
     if name in TARGETS and target_accuracy is not None:
         title = f"{UNITS[TARGETS[name]][0]} to {format_percent(target_accuracy)}"

@@ -1,4 +1,4 @@
-"""What the numbers of a report mean, in a sentence or two each."""
+"""Explanations of the numbers of a report, in a sentence or two each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAST = 10
 def meanings(
     target_accuracy: float | None, smoothing_s: float, comparison: Comparison | None, groups: Groups, shown: Collection[str]
 ) -> list[str]:
-    """What each number means that is `shown`; `comparison` None where there is one run only."""
+    """Explain each metric that is `shown`; `comparison`: None for a single run."""
     lines = []
     if target_accuracy is not None:
         target = format_percent(target_accuracy)

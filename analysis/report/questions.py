@@ -1,4 +1,4 @@
-"""What a report compares, and what it asks of the differences."""
+"""Questions to a report: what it compares, and which differences count."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from analysis.metrics.registry import metric
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """ValueError: a metric that does not exist, or a difference that is none of a metric."""
+    """Questions to a report. ValueError: an unknown metric, or a malformed difference."""
 
     metrics: Sequence[str] = ()
-    """Those that tables show; none: those that the study is about."""
+    """Metrics that tables show; empty: those that the study is about."""
     equal: Equal = "time"
-    """Where final accuracies are compared, as of `comparison.compare`."""
+    """Point at which final accuracies are compared, as for `analysis.compare`."""
     against: Sequence[str] = ()
-    """The keys against which metrics are shown; none: all that vary by themselves."""
+    """Keys against which metrics are shown; empty: all that vary by themselves."""
     within: Sequence[str] = ()
-    """The keys within each value of which variants are compared; none: those of a grid of two with several methods."""
+    """Keys within whose values variants are compared; empty: the two keys of a grid with several methods."""
     margin: float = MARGIN
     """Regret a slot that counts as none, of clients that decide among themselves."""
     equivalent: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""The sections of a report on what was asked and run, and on what it takes to run it again."""
+"""The sections of a report on the scenario, and on how to run it again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from analysis.results.run import Run
 from analysis.results.sweep import Sweep
 
 _MOST = 6
-"""Values of a key that are listed where variants differ."""
-_TELL_NOTHING = ("name", "description", "seed", "sweep", "output")
-"""Keys of a scenario in which variants differ without being another experiment."""
+"""Most values of a key that are listed where variants differ."""
+_NOT_COMPARED = ("name", "description", "seed", "sweep", "output")
+"""Keys of a scenario in which variants may differ without being different experiments."""
 
 
 def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """How `other` differs from `base`, both scenarios or tables of one: KEY = VALUE, a text for each key.
+    """Yield a text KEY = VALUE for each key in which `other` differs from `base`; both are scenarios or tables of one.
 
-    A component of another kind is told whole, since the keys of the old kind mean nothing to the new one.
+    A component of another kind is given whole, because the keys of the old kind mean nothing to the new one.
     """
     for key in dict.fromkeys([*base, *other]):
-        if not path and key in _TELL_NOTHING:
+        if not path and key in _NOT_COMPARED:
             continue
         mine, theirs = base.get(key), other.get(key)
         if mine == theirs:
@@ -49,14 +49,14 @@ def _value(value: Any) -> str:
 
 
 def variants_table(sweep: Sweep) -> Table:
-    """Each variant of a sweep, and the keys in which its scenario differs from that of the baseline."""
+    """Return a table of variants with the keys in which each scenario differs from that of the baseline."""
     first = {variant: sweep.runs(variant)[0] for variant in sweep.variants}
     base = first[sweep.baseline].scenario
     rows = []
     for variant, run in first.items():
-        told = "; ".join(changes(base, run.scenario)) or "the same scenario"
+        words = "; ".join(changes(base, run.scenario)) or "the same scenario"
         seeds = sum(entry.variant == variant for entry in sweep.entries)
-        rows.append([sweep.labels[variant], "the baseline" if variant == sweep.baseline else told, f"{seeds}"])
+        rows.append([sweep.labels[variant], "the baseline" if variant == sweep.baseline else words, f"{seeds}"])
     caption = f"The variants, and how their scenarios differ from that of {sweep.labels[sweep.baseline]}"
     return Table("variants", caption, (["variant", "scenario", "runs"], rows), words=(0, 1))
 
@@ -103,7 +103,7 @@ def _server(servers: Sequence[Mapping[str, Any]]) -> str:
         if told and len(having) < len(servers):
             told = f"{told}, or none" if len(known) == len(servers) else told
         words.append(told)
-    # Only its class knows what the keys of an own server mean.
+    # The keys of a user's own server have a meaning to its class only: they are shown as they are.
     keys = dict.fromkeys(key for server in own for key in server if key != "kind")
     words += [_either(f"{key} = {_value(server[key])}" for server in own if server.get(key) is not None) for key in keys]
     return ", ".join(word for word in words if word)
@@ -150,7 +150,7 @@ def _end(scenario: Mapping[str, Any]) -> str:
 
 
 def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
-    """Whether everything that was planned is there, how the runs ended, and what they were warned of."""
+    """Say how many of the planned runs are there, why they ended, and if their books balance."""
     ends = Counter(str(run.summary.get("ended", "not said")) for run in runs)
     ended = "; ".join(f"{reason}: {count}" for reason, count in ends.items())
     counted = [run.summary["books"] for run in runs if run.summary.get("books")]
@@ -169,8 +169,8 @@ def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
     return blocks
 
 
-def warned_of(runs: Sequence[Run]) -> list[Block]:
-    """What runs were warned of, each warning once with the runs that it is about."""
+def warning_blocks(runs: Sequence[Run]) -> list[Block]:
+    """List the warnings of runs, each once with the runs that it is about."""
     about: dict[str, list[tuple[str, int]]] = {}
     for run in runs:
         for warning in run.summary.get("warnings") or ():
@@ -182,7 +182,7 @@ def warned_of(runs: Sequence[Run]) -> list[Block]:
 
 
 def settings_sections(run: Run, runs: Sequence[Run], sweep: Sweep | None, command: str) -> list[Section]:
-    """The complete scenario of `run`, versions, commands, and whether all `runs` are there."""
+    """Return sections with the complete scenario of `run`, versions, commands, and the completeness of `runs`."""
     text = run.source.scenario_text().strip()
     whose = "The complete scenario, defaults filled in" + (f", of {run.label}, seed {run.seed}" if sweep is not None else "")
     sections = [Section("Settings", [Code(text, "toml", summary=whose)])]

@@ -13,7 +13,7 @@ from analysis.documents.blocks import Document, Picture
 from analysis.documents.comparison_tables import comparison_table, difference_table
 from analysis.documents.exports import write_tables
 from analysis.documents.html import html, inline_svg
-from analysis.documents.markdown import markdown
+from analysis.documents.markdown import markdown_page
 from analysis.figures.settings import PLAIN, FigureSettings, ImageFormat, Look
 from analysis.files import refuse_links, write_whole
 from analysis.metrics.comparison import compare
@@ -30,7 +30,7 @@ __all__ = ["comparison_table", "difference_table", "write_report"]
 
 Format = Literal["html", "md"]
 PLAIN_FIGURES = FigureSettings()
-"""Figures as they are by themselves."""
+"""Default settings of figures."""
 
 
 def write_report(
@@ -47,8 +47,8 @@ def write_report(
 
     `out` is a file that ends in .html or .md, or a folder that gets report.html (`format`: report.md). The HTML file holds
     everything; beside Markdown lie its figures, in a folder. `tables`: beside either, every table as CSV and LaTeX; `images`:
-    every figure in these formats. The same folder gives the same bytes. `questions` says what is compared, `figures` how figures
-    are drawn; its target, smoothing and horizon are those of the whole report, as of `compare`. Damaged runs of a sweep are left
+    every figure in these formats. The same folder gives the same bytes. `questions`: what is compared; `figures`: how figures are
+    drawn; its target, smoothing and horizon are those of the whole report, as of `compare`. Damaged runs of a sweep are left
     out, and named as missing.
     ValueError: `path` is neither a run nor a sweep folder, the horizon lies beyond the end of the shortest run, or a symbolic
     link below `path` is in the way.
@@ -57,31 +57,31 @@ def write_report(
 
     out = Path(out)
     file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
-    source = Sweep.open(Path(path)).without_damaged()[0] if is_sweep(path) else Run.open(Path(path))
+    source = Sweep.open(Path(path)).drop_damaged()[0] if is_sweep(path) else Run.open(Path(path))
     refuse_links(Path(path), file, *(file.parent / f"{file.stem}-{kind}" for kind in ("tables", "figures")))
     # Before anything is drawn: a wrong setting leaves no half of a report.
     draft = _draft(source, figures, questions, _command(Path(path), figures, questions))
 
-    def drawn(look: Look) -> Document:
+    def draw_document(look: Look) -> Document:
         found = figures_of(source, replace(figures, look=look))
         return draft([Picture(name, CAPTIONS[name], figure) for name, figure in found.items()], look)
 
     # A page has titles and notes as text of its own.
-    document = drawn(replace(figures.look, title="", notes=False) if file.suffix == ".html" else figures.look)
+    document = draw_document(replace(figures.look, title="", notes=False) if file.suffix == ".html" else figures.look)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, _written(document, file).encode())
+    write_whole(file, _render(document, file).encode())
     if tables:
         write_tables(document.tables, file.parent / f"{file.stem}-tables")
     if images:
-        _save(drawn(figures.look) if file.suffix == ".html" else document, file, images)
+        _save(draw_document(figures.look) if file.suffix == ".html" else document, file, images)
     return file
 
 
 def _draft(
-    source: Run | Sweep, its: FigureSettings, questions: Questions, command: str
+    source: Run | Sweep, options: FigureSettings, questions: Questions, command: str
 ) -> Callable[[Sequence[Picture], Look], Document]:
-    """What makes the report of its pictures, and of how further ones are to look; measured by then."""
-    target, smoothing_s = its.target_accuracy, its.smoothing_s
+    """Measure everything, and return a function that makes the report from its pictures and the look of further ones."""
+    target, smoothing_s = options.target_accuracy, options.smoothing_s
     if isinstance(source, Run):
         _refuse_of_one_run(questions, source)
         run, settings = source, Settings(target, smoothing_s or 0.0, LAST)
@@ -92,7 +92,7 @@ def _draft(
         sweep,
         target_accuracy=target,
         smoothing_s=smoothing_s,
-        horizon_s=its.horizon_s,
+        horizon_s=options.horizon_s,
         equal=questions.equal,
         last=LAST,
         metrics=questions.metrics,
@@ -123,26 +123,26 @@ def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Pat
     return folder
 
 
-def _written(document: Document, file: Path) -> str:
-    """The text of `file`; of Markdown, the figures are written beside it."""
+def _render(document: Document, file: Path) -> str:
+    """Return the text of `file`; for Markdown, write the figures beside it."""
     from analysis.figures.style import svg_text
 
     if file.suffix == ".html":
-        return html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.described))
+        return html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
     folder = _save(document, file, ["png"])
-    return markdown(document, {picture.name: f"{folder.name}/{picture.name}.png" for picture in document.pictures})
+    return markdown_page(document, {picture.name: f"{folder.name}/{picture.name}.png" for picture in document.pictures})
 
 
-def _command(path: Path, its: FigureSettings, questions: Questions) -> str:
-    """The command that writes this report, from the folder in which the runs' folder lies."""
+def _command(path: Path, options: FigureSettings, questions: Questions) -> str:
+    """Return the command that writes this report, from the parent of the folder of the runs."""
     words = ["netsim", "report", shlex.quote(path.resolve().name)]
     for option, value in (
-        ("--target-accuracy", its.target_accuracy),
-        ("--horizon-s", its.horizon_s),
-        ("--smoothing-s", its.smoothing_s),
-        ("--window", its.window),
-        ("--over", its.over),
-        ("--round", its.round),
+        ("--target-accuracy", options.target_accuracy),
+        ("--horizon-s", options.horizon_s),
+        ("--smoothing-s", options.smoothing_s),
+        ("--window", options.window),
+        ("--over", options.over),
+        ("--round", options.round),
     ):
         if value is not None:
             words += [option, value if isinstance(value, str) else f"{value:.10g}"]
@@ -152,12 +152,12 @@ def _command(path: Path, its: FigureSettings, questions: Questions) -> str:
     words += [word for key in questions.within for word in ("--within", shlex.quote(key))]
     words += [word for text in questions.equivalent for word in ("--equivalent", shlex.quote(text))]
     words += ["--margin", f"{questions.margin:.10g}"] if questions.margin != MARGIN else []
-    words += ["--bounds"] if its.regret_bounds or its.aoi_bounds else []
-    return " ".join([*words, *_look_words(its.look)])
+    words += ["--bounds"] if options.regret_bounds or options.aoi_bounds else []
+    return " ".join([*words, *_look_words(options.look)])
 
 
 def _look_words(look: Look) -> list[str]:
-    """The options that give figures this look."""
+    """Return the command-line options that give figures this look."""
     words = []
     if look.width_in is not None and look.height_in is not None:
         words += ["--size", f"{look.width_in:g}x{look.height_in:g}"]

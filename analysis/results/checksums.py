@@ -1,7 +1,7 @@
-"""Checksums of what netsim writes, so that a reader refuses a file in which anything has changed since.
+"""Checksums of written files, so that readers refuse a file that has changed since.
 
-A file of JSON carries the SHA-256 of its own content, a summary those of the files beside it. What an earlier version of netsim
-wrote carries none, and is read as it is.
+A JSON file carries the SHA-256 of its own content, and a summary those of the files beside it. Files of earlier versions of
+netsim carry none, and are read without a check.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FILES = "files"
 """The key of a summary that holds the SHA-256 of the files beside it, by name."""
 
 
-def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """`content`, which JSON can hold, with its checksum."""
+def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `content`, which JSON can hold, with its checksum."""
     return {**content, KEY: _digest(content)}
 
 
-def unsealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """`content`, as read from a file, without its checksum; raises ValueError where that is the checksum of something else."""
+def remove_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `content`, as read from a file, without its checksum. ValueError: the checksum does not fit the content."""
     inner = {key: value for key, value in content.items() if key != KEY}
     if KEY in content and content[KEY] != _digest(inner):
         raise ValueError("its checksum is another")
@@ -52,12 +52,12 @@ def check_file(path: Path, digest: str, remedy: str) -> None:
 
 
 def make_again(folder: Path) -> str:
-    """The command that replaces the run in a folder by a new one of the same scenario."""
+    """Return the command that replaces the run in a folder by a new one of the same scenario."""
     return f"netsim run {folder / 'scenario.toml'} --out {folder} --overwrite"
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    # As a reader will find it: keys are strings then, tuples are lists.
+    # The digest is of the content as read back: JSON makes strings of keys and lists of tuples.
     plain = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What a folder looks like from outside: a run, a sweep, or neither."""
+"""Tests for folders of runs and of sweeps, by the files in them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether `path` looks like a run folder."""
+    """Return True if `path` looks like a run folder."""
     return (Path(path) / "summary.json").is_file() and (Path(path) / "rounds.parquet").is_file()
 
 
 def is_sweep(path: str | Path) -> bool:
-    """Whether `path` looks like a sweep folder."""
+    """Return True if `path` looks like a sweep folder."""
     return (Path(path) / "sweep.json").is_file()

@@ -1,4 +1,4 @@
-"""What tables and figures of several variants take: the runs of each by its label, and bounds to draw beside them."""
+"""Runs grouped by the label of their variant, as tables and figures of several variants take them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Groups = Mapping[str, Sequence[Run]]
 
 
 def group_runs(source: Sweep | Run | Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs by label: those of a sweep by variant, others by policy, or by folder where one policy ran twice on the same seed."""
+    """Group runs by label: those of a sweep by variant, others by policy, or by folder if a policy ran twice on one seed."""
     if isinstance(source, Sweep):
         labels = source.labels
         # Two variants may carry one label; their runs must not be averaged.

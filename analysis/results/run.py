@@ -1,8 +1,7 @@
-"""What a run left: tables as pandas or Arrow, summary and scenario as dictionaries, figures.
+"""A finished run: its tables as pandas or Arrow, its summary and scenario as dictionaries.
 
 A run folder holds `scenario.toml`, `summary.json`, `rounds.parquet` and, unless records are thinned, `clients.parquet`.
-Tables are read when first asked for. What was run in memory is read from there, by the same class. Nothing here needs the
-simulator.
+Tables are read when first asked for. The same class reads runs in memory. Nothing here needs the simulator.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
-"""How an attempt can end."""
+"""Outcomes of an attempt."""
 
 
 class Rounds(Protocol):
@@ -35,7 +34,7 @@ class Rounds(Protocol):
 
 
 class Run:
-    """One finished run. `variant` and `label` say what it is called in a comparison; alone, a run is called by its policy."""
+    """One finished run. `variant` and `label` are its names in a comparison; None: the name of its policy."""
 
     def __init__(self, source: Path | RunSource, *, variant: str | None = None, label: str | None = None) -> None:
         self.source: RunSource = RunFolder(source) if isinstance(source, Path) else source
@@ -111,13 +110,13 @@ class Run:
 
     @cached_property
     def links(self) -> pd.DataFrame:
-        """One row for each link between clients; ValueError likewise."""
+        """One row for each link between clients; ValueError where `output.beliefs_table` did not ask for them."""
         table: pd.DataFrame = self.arrow("links").to_pandas()
         return table
 
     @cached_property
     def probes(self) -> pd.DataFrame:
-        """One row for each client that was asked for its loss; ValueError where the policy asks nobody."""
+        """One row for each probe of a client's loss; ValueError where the policy sends no probes."""
         table: pd.DataFrame = self.arrow("probes").to_pandas()
         return table
 
@@ -141,14 +140,14 @@ class Run:
 
     @property
     def rounds_per_row(self) -> int:
-        """Rounds that a row of the rounds table tells of: with slots the communication rounds of a slot, else 1.
+        """Communication rounds in a row of the rounds table: with slots the rounds of a slot, else 1.
 
         Other tables, and the keys of a scenario, count communication rounds.
         """
         return int((self.summary.get("slots") or {}).get("rounds_per_slot", 1))
 
     def row_of(self, rounds: ArrayLike) -> NDArray[np.int64]:
-        """(n,) the numbers in the rounds table under which rounds, (n,), stand: those of their slots, where there are slots."""
+        """Return the numbers of communication rounds (n,) in the rounds table: those of their slots, where there are slots."""
         return (np.asarray(rounds, np.int64) - 1) // self.rounds_per_row + 1
 
     @property
@@ -158,22 +157,22 @@ class Run:
 
     @property
     def has_privacy(self) -> bool:
-        """Whether the scenario has a `[privacy]` table, and so budgets that are spent."""
+        """True if the scenario has a `[privacy]` table, and so budgets that are spent."""
         return bool(self.scenario.get("privacy"))
 
     @property
     def has_detections(self) -> bool:
-        """Whether the run had a scheduler of sub-channels, which may declare changes."""
+        """True if the run had a scheduler of sub-channels, which may declare changes."""
         return self.source.has("detections")
 
     @property
     def has_partition(self) -> bool:
-        """Whether the run trained clients, and so says who holds which training samples."""
+        """True if the run trained clients, and so records which training samples each holds."""
         return self.source.has("partition")
 
     @property
     def has_clients(self) -> bool:
-        """Whether the run kept records of single clients."""
+        """True if the run kept records of single clients."""
         return self.source.has("clients")
 
     @property
@@ -187,34 +186,34 @@ class Run:
 
         if table not in COLUMNS:
             raise ValueError(f"table = {table!r}: must be one of {', '.join(map(repr, COLUMNS))}")
-        called = self.source.called(table)
+        place = self.source.table_place(table)
         if not self.source.has(table):
             remedy = "; the scenario may not record single clients (output.clients_table = false)" if table == "clients" else ""
-            raise ValueError(f"{called}: expected the {table} table of a run, but there is no such table{remedy}")
+            raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table{remedy}")
         with self.source.open(table) as opened:
-            lacking = check_table(called, table, opened.schema)
+            lacking = check_table(place, table, opened.schema)
             wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
             found = opened.read([name for name in wanted if name not in lacking])
-            check_filled(called, table, found)
+            check_filled(place, table, found)
             for name in (name for name in wanted if name in lacking):
                 found = found.append_column(name, pyarrow.nulls(opened.rows, pyarrow.float64()))
             return found.select(wanted)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
-        """Some columns of a table as one `pyarrow.Table` after the other, so that it need not fit in memory; as of `arrow`."""
-        called = self.source.called(table)
+        """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""
+        place = self.source.table_place(table)
         if not self.source.has(table):
-            raise ValueError(f"{called}: expected the {table} table of a run, but there is no such table")
+            raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table")
         with self.source.open(table) as opened:
-            check_table(called, table, opened.schema)
+            check_table(place, table, opened.schema)
             for piece in opened.pieces(columns):
-                check_filled(called, table, piece)
+                check_filled(place, table, piece)
                 yield piece
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.
 
-        They are read once and shared by all who ask for them, as long as there is room. ValueError: as of `arrow`.
+        They are read once and shared by all callers, as long as there is room. ValueError: as for `arrow`.
         """
 
         def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:

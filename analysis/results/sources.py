@@ -1,4 +1,4 @@
-"""Where a finished run is read from: its folder, or the memory of the process that ran it. Both are checked alike."""
+"""Sources of a finished run: its folder, or the memory of the process that ran it. Both are checked alike."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.results.checksums import FILES, check_file, make_again, unsealed
+from analysis.results.checksums import FILES, check_file, make_again, remove_checksum
 
 FORMAT = 2
 """The newest format version this reader knows."""
@@ -37,7 +37,7 @@ TableName = Literal[
 ]
 
 ADDED: tuple[TableName, ...] = ("what_ifs",)
-"""Tables that later commands add to the folder of a finished run, whose summary says nothing of them."""
+"""Tables that later commands add to the folder of a finished run; its summary does not list them."""
 
 ROUND_CAUSES = ("opened_by", "opened_after", "closed_by", "closed_after", "close_rule")
 """Columns of rounds that link them to what opened and closed them, since format 2."""
@@ -94,7 +94,7 @@ LATER: dict[TableName, tuple[str, ...]] = {
 
 
 KEPT_BYTES = 256_000_000
-"""Of columns that were read so much stays in memory, of all runs together; those of the run asked longest ago go first."""
+"""Most bytes of columns that stay in memory, of all runs together; columns of the run used longest ago go first."""
 
 
 class KeptColumns:
@@ -102,7 +102,7 @@ class KeptColumns:
 
     _numbers: ClassVar[count[int]] = count()
     _kept: ClassVar[OrderedDict[int, tuple[ReferenceType[KeptColumns], int]]] = OrderedDict()
-    """Those that hold anything, with their bytes, the one that was asked longest ago first."""
+    """Instances that hold columns, with their bytes; the one used longest ago comes first."""
     _bytes: ClassVar[int] = 0
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class KeptColumns:
     def get(
         self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
     ) -> dict[str, NDArray[np.float64]]:
-        """The columns `names`, each (n,); where some are not there yet, `read` is asked for these, and may give more."""
+        """Return the columns `names`, each (n,); `read` is called for columns that are not there yet, and may give more."""
         lacking = [name for name in dict.fromkeys(names) if name not in self._arrays]
         if lacking:
             for name, array in read(lacking).items():
@@ -143,7 +143,7 @@ class KeptColumns:
 
 
 class OpenTable(Protocol):
-    """A table that is open to be read, from a file or from memory."""
+    """A table that is open for reading, from a file or from memory."""
 
     schema: Any
     """As `pyarrow.Schema`."""
@@ -157,44 +157,44 @@ class OpenTable(Protocol):
 
 
 class RunSource(Protocol):
-    """What a run left, wherever it is."""
+    """The results of a run, in a folder or in memory."""
 
     @property
     def place(self) -> str:
-        """What messages call it; no two runs share one."""
+        """Name of the run in messages; no two runs share one."""
 
     @property
     def folder(self) -> Path | None:
-        """Where it lies on disk; None in memory."""
+        """Folder of the run; None in memory."""
 
     @property
     def kept(self) -> KeptColumns:
         """Columns of its rounds that were read before."""
 
     def summary(self) -> dict[str, Any]:
-        """What `summary.json` holds; raises ValueError where there is none, or a newer one."""
+        """Return the content of `summary.json`. ValueError: there is none, or its format is newer than this reader."""
 
     def scenario_text(self) -> str:
-        """What `scenario.toml` holds; raises ValueError where there is none."""
+        """Return the text of `scenario.toml`. ValueError: there is none."""
 
     def has(self, table: TableName) -> bool:
-        """Whether there is such a table."""
+        """Return True if the run has the table."""
 
-    def called(self, table: TableName) -> str:
-        """What messages call a table."""
+    def table_place(self, table: TableName) -> str:
+        """Return the name of a table in messages."""
 
     def open(self, table: TableName) -> AbstractContextManager[OpenTable]:
         """A table that there is, open within the block."""
 
     def damages(self) -> list[str]:
-        """What is wrong with what it left, in a line each; all of it is read."""
+        """Read all results, and return a line for each damage."""
 
 
 class RunFolder:
     """The folder that a run was written to.
 
-    `digests`: the SHA-256 of its files, by name; None: those in its summary, where that holds any. What is not as they say is
-    refused as it is opened.
+    `digests`: the SHA-256 of its files, by name; None: those in its summary, where that holds any. A file that does not match
+    is refused when it is opened.
     """
 
     def __init__(self, path: Path, digests: Mapping[str, str] | None = None) -> None:
@@ -209,10 +209,10 @@ class RunFolder:
     def _digests(self) -> Mapping[str, str] | None:
         if self._given is not None or not (self._path / "summary.json").is_file():
             return self._given
-        told = read_json(self._path / "summary.json", "a run's summary")
-        if told.get("ended") == "interrupted":
+        summary = read_json(self._path / "summary.json", "a run's summary")
+        if summary.get("ended") == "interrupted":
             self._remedy = f"netsim resume {self._path}"  # which writes the tables once more
-        digests = told.get(FILES)
+        digests = summary.get(FILES)
         return digests if isinstance(digests, dict) else None
 
     def summary(self) -> dict[str, Any]:
@@ -241,7 +241,7 @@ class RunFolder:
         known = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
         return known and (self._path / f"{table}.parquet").is_file()
 
-    def called(self, table: TableName) -> str:
+    def table_place(self, table: TableName) -> str:
         return str(self._path / f"{table}.parquet")
 
     @contextmanager
@@ -255,11 +255,11 @@ class RunFolder:
             with pyarrow.parquet.ParquetFile(path) as file:
                 yield _TableFile(file)
         except (pyarrow.ArrowException, OSError) as error:
-            told = f"{path}: expected a Parquet file, but it cannot be read: {error}"
-            raise ValueError(f"{told}; make it again: {make_again(self._path)}") from error
+            message = f"{path}: expected a Parquet file, but it cannot be read: {error}"
+            raise ValueError(f"{message}; make it again: {make_again(self._path)}") from error
 
     def damages(self) -> list[str]:
-        """What is wrong with the run's files, in a line each; all of them are read."""
+        """Read all files of the run, and return a line for each damage."""
         try:
             self.summary()
         except ValueError as error:
@@ -279,7 +279,7 @@ class RunFolder:
 
 
 class RunInMemory:
-    """What a run left that wrote nothing. `tables`: each as `pyarrow.Table`, with the schema it has in a file."""
+    """The results of a run in memory. `tables`: `pyarrow.Table` each, with the schema of the file."""
 
     _number = count(1)
 
@@ -298,7 +298,7 @@ class RunInMemory:
     def has(self, table: TableName) -> bool:
         return table in self.tables
 
-    def called(self, table: TableName) -> str:
+    def table_place(self, table: TableName) -> str:
         return f"{self.place}, table {table}"
 
     @contextmanager
@@ -344,7 +344,7 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or "format" not in content:
             raise ValueError("it has no key 'format'")
-        inner = unsealed(content)
+        inner = remove_checksum(content)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: expected {expected}, but it is not JSON: {error}") from error
     except (OSError, ValueError, RecursionError) as error:
@@ -375,7 +375,7 @@ FILLED: dict[TableName, tuple[str, ...]] = {
     "clients": ("round", "client", "outcome", "selected_s"),
     "communication_rounds": ("round", "slot", "start_s", "end_s"),
 }
-"""Columns in which no run leaves an empty cell, as far as what reads them relies on it."""
+"""Columns in which no run leaves an empty cell, and whose readers rely on that."""
 
 
 def check_filled(place: str, table: TableName, found: Any) -> None:

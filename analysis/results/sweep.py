@@ -1,6 +1,6 @@
-"""What a sweep left: its runs by variant and seed, their tables one below the other, and what comes of comparing them.
+"""A finished sweep: its runs by variant and seed, and their tables one below the other.
 
-A sweep folder holds `sweep.json` and run folders. What was run in memory is read from there, by the same class.
+A sweep folder holds `sweep.json` and run folders. The same class reads sweeps in memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SweepEntry:
     path: Path
     """Its folder; in memory, the name that its folder would have."""
     source: RunSource | None = None
-    """Where it is read from; None: its folder."""
+    """Source of its results; None: its folder."""
     id: str | None = None
     """The identity of the run that the sweep listed (`run_id` of its summary); None: it is not known."""
 
@@ -56,15 +56,15 @@ class Sweep:
         missing: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.path = path
-        """Where it lies, or may leave what it writes."""
+        """Folder of the sweep; files are written into it."""
         self.name = name
         self.baseline = baseline
         self.target_accuracy = target_accuracy
         self.smoothing_s = smoothing_s
         """Simulated seconds over which accuracies are averaged, in figures and on the way to the target."""
         self.missing = tuple(missing)
-        """Label and seed of each run that was planned and is not complete: what is here is not all that was asked for."""
-        # One source a run, so that what was read of it is there for the next who asks.
+        """Label and seed of each planned run that is not complete."""
+        # One source for each run keeps the columns that were read for later calls.
         self.entries = tuple(
             replace(entry, source=RunFolder(entry.path)) if entry.source is None else entry for entry in entries
         )
@@ -118,25 +118,26 @@ class Sweep:
         except ValueError as error:
             raise ValueError(str(error).replace(str(path), str(file), 1)) from error
 
-    def without_damaged(self) -> tuple[Self, list[str]]:
-        """The sweep without its damaged runs, which then are `missing`; and what is wrong with them, a line each.
+    def drop_damaged(self) -> tuple[Self, list[str]]:
+        """Return the sweep without its damaged runs, which become `missing`, and a line for each damage.
 
-        Reads all files of all runs.
+        All files of all runs are read.
         """
-        whole, missing, told = [], list(self.missing), []
+        whole, missing, damages = [], list(self.missing), []
         for entry in self.entries:
             problems = self._damages(entry)
-            told += problems
+            damages += problems
             if problems:
                 missing.append((entry.label, entry.seed))
             else:
                 whole.append(entry)
-        if not told:
+        if not damages:
             return self, []
         baseline = self.baseline
         if whole and baseline not in {entry.variant for entry in whole}:
             baseline = whole[0].variant
-            told.append(f"no run of the baseline {self.labels[self.baseline]!r} is left: differences are to {whole[0].label!r}")
+            lost, other = self.labels[self.baseline], whole[0].label
+            damages.append(f"no run of the baseline {lost!r} is left: differences are to {other!r}")
         kept = type(self)(
             path=self.path,
             name=self.name,
@@ -146,12 +147,12 @@ class Sweep:
             smoothing_s=self.smoothing_s,
             missing=missing,
         )
-        return kept, told
+        return kept, damages
 
     def only(self, variants: Sequence[str]) -> Self:
-        """The sweep of these variants alone, differences to the first of them.
+        """Return the sweep of these variants alone, with the first as baseline.
 
-        ValueError: none, or a variant that it does not have.
+        ValueError: no variants, or an unknown one.
         """
         for variant in variants:
             if variant not in self.labels:

@@ -1,1 +1,1 @@
-"""How long large sweeps take on many workers."""
+"""Durations of large sweeps on many workers."""

@@ -1,7 +1,7 @@
-"""How long large sweeps take on many workers, by simulation from measured costs: where a scheduler saturates.
+"""Durations of large sweeps on many workers, simulated from measured costs, and the number of workers at saturation.
 
-A worker that is free asks the scheduler for a run; the scheduler (with the process that began the sweep) serves one request after
-the other, each in `task_s`, which includes taking the result of the run before; then the run takes `run_s` on average, from a
+A free worker asks the scheduler for a run. The scheduler (with the process that started the sweep) serves one request after the
+other, each in `task_s`, which includes taking the result of the run before. The run then takes `run_s` on average, from a
 log-normal law with the coefficient of variation `cv`. Workers begin after `start_s`. `python -m tests.benchmarks.sweep_costs`
 measures these costs. Up to `SIMULATED` runs are simulated one by one; more go on at the rate of the last half of these.
 """
@@ -24,27 +24,27 @@ WORKERS = (1, 10, 100, 1000)
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a sweep costs, in seconds and bytes."""
+    """Costs of a sweep, in seconds and bytes."""
 
     run_s: float
-    """Of a run on a worker, on average."""
+    """Seconds of a run on a worker, on average."""
     task_s: float
-    """Of a run to the scheduler and the main process together, which see to one at a time."""
+    """Seconds that the scheduler and the main process need for a run; they handle one at a time."""
     start_s: float = 0.0
-    """Until the workers have started."""
+    """Seconds until the workers have started."""
     run_bytes: float = 0.0
-    """What a run leaves."""
+    """Bytes that a run writes."""
     cv: float = 0.3
     """Coefficient of variation of the time of a run."""
 
     @property
     def saturates_at(self) -> float:
-        """So many workers keep the scheduler busy all the time; more are of no use."""
+        """Number of workers that keep the scheduler busy all the time; more are of no use."""
         return (self.run_s + self.task_s) / self.task_s
 
 
 def makespan_s(costs: Costs, runs: int, workers: int, *, seed: int = 0) -> float:
-    """Seconds from the start of a sweep to its last result."""
+    """Simulate the seconds from the start of a sweep to its last result."""
     simulated = min(runs, max(SIMULATED, 4 * workers))
     generator = np.random.default_rng(seed)
     sigma = math.sqrt(math.log1p(costs.cv**2))
@@ -63,7 +63,7 @@ def makespan_s(costs: Costs, runs: int, workers: int, *, seed: int = 0) -> float
 
 
 def plan_rows(costs: Costs, runs: Sequence[int] = RUNS, workers: Sequence[int] = WORKERS) -> list[tuple[int, int, float, float]]:
-    """Runs, workers, seconds, and the share of the workers' time that is spent on runs; a row each."""
+    """Return rows of runs, workers, seconds, and the share of the workers' time that is spent on runs."""
     rows = []
     for number in runs:
         for count in workers:
@@ -72,8 +72,8 @@ def plan_rows(costs: Costs, runs: Sequence[int] = RUNS, workers: Sequence[int] =
     return rows
 
 
-def in_words(seconds: float) -> str:
-    """A duration with two digits or so."""
+def format_duration(seconds: float) -> str:
+    """Return a duration as text, in a unit that suits its size."""
     for unit, length in (("years", 31_557_600.0), ("days", 86_400.0), ("h", 3600.0), ("min", 60.0)):
         if seconds >= 2 * length:
             return f"{seconds / length:.3g} {unit}"
@@ -81,9 +81,9 @@ def in_words(seconds: float) -> str:
 
 
 def plan_cells(costs: Costs) -> Cells:
-    """A row for each number of workers, how long so many runs take and the share of the time spent on them; then bytes left."""
+    """Return a row for each number of workers: duration and efficiency for each number of runs; then the bytes on disk."""
     rows = plan_rows(costs)
-    told = {(runs, count): f"{in_words(seconds)} ({share:.0%})" for runs, count, seconds, share in rows}
-    cells = [[f"{count:,}", *(told[runs, count] for runs in RUNS)] for count in WORKERS]
+    texts = {(runs, count): f"{format_duration(seconds)} ({share:.0%})" for runs, count, seconds, share in rows}
+    cells = [[f"{count:,}", *(texts[runs, count] for runs in RUNS)] for count in WORKERS]
     disk = ["on disk", *(f"{runs * costs.run_bytes / 1e9:,.3g} GB" for runs in RUNS)]
     return ["workers", *(f"{runs:,} runs" for runs in RUNS)], [*cells, disk]

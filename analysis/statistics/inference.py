@@ -1,4 +1,4 @@
-"""How sure comparisons on common seeds are: bootstrap and simultaneous intervals, equivalence, and the set of the best.
+"""Inference from common seeds: bootstrap and simultaneous intervals, equivalence, and the set of the best.
 
 Seeds are the unit of replication; variants share their random numbers at a seed, so that differences are paired. Intervals that
 are read together, as those of many variants to one baseline, hold together with the confidence stated: each is of confidence
@@ -19,7 +19,7 @@ from analysis.statistics.intervals import Interval, mean_interval
 
 RESAMPLES = 2000
 FEWEST = 5
-"""Values that a bootstrap interval needs: of fewer there are too few different resamples."""
+"""Fewest values of a bootstrap interval: fewer have too few different resamples."""
 Verdict = Literal["equivalent", "different", "open"]
 
 
@@ -47,22 +47,23 @@ def bootstrap_interval(values: ArrayLike, confidence: float = 0.95, *, resamples
     drawn = array[np.random.default_rng(seed).integers(0, array.size, (resamples, array.size))]
     errors = drawn.std(axis=1, ddof=1)
     # A resample of one value alone has no spread to divide by; it says nothing of the tails.
-    told = errors > 0.0
-    ratios = (drawn[told].mean(axis=1) - array.mean()) / errors[told]
+    spread_out = errors > 0.0
+    ratios = (drawn[spread_out].mean(axis=1) - array.mean()) / errors[spread_out]
     low, high = np.quantile(ratios, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
     spread = float(array.std(ddof=1))
     return Bounds(float(array.mean() - high * spread), float(array.mean() - low * spread))
 
 
 def simultaneous(confidence: float, intervals: int) -> float:
-    """The confidence of each of `intervals` that hold together with `confidence` (Bonferroni)."""
+    """Return the confidence of each of `intervals` that hold together with `confidence` (Bonferroni)."""
     return 1.0 - (1.0 - confidence) / max(1, intervals)
 
 
 def verdict(difference: Interval, margin: float) -> Verdict:
-    """Whether a difference is shown to lie within `margin` of zero, shown to lie outside, or neither.
+    """Judge if a difference is shown to lie within `margin` of zero, shown to lie outside, or neither.
 
-    Of a 95 % interval these are two one-sided tests at 2.5 % (Schuirmann 1987). An interval that merely holds zero shows nothing.
+    With a 95 % interval these are two one-sided tests at 2.5 % (Schuirmann 1987). An interval that merely contains zero shows
+    nothing.
     """
     # Comparisons with NaN, where one seed has no interval, are false: it shows nothing.
     if -margin < difference.low and difference.high < margin:
@@ -77,17 +78,17 @@ class Best:
     index: int
     """The one with the best mean; -1: no values."""
     members: NDArray[np.bool_]
-    """(variants,): those that may be the best one: the true best is among them with the confidence stated."""
+    """(variants,): True for variants that may be the best; the true best is among them with the stated confidence."""
     seeds: int
     """Seeds that all of them have a value at."""
 
 
 def set_of_best(values: FloatArray, *, higher: bool, confidence: float = 0.95) -> Best:
-    """The variants that may have the best mean, of `values` (seeds, variants) on common random numbers.
+    """Return the variants that may have the best mean, of `values` (seeds, variants) on common random numbers.
 
     A variant is left out if some other is shown to be better by its paired differences: one-sided t tests, each at
-    (1 - confidence) / (variants - 1), so that the true best is left out with 1 - confidence at most, whatever the variances and
-    the dependence between variants (differences normal). Source: multiple comparisons with the best (Hsu 1984), with paired
+    (1 - confidence) / (variants - 1), so that the true best is left out with 1 - confidence at most, for any variances and
+    any dependence between variants (differences normal). Source: multiple comparisons with the best (Hsu 1984), with paired
     variances and Bonferroni's inequality on common random numbers (Yang and Nelson 1991). Seeds at which a variant has no value
     are left out; variants without any value are no members. With fewer than two seeds all others are members.
     """

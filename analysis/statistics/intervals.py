@@ -84,7 +84,7 @@ def paired_differences(
     `table` has columns variant, seed and `metric`, a row a run. Runs share their random numbers at a seed, so the differences
     scatter less than the runs. Seeds where either figure does not exist give no difference; how many there are is reported.
     With a `horizon`, which all runs reach, the metric is a time, and differences are of min(time, horizon); where neither variant
-    reached the target by then at any seed the difference is 0 and has no interval, as of `restricted_mean`.
+    reached the target by then at any seed the difference is 0 and has no interval, as in `restricted_mean`.
     ValueError: unknown baseline or metric.
     """
     if metric not in table.columns:
@@ -120,7 +120,7 @@ def paired_differences(
 
 
 def half_widths(values: FloatArray, confidence: float) -> FloatArray:
-    """Half-widths of the Student-t intervals of the columns of `values` (n, points); NaN for n = 1."""
+    """Return the half-widths of the Student-t intervals of the columns of `values` (n, points); NaN for n = 1."""
     # scipy.special, not scipy.stats: a tenth of the import time, and the report of a run should come up at once.
     from scipy.special import stdtrit
 

@@ -2,41 +2,37 @@
 
 A Student-t interval covers as often as it claims at a number of seeds that is fixed beforehand. To look after every seed and to
 stop at the first interval that is small enough picks those that happen to be small, and covers less often. A confidence sequence
-holds at all n together: P(for some n: the mean is outside of interval n) <= 1 - confidence, whatever rule stops it.
+holds at all n together: P(for some n: the mean is outside of interval n) <= 1 - confidence, for any stopping rule.
 
 This one is for means of normal values of unknown mean mu and deviation sigma. With t_n = sqrt(n) (mean_n - mu) / s_n,
 
     E_n(mu) = (1 + n g)^(-1/2) ((1 + t_n^2 / (n - 1)) / (1 + t_n^2 / ((1 + n g) (n - 1))))^(n / 2)
 
 is the Bayes factor of the effect size delta = (mean - mu) / sigma being N(0, g) against it being 0, under the right Haar prior
-1 / sigma. It depends on the values by their ratios only, and is a nonnegative martingale of mean 1 for the true mu whatever sigma
-is, so that P(some E_n >= 1 / alpha) <= alpha (Ville's inequality); interval n holds the mu with E_n(mu) < 1 / alpha.
-Sources: Lai 1976, "On confidence sequences"; Rouder et al. 2009 (the Bayes factor); Lindon et al. 2022, "Anytime-valid linear
-models and regression adjusted causal inference in randomized experiments"; Wang and Ramdas 2025, "Anytime-valid t-tests and
-confidence sequences for Gaussian means with unknown variance". For values that are not normal it holds for large n, like a
-Student-t interval, as the asymptotic confidence sequences of Waudby-Smith et al. 2024 do; how often it covers is simulated in
+1 / sigma. It depends on the values by their ratios only, and is a nonnegative martingale of mean 1 for the true mu and any sigma,
+so that P(some E_n >= 1 / alpha) <= alpha (Ville's inequality); interval n holds the mu with E_n(mu) < 1 / alpha. Sources: Lai
+1976, "On confidence sequences"; Rouder et al. 2009 (the Bayes factor); Lindon et al. 2022, "Anytime-valid linear models and
+regression adjusted causal inference in randomized experiments"; Wang and Ramdas 2025, "Anytime-valid t-tests and confidence
+sequences for Gaussian means with unknown variance". For values that are not normal it holds for large n, like a Student-t
+interval, as the asymptotic confidence sequences of Waudby-Smith et al. 2024 do; how often it covers is simulated in
 tests/analysis/statistics/test_sequential.py.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.statistics.intervals import Interval
 
-if TYPE_CHECKING:
-    pass
-
 EFFECT_VARIANCE = 1.0
 """g: intervals are 1.6 to 1.8 times as wide as Student's of a fixed n, from 8 to 400 values; a smaller g needs more values."""
 
 
 def always_valid_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Interval number n of the confidence sequence, of the n values that are numbers, in the order in which they came.
+    """Return interval n of the confidence sequence, from the n values that are numbers, in the order in which they came.
 
     The half-width is inf where n is too small to tell anything (below 5 at 95 %), and NaN without values.
     ValueError: `confidence` outside of (0, 1).

@@ -21,11 +21,11 @@ class Reached:
     share: FloatArray
     """(n,): the share from each time on."""
     censored_s: FloatArray
-    """Ends of the runs that did not get there."""
+    """Ends of the runs that did not reach the target."""
 
 
 def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> Reached:
-    """The share of runs that have reached a target by each time, from times (inf: not reached) and the ends of their runs.
+    """Estimate the share of runs that have reached a target by each time, from times (inf: not reached) and ends of runs.
 
     ValueError: no runs, or times and ends of different numbers.
     """

@@ -1,1 +1,1 @@
-"""Where the time of a run went: phases of clients, what closed each round, and the critical path."""
+"""Time of a run: phases of clients, closes of rounds and the clients they waited for, and the critical path."""

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.stragglers.caused_rounds import Served
-from analysis.stragglers.waiting import held
+from analysis.stragglers.records import RunRecords
+from analysis.stragglers.waiting import attempts_at_close
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def closers(run: Served) -> pd.DataFrame:
+def closers(run: RunRecords) -> pd.DataFrame:
     """Return a row for each round: what closed it, the client that was last, and by how much.
 
     Columns: round, start_s, end_s, rule (the rule that closed it, as the run states it; where a rule has no name, the kind of
@@ -24,7 +24,7 @@ def closers(run: Served) -> pd.DataFrame:
     rounds = run.rounds
     found = rounds[["round", "start_s", "end_s"]].copy()
     found["rule"] = rounds["close_rule"].where(rounds["close_rule"].notna(), rounds["closed_by"])
-    rows = held(rounds, _counted(run))
+    rows = attempts_at_close(rounds, _closing_attempts(run))
     rows = rows[rows["due"] & ~rows["round"].isin(rounds.loc[rounds["closed_by"] == "schedule", "round"])]
     # A close at an end is due to what ended then; one at a deadline, which has passed since the opening, to what missed it.
     closed_by_end = rows["round"].isin(rounds.loc[rounds["closed_by"] == "end", "round"])
@@ -38,11 +38,11 @@ def closers(run: Served) -> pd.DataFrame:
     return found
 
 
-def _counted(run: Served) -> pd.DataFrame:
-    """Return the attempts whose ends close rounds, each with the round for which it counts and in which the wait for it began."""
+def _closing_attempts(run: RunRecords) -> pd.DataFrame:
+    """Return the attempts whose ends close rounds, each with the round for which it counts and the start of the wait for it."""
     rows = run.attempts
     if run.retries:
-        # A round ends when nothing is sent any more, whoever still computes.
+        # A round ends when no client sends any more, even if some still compute.
         return rows[rows["outcome"].isin(["delivered", "lost", "aborted"])]
     if not run.carries:
         return rows

@@ -17,13 +17,13 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.stragglers.caused_rounds import Served
+    from analysis.stragglers.records import RunRecords
 
 BETWEEN, BEFORE, CLOCK, ABSENT = "between rounds", "before the selection", "clock", "absent"
 """Phases that are no step of an attempt: no round was open; a round was, and asked for losses; a timer ran; a client that was
 waited for was away."""
 _STEPS = ("download", "compute", "queue", "upload")
-_NOBODY = -1
+_NO_NUMBER = -1
 _WRONG = "the recorded causes do not fit together, so the tables were changed; run the scenario again"
 
 
@@ -31,7 +31,7 @@ class Link(NamedTuple):
     """A phase of the path."""
 
     place: int
-    """The place of the round whose close the phase led to."""
+    """Place of the round to whose close the phase led."""
     client: int
     """-1: none."""
     phase: str
@@ -42,16 +42,16 @@ class Link(NamedTuple):
     """The number of the attempt that the phase is a step of; -1: none."""
 
 
-def critical_path(run: Served) -> pd.DataFrame:
+def critical_path(run: RunRecords) -> pd.DataFrame:
     """Return the path of `run` in the order of time: a row for each phase that took time.
 
-    Columns: round (whose close the phase led to), client (null: none), phase (download, compute, queue, upload, or one of this
+    Columns: round (to whose close the phase led), client (null: none), phase (download, compute, queue, upload, or one of this
     module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null: none). Each phase begins
     where the one before ends; the first begins at 0, the last ends at the last close. `exact`: had the phase been longer by a
     little, the last close would have been later by as much. Elsewhere the path is attribution: before a time of the clock that
     nothing delays, before a departure or a return, and over a shared or changing bandwidth.
 
-        path = critical_path(served(netsim.open_run("runs/study")))
+        path = critical_path(run_records(netsim.open_run("runs/study")))
         path[path["exact"]].groupby("phase")[["start_s", "end_s"]].sum()
 
     ValueError: the causes do not fit together, as in tables that were changed.
@@ -64,7 +64,7 @@ def critical_path(run: Served) -> pd.DataFrame:
     table = pd.DataFrame(dict(zip(("round", *Link._fields[1:]), map(list, columns), strict=True)))
     table["round"] = numbers[table["round"].to_numpy(np.int64)]
     for name in ("client", "attempt"):
-        table[name] = pd.array([None if number == _NOBODY else number for number in table[name]], "Int64")
+        table[name] = pd.array([None if number == _NO_NUMBER else number for number in table[name]], "Int64")
     return table.astype({"start_s": "float64", "end_s": "float64", "exact": "bool"})
 
 
@@ -83,7 +83,7 @@ def path_totals(path: pd.DataFrame) -> pd.DataFrame:
 class _Walk:
     """The walk back, from the last close to time 0."""
 
-    run: Served
+    run: RunRecords
     links: list[Link] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -110,7 +110,7 @@ class _Walk:
                 raise ValueError(f"{_WRONG}: number {error} is in no table") from error
         raise ValueError(f"{_WRONG}: they lead in a circle")
 
-    def _tell(self, client: int, phase: str, start_s: float, attempt: int = _NOBODY) -> None:
+    def _add(self, client: int, phase: str, start_s: float, attempt: int = _NO_NUMBER) -> None:
         """Add the phase from `start_s` up to where the walk has come."""
         if start_s < self.time_s:
             exact = self.exact and phase not in self.run.inexact
@@ -129,7 +129,7 @@ class _Walk:
             self.exact = False
             if place in self.last_delivery:
                 return self._after_attempt(self.last_delivery[place], CLOCK)
-        self._tell(_NOBODY, CLOCK, row["start_s"])
+        self._add(_NO_NUMBER, CLOCK, row["start_s"])
         return "open", place
 
     def _open(self, place: int) -> tuple[str, int] | None:
@@ -140,15 +140,15 @@ class _Walk:
             return self._after_attempt(self.row_of[row["opened_after"]], BETWEEN)
         if row["opened_by"] == "return":
             client = row["opened_after"]
-            self._tell(_NOBODY if client is None or client != client else int(client), ABSENT, before_s)
+            self._add(_NO_NUMBER if client is None or client != client else int(client), ABSENT, before_s)
             self.exact = False
         else:
-            self._tell(_NOBODY, BETWEEN, before_s)
+            self._add(_NO_NUMBER, BETWEEN, before_s)
         return ("close", place - 1) if place else None
 
     def _after_attempt(self, row: int, gap: str) -> tuple[str, int]:
         """Walk on from what followed the end of an attempt, at once or by a timer."""
-        self._tell(_NOBODY, gap, self.attempts[row]["outcome_s"])
+        self._add(_NO_NUMBER, gap, self.attempts[row]["outcome_s"])
         return "attempt", row
 
     def _attempt(self, row: int) -> tuple[str, int] | None:
@@ -157,36 +157,36 @@ class _Walk:
         client = attempt["client"]
         if attempt["outcome"] == "aborted":
             # A departure does not wait for the attempt that it ends.
-            self._tell_steps(attempt, exact=False)
-        elif not self._tell_steps(attempt, exact=self.exact):
+            self._add_steps(attempt, exact=False)
+        elif not self._add_steps(attempt, exact=self.exact):
             return "attempt", self.row_of[attempt["sent_after"]]
         kind, after = attempt["begun_by"], attempt["begun_after"]
         if kind == "earlier":
             return "attempt", self.row_of[after]
-        self._tell(client, "queue", attempt["selected_s"])
+        self._add(client, "queue", attempt["selected_s"])
         if kind == "end":
             return self._after_attempt(self.row_of[after], ABSENT)
         place = self.place_of[attempt["round"]]
         if kind == "return":
-            self._tell(client, ABSENT, self.rounds[place]["start_s"])
+            self._add(client, ABSENT, self.rounds[place]["start_s"])
             self.exact = False
-        self._tell(_NOBODY, BEFORE, self.rounds[place]["start_s"])
+        self._add(_NO_NUMBER, BEFORE, self.rounds[place]["start_s"])
         return "open", place
 
-    def _tell_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
+    def _add_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
         """Add the steps of an attempt that began before the time of the walk; False: another attempt's end let it send."""
         self.exact, client = exact, attempt["client"]
         for phase in ("upload", "compute", "download"):
             start_s = attempt[f"{phase}_start_s"]
             if not start_s <= self.time_s:  # NaN: not reached
                 continue
-            self._tell(client, phase, start_s, attempt["number"])
+            self._add(client, phase, start_s, attempt["number"])
             if phase == "upload" and attempt["sent_after"] in self.row_of:
                 return False
             if phase == "upload" and attempt["compute_end_s"] < start_s:
                 # It queued for the answer to a probe, of which the path says nothing.
                 self.exact = False
-                self._tell(client, "queue", attempt["compute_end_s"])
+                self._add(client, "queue", attempt["compute_end_s"])
         return True
 
     def _last_deliveries(self) -> dict[int, int]:

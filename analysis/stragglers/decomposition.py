@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from analysis.stragglers.caused_rounds import Served, updates_begun_s
+from analysis.stragglers.records import RunRecords, updates_begun_s
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 EDGES = ("start_s", "begun_s", "downloaded_s", "computed_s", "sending_s", "ended_s", "end_s")
 """The times at which the phases of a client in a round follow each other; a phase that there is not has no length."""
 PHASES = ("before_s", "download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")
-"""What a round consists of for a client: `before_s` until it was selected; `queue_s` until it could transmit; `upload_s` the
+"""Phases of a round for a client: `before_s` until it was selected; `queue_s` until it could transmit; `upload_s` the
 first transmission of an update, `resend_s` any further one of the same; `wait_s` from the end of its attempt to the close."""
 
 
-def edges(run: Served) -> pd.DataFrame:
-    """When the phases of each client began and ended in each round: a row for each round and attempt that it is about.
+def edges(run: RunRecords) -> pd.DataFrame:
+    """Return the start and end of each client's phases in each round: a row for each round and attempt that it is about.
 
-    Columns: round, client, begun_round (in which the attempt began), group (None: there are none), outcome, resent (whether what
-    is transmitted was transmitted before), and the `EDGES`, seconds, ascending, of which the first and the last are the round's:
+    Columns: round, client, begun_round (in which the attempt began), group (None: there are none), outcome, resent (True if the
+    update was transmitted before), and the `EDGES`, seconds, ascending, of which the first and the last are the round's:
     each phase begins where the one before ends, so that together they are the round, exactly. Phases are cut at the bounds of the
     round. Rows are in the order of rounds, and within one of its attempts in the table.
     """
@@ -44,22 +44,22 @@ def edges(run: Served) -> pd.DataFrame:
     rows, of_round = rows[order], of_round[order]
     low, high = starts_s[of_round], ends_s[of_round]
     inner = np.clip(times[rows], low[:, None], high[:, None])
-    told = table.iloc[rows]
+    repeated = table.iloc[rows]
     return pd.DataFrame(
         {
             "round": rounds[of_round],
-            "client": told["client"].to_numpy(),
-            "begun_round": told["round"].to_numpy(),
-            "group": told["group"].astype(object).to_numpy(),
-            "outcome": told["outcome"].to_numpy(),
+            "client": repeated["client"].to_numpy(),
+            "begun_round": repeated["round"].to_numpy(),
+            "group": repeated["group"].astype(object).to_numpy(),
+            "outcome": repeated["outcome"].to_numpy(),
             "resent": _resent(run)[rows],
             **dict(zip(EDGES, (low, *inner.T, high), strict=True)),
         }
     )
 
 
-def decompose(run: Served) -> pd.DataFrame:
-    """The seconds of each phase: the first columns of `edges` but resent, then the `PHASES`, and length_s, the round's.
+def decompose(run: RunRecords) -> pd.DataFrame:
+    """Return the seconds of each phase: the first columns of `edges` but resent, then the `PHASES`, and length_s, the round's.
 
     The phases of a row add up to length_s but for the rounding of their differences.
     """
@@ -67,21 +67,21 @@ def decompose(run: Served) -> pd.DataFrame:
     lengths = np.diff(found[list(EDGES)].to_numpy(), axis=1)
     before, download, compute, queue, send, wait = lengths.T
     resent = found["resent"].to_numpy()
-    told = found[["round", "client", "begun_round", "group", "outcome"]].copy()
+    phases = found[["round", "client", "begun_round", "group", "outcome"]].copy()
     values = (before, download, compute, queue, np.where(resent, 0.0, send), np.where(resent, send, 0.0), wait)
     for name, value in zip(PHASES, values, strict=True):
-        told[name] = value
-    told["length_s"] = (found["end_s"] - found["start_s"]).to_numpy()
-    return told
+        phases[name] = value
+    phases["length_s"] = (found["end_s"] - found["start_s"]).to_numpy()
+    return phases
 
 
 def within(table: pd.DataFrame, rounds: tuple[int, int] | None) -> pd.DataFrame:
-    """The rows of `table` that are about the first to the second of `rounds`, both included; None: all of them."""
+    """Return the rows of `table` from the first to the second of `rounds`, both included; None: all of them."""
     return table if rounds is None else table[table["round"].between(*rounds)]
 
 
 def totals(decomposed: pd.DataFrame, by: Literal["round", "client", "group"]) -> pd.DataFrame:
-    """`decompose` added up: indexed by round, client or group, with rounds (how many rows were added), `PHASES` and length_s."""
+    """Add up a result of `decompose`: indexed by round, client or group; rounds (number of rows), `PHASES` and length_s."""
     if by not in ("round", "client", "group"):
         raise ValueError(f"by = {by!r}: must be 'round', 'client' or 'group'")
     grouped = decomposed.groupby(by)
@@ -90,13 +90,13 @@ def totals(decomposed: pd.DataFrame, by: Literal["round", "client", "group"]) ->
     return summed
 
 
-def attempt_times(run: Served) -> FloatArray:
-    """(n, 5) of each attempt: begun, downloaded, computed, sending, ended; where a phase was not reached, as the one before."""
+def attempt_times(run: RunRecords) -> FloatArray:
+    """Return times (n, 5) of attempts: begun, downloaded, computed, sending, ended; a phase not reached has the time before."""
     table = run.attempts
     at = {name: table[name].to_numpy(np.float64) for name in table.columns if name.endswith("_s")}
     ended = at["outcome_s"]
     if run.retries:
-        # A phase that lasts several rounds is recorded in the attempt in which it ended: look for it in all of the update's.
+        # A phase that lasts several rounds is recorded in the attempt in which it ended: look in all attempts of the update.
         begun = updates_begun_s(table)
         whole = table.groupby(["client", "started_round"])[["download_end_s", "compute_end_s"]].transform("max")
         downloaded, computed = (whole[name].fillna(np.inf).to_numpy(np.float64) for name in whole)
@@ -110,13 +110,13 @@ def attempt_times(run: Served) -> FloatArray:
 
 
 def _end(start_s: FloatArray, end_s: FloatArray, ended_s: FloatArray, before_s: FloatArray) -> FloatArray:
-    """(n,) when a phase ended: by itself, or, where it was cut short, as the attempt did; none: as the one before."""
+    """Return the end of a phase (n,): its own, that of the attempt if cut short, or that of the phase before if not begun."""
     whole: FloatArray = np.where(np.isnan(end_s), np.where(np.isnan(start_s), before_s, ended_s), end_s)
     return whole
 
 
-def _resent(run: Served) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """(n,) whether the update of an attempt was transmitted in an earlier one already."""
+def _resent(run: RunRecords) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return True for attempts (n,) whose update was transmitted in an earlier attempt."""
     if not run.retries:
         return np.zeros(len(run.attempts), np.bool_)
     ordered = run.attempts.sort_values("round", kind="stable")

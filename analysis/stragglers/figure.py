@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter
 
 from analysis.figures.bars import bars_in_words, stacked_bars
-from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thinned
+from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thin
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import (
     ShownFigure,
@@ -19,17 +19,17 @@ from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve, FloatArray
 from analysis.statistics.curves import moving_mean
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.decomposition import decompose
+from analysis.stragglers.records import run_records
 
 
 def latency_figure(
     groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Seconds each round took: over rounds or seconds (moving mean, single rounds faint), and their distribution.
+    """Draw the latency of rounds over rounds or seconds (moving mean, single rounds faint), and its distribution.
 
-    The mean is over `window` rounds, without it over a fiftieth of the longest run, at least 10. None without rounds, or where
-    none takes any time. Of servers of several kinds rounds are not the same thing: `delivered_figure` compares these.
+    The mean is over `window` rounds; None: a fiftieth of the longest run, at least 10. Return None without rounds that take
+    time. Rounds of different kinds of servers are different things: `delivered_figure` compares such servers.
     """
     along = abscissa(groups, over)
 
@@ -41,7 +41,7 @@ def latency_figure(
     if not any(y.any() for curves in raw.values() for _, y in curves):
         return None
     window = window or max(10, max(y.size for curves in raw.values() for _, y in curves) // 50)
-    smooth = {label: [thinned((x, moving_mean(y, window))) for x, y in curves] for label, curves in raw.items()}
+    smooth = {label: [thin((x, moving_mean(y, window))) for x, y in curves] for label, curves in raw.items()}
     with look.applied():
         figure, (over_rounds, spread) = new_figure((2.1, 1.0), look=look)
         share = np.linspace(0.0, 1.0, MOST_POINTS + 1)
@@ -63,7 +63,7 @@ def latency_figure(
                 pooled = np.concatenate([y for _, y in curves])
                 spread.plot(share, np.quantile(pooled, share, method="inverted_cdf"), label=label, **line_style(index))
         means = {label: line for line, label in draw_lines(over_rounds, smooth, along.grid(smooth))}
-        # Who has no mean, since the rounds of its runs lie apart, has a distribution.
+        # A variant whose runs have no common rounds has no mean, but it has a distribution.
         lines = [(means.get(str(line.get_label()), line), str(line.get_label())) for line in spread.get_lines()]
         over_rounds.set_ylim(bottom=0.0)
         over_rounds.set_ylabel("latency of a round (s)")
@@ -89,10 +89,10 @@ _PHASE_NAMES = {
 
 
 def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Mean seconds of each phase of a client's round, a bar a variant.
+    """Draw the mean seconds of each phase of a client's round, a bar a variant.
 
     Phases are those of `analysis.stragglers.decomposition`: together they are the round. None without records of clients, or
-    where all is one phase.
+    where one phase is the whole round.
     """
     found: dict[str, list[float]] = {}
     for label, runs in groups.items():
@@ -109,12 +109,12 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         axes.set_xlim(left=0.0)
         note = "mean over rounds and the clients in each; waiting: up to the close of the round"
         headline(figure, "Where the time of clients in rounds goes", note, legend, look=look)
-        figure.described = bars_in_words(found, names, "{:.3g} s")
+        figure.description = bars_in_words(found, names, "{:.3g} s")
     return figure
 
 
 def _phase_means(run: Run) -> FloatArray:
-    """Mean seconds of each phase over all rounds and the clients that each is about, in the order of `_PHASE_NAMES`."""
-    phases = decompose(served(run))[list(_PHASE_NAMES)]
+    """Return the mean seconds of each phase over all rounds and their clients, in the order of `_PHASE_NAMES`."""
+    phases = decompose(run_records(run))[list(_PHASE_NAMES)]
     return phases.to_numpy(np.float64).mean(axis=0) if len(phases) else np.zeros(len(_PHASE_NAMES))
 

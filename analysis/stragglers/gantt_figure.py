@@ -14,11 +14,11 @@ from analysis.figures.theme import INK
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import FloatArray
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.decomposition import attempt_times
+from analysis.stragglers.records import run_records
 
 MOST_CLIENTS = 40
-"""Clients that one figure shows; of more, those that ended last."""
+"""Most clients that one figure shows; of more, those that ended last."""
 _PHASES = (
     ("download", "download_start_s", "download_end_s"),
     ("training", "compute_start_s", "compute_end_s"),
@@ -27,14 +27,14 @@ _PHASES = (
 )
 _COLUMNS = ("client", "selected_s", "outcome_s", *dict.fromkeys(name for _, start, end in _PHASES for name in (start, end)))
 _MARKS = {"lost": "X", "late": "P", "aborted": "v", "in_flight": ">"}
-"""How the end of an attempt is marked that was not delivered."""
+"""Marker at the end of an attempt that was not delivered, by outcome."""
 
 
 def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN) -> ShownFigure | None:
-    """One round of the first run of the first variant: the phases of each attempt, and the close of the round.
+    """Draw one round of the first run of the first variant: the phases of each attempt, and the close of the round.
 
-    `round`: its number, of a server with slots that of a communication round; None: the round of median length. None is drawn
-    without records of clients, and where no phase takes time.
+    `round`: its number, with slots the number of a communication round; None: the round of median length. Return None without
+    records of clients, and where no phase takes time.
 
     Raises:
         ValueError: the run has no such round.
@@ -56,7 +56,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         legend: list[tuple[Artist, str]] = []
         for index, (name, start, end) in enumerate(_PHASES):
             left = columns[start][order] - begin
-            # A phase that had not ended as the run did goes on to the end of what is known.
+            # A phase that was under way at the end of the run extends to the last known time.
             right = np.where(np.isnan(columns[end][order]), last_s, columns[end][order]) - begin
             width = np.where(np.isnan(left), 0.0, right - left)
             style = surface_style(index)
@@ -86,7 +86,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
 
 
 def _median_round(run: Run) -> int | None:
-    """The round of median length from the first selection to the last end; None where none takes time."""
+    """Return the round of median length from the first selection to the last end; None where no round takes time."""
     table = run.arrow("clients", ["round", "selected_s", "outcome_s"]).to_pandas()
     intervals = table.groupby("round").agg(start=("selected_s", "min"), end=("outcome_s", "max"))
     lengths = (intervals["end"] - intervals["start"]).dropna()
@@ -95,7 +95,7 @@ def _median_round(run: Run) -> int | None:
 
 
 def _attempts(run: Run, chosen: int) -> tuple[dict[str, FloatArray], list[str]]:
-    """Columns of the attempts of a round, each (n,), and how they ended."""
+    """Return columns of the attempts of a round, each (n,), and their outcomes."""
     import pyarrow.compute as pc
 
     if (run.summary.get("coordinator") or {}).get("resends"):
@@ -111,7 +111,7 @@ def _parts_of_updates(run: Run, chosen: int) -> tuple[dict[str, FloatArray], lis
 
     A phase that lasts several rounds is recorded in the attempt in which it ends, so that the rows of the round alone lack it.
     """
-    view = served(run)
+    view = run_records(run)
     mine = (view.attempts["round"] == chosen).to_numpy()
     attempts = view.attempts[mine]
     selected_s, ended_s = attempts["selected_s"].to_numpy(np.float64), attempts["outcome_s"].to_numpy(np.float64)
@@ -123,7 +123,7 @@ def _parts_of_updates(run: Run, chosen: int) -> tuple[dict[str, FloatArray], lis
 
 
 def _bounds(run: Run, chosen: int, columns: dict[str, FloatArray]) -> tuple[float, float]:
-    """When the clients were selected, and when the round closed; of a communication round in a slot, its last end."""
+    """Return the times of the selection and of the close; for a communication round in a slot, its last end."""
     begin = float(columns["selected_s"].min())
     if run.summary.get("slots"):
         return begin, float(np.nanmax(columns["outcome_s"]))

@@ -13,7 +13,7 @@ PHASES = ("download_s", "compute_s", "wait_s", "upload_s")
 
 
 def phase_durations(clients: pd.DataFrame) -> pd.DataFrame:
-    """Seconds of each phase, a row for each row of `clients`; NaN where a phase did not end. One that was cut short ends there.
+    """Return the seconds of each phase, a row for each row of `clients`; NaN where a phase did not end.
 
     `wait_s` is the time between phases: before the download, before the computation, and for a sub-channel before the upload.
     """

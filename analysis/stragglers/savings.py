@@ -1,4 +1,4 @@
-"""What clients cost a run, exactly: the rounds that would have closed earlier without them, from the table `what_ifs`."""
+"""Time that each client cost a run: by what-if answers in the table `what_ifs`, and by all other tables."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.stragglers.caused_rounds import Served, served
 from analysis.stragglers.closers import closers
 from analysis.stragglers.critical_path import critical_path, path_totals
 from analysis.stragglers.decomposition import decompose, totals, within
+from analysis.stragglers.records import RunRecords, run_records
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def savings(run: Run) -> pd.DataFrame:
-    """What each client's absence from one round at a time would have saved: indexed by client.
+    """Return the time that each client's absence from one round at a time would have saved: indexed by client.
 
     Columns: rounds (that were simulated without it), saved_s (the sum over them; negative where they would have taken longer),
     largest_s (the most in one round), unclosed (rounds that would not have closed), lost_updates (how many fewer updates the
@@ -42,24 +42,24 @@ def savings(run: Run) -> pd.DataFrame:
 
 
 def saved_rounds(run: Run) -> tuple[int, int]:
-    """The first and the last round that `savings` are of. ValueError as there."""
+    """Return the first and the last round that `savings` covers. ValueError: as for `savings`."""
     rounds = run.arrow("what_ifs", ["round"]).column("round").to_numpy()
     return (int(rounds.min()), int(rounds.max())) if rounds.size else (0, 0)
 
 
-def client_table(run: Run, view: Served | None = None, *, rounds: tuple[int, int] | None = None) -> pd.DataFrame:
-    """What the tables of a run say of each client, whatever its server: indexed by client.
+def client_table(run: Run, view: RunRecords | None = None, *, rounds: tuple[int, int] | None = None) -> pd.DataFrame:
+    """Return phases, closes and path seconds of each client, for any server: indexed by client.
 
-    `rounds`: of these alone, the first and the last included; None: of all.
+    `rounds`: the first and the last round that count; None: all rounds.
 
     Columns: rounds, the seconds of `PHASES` added up, last (rounds that it alone closed), stretch_s (by how much all the others
     had ended earlier there), path_s (its seconds on the critical path). ValueError: no records of single clients.
     """
-    view = served(run) if view is None else view
-    told = totals(within(decompose(view), rounds), "client").drop(columns="length_s")
+    view = run_records(run) if view is None else view
+    table = totals(within(decompose(view), rounds), "client").drop(columns="length_s")
     closed = within(closers(view), rounds).dropna(subset="client")
     by_client = closed.groupby(closed["client"].astype("int64"))["stretch_s"]
-    told["last"] = by_client.size().reindex(told.index, fill_value=0)
-    told["stretch_s"] = by_client.sum().reindex(told.index, fill_value=0.0)
-    told["path_s"] = path_totals(within(critical_path(view), rounds))["seconds"].reindex(told.index, fill_value=0.0)
-    return told.astype({"stretch_s": np.float64, "path_s": np.float64})
+    table["last"] = by_client.size().reindex(table.index, fill_value=0)
+    table["stretch_s"] = by_client.sum().reindex(table.index, fill_value=0.0)
+    table["path_s"] = path_totals(within(critical_path(view), rounds))["seconds"].reindex(table.index, fill_value=0.0)
+    return table.astype({"stretch_s": np.float64, "path_s": np.float64})

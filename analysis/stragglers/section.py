@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from analysis.documents.blocks import Block, Section, Table, Text
 from analysis.documents.numbers import format_number
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.critical_path import critical_path
+from analysis.stragglers.records import run_records
 from analysis.stragglers.savings import client_table, saved_rounds, savings
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def straggler_sections(run: Run) -> list[Section]:
     """Return the section of a run; none where no round closed, and of format 1. Its table of clients must not be empty."""
     if not run.states_causes:
         return []
-    view = served(run)
+    view = run_records(run)
     path = critical_path(view)
     if not len(path):
         return []
@@ -31,19 +31,19 @@ def straggler_sections(run: Run) -> list[Section]:
         "The chain of phases that led, without a gap, from the beginning to the last close took "
         f"{format_number(seconds.sum())} s: {shares}. Whoever shortens one of them shortens the run."
     )
-    told = client_table(run, view)
+    table = client_table(run, view)
     exact = run.source.has("what_ifs")
     note = (
         "Seconds, added up over rounds; path: on the critical path; last: rounds that the client alone closed; by: by how much "
         "all others had ended earlier in these."
     )
     if exact:
-        told = told.join(savings(run)[["saved_s"]])
+        table = table.join(savings(run)[["saved_s"]])
         first, last = saved_rounds(run)
         some = "" if (first, last) == (1, len(view.rounds)) else f" {first} to {last}"
         note += f" Saved: by how much earlier rounds{some} would have closed without the client, each by itself"
         note += " (netsim stragglers)."
-    worst = told.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable").head(_SHOWN)
+    worst = table.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable").head(_SHOWN)
     columns = ["rounds", "last", "stretch_s", *_PHASES, "path_s", *(["saved_s"] if exact else [])]
     titles = ["by_s" if name == "stretch_s" else name for name in columns]
     header = ["client", *(name.removesuffix("_s") + (" (s)" if name.endswith("_s") else "") for name in titles)]
@@ -51,6 +51,6 @@ def straggler_sections(run: Run) -> list[Section]:
         [str(client), *(format_number(row[name]) if name.endswith("_s") else f"{int(row[name]):,}" for name in columns)]
         for client, row in worst.iterrows()
     ]
-    caption = f"The {len(rows)} clients with most seconds {'saved' if exact else 'on the critical path'}, of {len(told)}"
+    caption = f"The {len(rows)} clients with most seconds {'saved' if exact else 'on the critical path'}, of {len(table)}"
     blocks: list[Block] = [Text(words), Table("clients-time", caption, (header, rows), note=note)]
     return [Section("Who held the run up", blocks)]

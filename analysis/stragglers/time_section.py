@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from analysis.documents.blocks import Block, Section, Table, Text
 from analysis.documents.numbers import MISSING, format_number
 from analysis.results.run import Run
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.phases import PHASES, phase_means
+from analysis.stragglers.records import run_records
 from analysis.stragglers.waiting import StragglerStudy, straggler_study
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ NOT_WAITING = {
     "carries_over": "A round of this run is about the updates that ended in it; clients that are slower go on and arrive in a "
     "later one, so that no client holds a round up by itself.",
 }
-"""Facts of coordinators for which the wait for single clients is not told, and why."""
+"""Facts of coordinators to reasons why the wait for single clients is not shown."""
 _OLD = "This run was recorded before runs said what closed their rounds: who was waited for is not told."
 _RESENT = ("download_s", "compute_s", "upload_s")
 # An update that is sent again waits over several rounds, in rows of which each tells only its own steps.
@@ -37,7 +37,7 @@ def time_sections(run: Run) -> list[Section]:
     phases = _phase_table(run.clients, _RESENT if resends else PHASES)
     if facts is None:
         return [Section(title, [phases, Text(_OLD)])]
-    rounds = served(run).rounds
+    rounds = run_records(run).rounds
     closed = Text(_rule_words(rounds))
     for fact, reason in NOT_WAITING.items():
         if facts[fact]:

@@ -1,4 +1,4 @@
-"""What a server waited for, by the rule that closed each of its rounds."""
+"""Waits of a server for the last clients of its rounds, by the rule that closed each round."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StragglerStudy:
-    """What waiting for the last clients of each round cost. Shares are NaN without rounds that took time."""
+    """Cost of waiting for the last clients of each round. Shares are NaN without rounds that took time."""
 
     waited_s: float
-    """Seconds from the selection to the close of the rounds that had clients, in all."""
+    """Total seconds from the selection to the close of the rounds that had clients."""
     slowest_share: float
     """Share of `waited_s` in which one client alone held the close of its round up."""
     together_share: float
@@ -27,22 +27,23 @@ class StragglerStudy:
     seconds that it alone held a close up."""
 
 
-def held(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> pd.DataFrame:
-    """Return what each attempt was to the close of its round, by the same rules as `straggler_study`: a row an attempt.
+def attempts_at_close(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> pd.DataFrame:
+    """Return a row for each attempt: when it ended relative to the close of its round, and if the close waited for it.
 
-    `rounds` with a column close_rule says itself which rounds deliveries closed; otherwise `first` deliveries close a round.
+    The rules are those of `straggler_study`. The column close_rule of `rounds` says which rounds deliveries closed; without it,
+    `first` deliveries close a round.
 
     Columns: round, client, outcome, selected_s, outcome_s, start_s (of the wait, the selection), end_s (the close), missed (the
-    round closed without it), held_s (from the selection to its end or the close), latency_s (to the close), due (whether the last
-    stretch of the round is due to it), alone (and to no other), stretch_s (how long that is), by_count (whether deliveries
-    closed the round).
+    round closed without it), held_s (from the selection to its end or the close), latency_s (to the close), due (True if the last
+    stretch of the round is due to it), alone (True if to no other), stretch_s (the length of that stretch), by_count (True if
+    deliveries closed the round).
     """
     attempts = clients[["round", "client", "outcome", "selected_s", "outcome_s"]].merge(
         rounds[["round", "end_s", *(["close_rule"] if _states_rules(rounds) else [])]], on="round"
     )
-    # From the selection on: a policy may have asked clients for their loss before.
+    # The wait counts from the selection: a policy may have sent probes before.
     attempts["start_s"] = attempts["selected_s"]
-    missed = _missed(attempts)
+    missed = _missed_close(attempts)
     attempts["missed"] = missed
     attempts["held_s"] = (
         attempts["end_s"].where(missed, attempts["outcome_s"]).clip(upper=attempts["end_s"]) - attempts["start_s"]
@@ -70,7 +71,7 @@ def _states_rules(rounds: pd.DataFrame) -> bool:
 
 
 def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int | None = None) -> StragglerStudy:
-    """Who kept a server waiting that selects the clients of a round and closes it by their ends, by a deadline or by deliveries.
+    """Find the clients that kept a server waiting, for servers that close rounds by ends, by a deadline or by deliveries.
 
     `rounds` and `clients` are the tables of one run; `first` is the number of deliveries that closes a round (None: no such
     rule), and is not needed where `rounds` name the rules that closed them.
@@ -81,7 +82,7 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
     """
     import pandas as pd
 
-    attempts = held(rounds, clients, first=first)
+    attempts = attempts_at_close(rounds, clients, first=first)
     alone, stretch_s = attempts["alone"], attempts["stretch_s"]
     opened = ~attempts["round"].duplicated()
     waited_s = float(attempts.loc[opened, "latency_s"].sum())
@@ -109,12 +110,12 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
     )
 
 
-def _missed(attempts: pd.DataFrame) -> pd.Series[bool]:
-    """For each attempt: whether the round closed without it."""
+def _missed_close(attempts: pd.DataFrame) -> pd.Series[bool]:
+    """Return True for each attempt without which its round closed."""
     import pandas as pd
 
     outcome = attempts["outcome"].astype(str)
-    # Selected again in the very moment in which its old update was dropped: that was under way as the round closed.
+    # A client selected again in the moment in which its old update was dropped: that update was under way at the close.
     again = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]]).isin(
         pd.MultiIndex.from_frame(attempts.loc[:, ["client", "selected_s"]])
     )

@@ -1,1 +1,1 @@
-"""What became of updates: deliveries over time, and how attempts ended."""
+"""Updates: deliveries over time, and outcomes of attempts."""

@@ -1,4 +1,4 @@
-"""Figures of what became of updates: deliveries over time, and how attempts ended."""
+"""Figures of updates: deliveries over time, and outcomes of attempts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from analysis.figures.bars import bars_in_words, stacked_bars
-from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, thinned, time_axis
+from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, thin, time_axis
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.style import ShownFigure, headline, new_figure, row_in
 from analysis.results.groups import Groups
@@ -15,13 +15,13 @@ from analysis.statistics.arrays import Curve, FloatArray
 
 
 def delivered_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Updates delivered against simulated time, the one clock of all servers; None where nothing takes time or is delivered."""
+    """Draw updates delivered against simulated time, the one clock of all servers; None without deliveries or time."""
 
     def curve(run: Run) -> Curve:
         end_s, delivered = round_columns(run, "end_s", "delivered")
         if not delivered.any() or not end_s.size or end_s[-1] <= 0.0:
             return np.empty(0), np.empty(0)
-        return thinned((np.concatenate([[0.0], end_s]), np.concatenate([[0.0], delivered.cumsum()])))
+        return thin((np.concatenate([[0.0], end_s]), np.concatenate([[0.0], delivered.cumsum()])))
 
     curves = curves_of(groups, curve)
     if not any(curves.values()):
@@ -39,7 +39,7 @@ def delivered_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
 
 
 def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Share of attempts by how they ended, a bar a variant; None where all that ended was delivered."""
+    """Draw the shares of outcomes of attempts, a bar a variant; None where every attempt that ended was delivered."""
     shares: dict[str, FloatArray] = {}
     for label, runs in groups.items():
         totals = [run.summary["totals"] for run in runs if (run.summary.get("totals") or {}).get("selected")]
@@ -58,6 +58,6 @@ def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None
         axes.set(xlabel="share of attempts", xlim=(0.0, 1.0))
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         headline(figure, "How attempts ended", note, legend, look=look)
-        figure.described = bars_in_words({label: share.tolist() for label, share in shares.items()}, names, "{:.1%}")
+        figure.description = bars_in_words({label: share.tolist() for label, share in shares.items()}, names, "{:.1%}")
     return figure
 

@@ -1,4 +1,4 @@
-"""What became of the updates of each client."""
+"""Outcomes of the updates of each client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def outcome_counts(clients: pd.DataFrame) -> pd.DataFrame:
-    """How each client's updates ended: indexed by client, a column an outcome (all of them, also those that never occurred)."""
+    """Count the outcomes of each client's updates: indexed by client, a column for each outcome, even if it never occurred."""
     import pandas as pd
 
     counts = pd.crosstab(clients["client"], clients["outcome"].astype(str))

@@ -125,7 +125,7 @@ def opened_sweep(folder: Path) -> Any:
     """The sweep in a folder, without its damaged runs, of which it warns; raises ValueError."""
     from analysis import open_sweep
 
-    sweep, damages = open_sweep(folder).without_damaged()
+    sweep, damages = open_sweep(folder).drop_damaged()
     for told in damages:
         complain(f"warning: {told}")
     return sweep
@@ -188,9 +188,9 @@ def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
     """Show the intervals of the differences of a comparison, with the verdicts on margins, METRIC=VALUE each."""
     from analysis.documents.terminal import terminal_table
     from analysis.metrics.differences import margins_of
-    from analysis.report.differences import sureness_table
+    from analysis.report.differences import interval_table
 
-    table = sureness_table(comparison, margins_of(equivalent))
+    table = interval_table(comparison, margins_of(equivalent))
     if equivalent and table is None:
         complain("warning: --equivalent: no verdict; that takes two variants, and two seeds or more")
     if table is not None:

@@ -82,15 +82,15 @@ def stragglers(
 ) -> None:
     """Say who held a finished run up. Its rounds decomposed by client and group, its critical path, and what each cost."""
     from analysis import open_run
-    from analysis.stragglers.caused_rounds import served
     from analysis.stragglers.critical_path import critical_path
     from analysis.stragglers.decomposition import decompose, totals, within
+    from analysis.stragglers.records import run_records
     from analysis.stragglers.savings import client_table, savings
 
     only = _range(rounds)
     try:
         run = open_run(folder)
-        view = served(run)
+        view = run_records(run)
         _check_range(only, view.rounds["round"], folder)
         told = client_table(run, view, rounds=only)
     except (ValueError, OSError) as error:

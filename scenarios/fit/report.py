@@ -36,7 +36,7 @@ def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], ho
 
 
 def _svg(picture: Picture) -> str:
-    return inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.described)
+    return inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
 
 
 def _phase_blocks(fit: PhaseFit) -> list[Block]:

@@ -148,7 +148,7 @@ def write(document: Document, out: Path) -> list[Path]:
     """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; returns the files."""
     from analysis.documents.exports import write_tables
     from analysis.documents.html import html, inline_svg
-    from analysis.documents.markdown import markdown
+    from analysis.documents.markdown import markdown_page
     from analysis.figures.style import save_figure, svg_text
     from analysis.files import write_whole
 
@@ -158,9 +158,9 @@ def write(document: Document, out: Path) -> list[Path]:
             save_figure(picture.figure, figures / f"{picture.name}.{format}")
     write_tables(document.tables, out / "tables")
     page, text = out / "result.html", out / "result.md"
-    made = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.described))
+    made = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
     write_whole(page, made.encode())
-    write_whole(text, markdown(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}).encode())
+    write_whole(text, markdown_page(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}).encode())
     return [page, text]
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from analysis.results.checksums import sealed
+from analysis.results.checksums import add_checksum
 from analysis.results.sources import read_json
 from netsim.records import atomic
 from scenarios.runs import checkpoint
@@ -195,7 +195,7 @@ def write_manifest(out: Path, manifest: dict[str, Any]) -> None:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Put `content`, with a checksum of itself, into a file in one step; raises OSError."""
-    atomic.write(path, (json.dumps(sealed(content), indent=2) + "\n").encode())
+    atomic.write(path, (json.dumps(add_checksum(content), indent=2) + "\n").encode())
 
 
 def add_files(out: Path, made: Path) -> list[Path]:

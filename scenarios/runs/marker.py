@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from analysis.results.checksums import KEY, sealed, unsealed
+from analysis.results.checksums import KEY, add_checksum, remove_checksum
 from netsim.records import atomic
 from scenarios.schema.errors import UserError
 
@@ -40,7 +40,7 @@ class Marker:
             raise UserError(f"{path}: is a symbolic link, which netsim does not follow; {_REMEDY}")
         try:
             read = json.loads(path.read_bytes())
-            content = unsealed(read)
+            content = remove_checksum(read)
             if KEY not in read or content["format"] != FORMAT:
                 raise ValueError("it has no checksum, or its format is another")
             if not all(isinstance(name, str) and "\0" not in name for name in (*content["files"], *content["runs"])):
@@ -56,7 +56,7 @@ class Marker:
     def write(self) -> None:
         """Put the list on disk."""
         content = {"format": FORMAT, "kind": self.kind, "files": self.files, "runs": self.runs}
-        text = json.dumps(sealed(content), indent=1) + "\n"
+        text = json.dumps(add_checksum(content), indent=1) + "\n"
         atomic.write(self.folder / MARKER, text.encode())
 
     def claim(self, files: Iterable[str] = (), runs: Iterable[str] = ()) -> None:

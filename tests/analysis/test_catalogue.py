@@ -93,7 +93,7 @@ def test_outcomes_are_mean_shares_of_seeds(tmp_path: Path) -> None:
     # Each seed counts once: (2/4 + 1)/2, (1/4)/2, and in flight (1/4)/2.
     assert widths == pytest.approx([0.75, 0.125, 0.0, 0.0, 0.125])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["delivered", "lost", "in flight"]
-    assert "delivered 75.0%" in figure.described
+    assert "delivered 75.0%" in figure.description
     assert outcomes_figure({"a": runs[1:]}) is None
 
 
@@ -140,7 +140,7 @@ def test_ages_count_from_the_round_of_a_delivery(tmp_path: Path) -> None:
     assert figure is not None
     image = np.asarray(figure.axes[0].images[0].get_array())
     assert image.tolist() == ages(run).T.tolist()
-    assert "Mean ages in rounds: a 1.56" in figure.described
+    assert "Mean ages in rounds: a 1.56" in figure.description
 
 
 def test_over_seconds_a_round_of_ages_is_as_wide_as_it_lasted(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_every_axis_has_a_label_and_every_figure_words(tmp_path: Path) -> None:
             continue
         seen.add(name)
         assert figure.heading
-        assert len(figure.described) > 20, name
+        assert len(figure.description) > 20, name
         bars = {"outcomes", "phases"}  # whose vertical axis names the variants
         for axes in figure.axes:
             assert axes.get_xlabel() or axes.get_label() == "<colorbar>", name

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.api import open_run
-from analysis.results.checksums import FILES, sealed
+from analysis.results.checksums import FILES, add_checksum
 from analysis.results.run import COLUMNS, Run
 from analysis.results.sources import read_json
 from netsim.records import sinks as trace
@@ -112,7 +112,7 @@ def edit_summary(run: Path, **changes: Any) -> None:
     """Put other values into the summary of a run that netsim wrote, with the checksums of what is in its folder now."""
     content = read_json(run / "summary.json", "a summary") | changes
     content[FILES] = {name: sha256_of(run / name) for name in content[FILES] if (run / name).is_file()}
-    (run / "summary.json").write_text(json.dumps(sealed(content)), encoding="utf-8")
+    (run / "summary.json").write_text(json.dumps(add_checksum(content)), encoding="utf-8")
 
 
 def write_sweep(

@@ -191,7 +191,7 @@ def test_states_of_sub_channels_are_their_true_means_with_what_was_declared(play
     assert shown[:, 0].tolist() == segments["means"][0]
     assert shown[:, -1].tolist() == segments["means"][-1]
     found = len(run_detections(one).causes)
-    assert f"{len(run_detections(one).changes or ())} true changes and {found} declared ones" in figure.described
+    assert f"{len(run_detections(one).changes or ())} true changes and {found} declared ones" in figure.description
     marks = [line for line in figure.axes[0].lines if line.get_marker() != "None"]
     assert sum(len(line.get_xdata()) for line in marks) == found
     assert states_figure({"sync": []}) is None

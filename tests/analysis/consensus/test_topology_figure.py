@@ -58,7 +58,7 @@ def test_what_is_drawn_is_what_the_tables_say(run: Run) -> None:
     assert np.asarray(members.get_array()).tolist() == beliefs[chosen].tolist()
     assert np.asarray(others.get_array()).tolist() == beliefs[~chosen].tolist()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("east (km)", "north (km)")
-    assert f"members {', '.join(map(str, np.flatnonzero(chosen)))}" in figure.described
+    assert f"members {', '.join(map(str, np.flatnonzero(chosen)))}" in figure.description
     assert [panel.get_title(loc="left") for panel in draw(run, "topology").axes[:3]] == ["slot 1", "slot 2", "slot 3"]
     with pytest.raises(ValueError, match="round = 4: the run has 3 slots"):
         draw(run, "topology", round=4)

@@ -212,7 +212,7 @@ def test_the_map_has_the_colour_of_the_best_and_grey_where_none_is(four: tuple[S
     assert words[0, 0].startswith("oort")
     assert words[0, 1].startswith("pause =")
     assert words[1, 1].startswith("random")
-    assert "compute.delay.value_s 5, server.per_round 4: random, 315" in figure.described
+    assert "compute.delay.value_s 5, server.per_round 4: random, 315" in figure.description
 
 
 def test_a_report_has_the_section_for_a_grid_of_two_keys_or_for_those_asked_for(four: tuple[Sweep, Comparison]) -> None:

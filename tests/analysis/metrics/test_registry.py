@@ -13,7 +13,7 @@ from analysis.api import open_run, open_sweep
 from analysis.documents.comparison_tables import comparison_cells
 from analysis.metrics.comparison import compare
 from analysis.metrics.definitions import gini_coefficient, jain_index
-from analysis.metrics.registry import METRICS, known, metric, metric_values, names_of
+from analysis.metrics.registry import METRICS, metric, metric_names, metric_values, names_of
 from analysis.results.run import Run
 from analysis.results.sources import ROUND_NUMBERS
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep
@@ -76,7 +76,7 @@ def test_columns_are_metrics(tmp_path: Path) -> None:
     assert values(run, "agreed_share", "consensus_share") == [0.6, 0.5]
     assert math.isnan(metric_values(run, ["opinion"])["opinion"])
     assert (metric("consensus_s").unit, metric("bytes_up").unit, metric("idle_j").unit) == ("s", "bytes", "J")
-    assert set(known()) == {*METRICS, *ROUND_NUMBERS}
+    assert set(metric_names()) == {*METRICS, *ROUND_NUMBERS}
 
 
 def test_an_unknown_metric_is_told_with_the_nearest(tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_every_metric_says_what_it_is() -> None:
 
 def test_a_study_without_a_learner_is_told_by_its_updates(tmp_path: Path) -> None:
     sweep = open_sweep(write_sweep(tmp_path / "s", {"a": {1: TIME}, "b": {1: TIME}}, baseline="a"))
-    shown = compare(sweep).shown()
+    shown = compare(sweep).shown_metrics()
     assert shown[:4] == ("updates_per_s", "mean_round_s", "simulated_s", "delivered_share")
     assert "delivered_bytes" in shown
     learning = open_sweep(write_sweep(tmp_path / "l", {"a": {1: ROUNDS}}, baseline="a"))
-    assert set(compare(learning).shown()).isdisjoint({"updates_per_s", "delivered_share"})
+    assert set(compare(learning).shown_metrics()).isdisjoint({"updates_per_s", "delivered_share"})
     header, rows = comparison_cells(compare(sweep, metrics=["bytes_up", "lost_share"]))
     assert header == ["variant", "bytes_up, mean of rounds (bytes)", "lost (%)"]
     assert rows[0] == ["a", "1,000", "20.00"]
@@ -112,14 +112,14 @@ def test_a_study_without_a_learner_is_told_by_its_updates(tmp_path: Path) -> Non
 
 def test_rounds_of_different_servers_are_not_compared_by_their_latency(tmp_path: Path) -> None:
     path = write_sweep(tmp_path / "s", {"a": {1: ROUNDS}, "b": {1: ROUNDS}}, baseline="a")
-    assert "mean_round_s" in compare(open_sweep(path)).shown()
+    assert "mean_round_s" in compare(open_sweep(path)).shown_metrics()
     scenario = path / "b" / "seed-1" / "scenario.toml"
     scenario.write_text(scenario.read_text() + '\n[server]\nkind = "buffered"\n')
     found = compare(open_sweep(path))
     assert found.servers == ("buffered", "synchronous")
-    assert "mean_round_s" not in found.shown()
-    assert "updates_per_s" in found.shown()
-    assert compare(open_sweep(path), metrics=["mean_round_s"]).shown() == ("mean_round_s",)
+    assert "mean_round_s" not in found.shown_metrics()
+    assert "updates_per_s" in found.shown_metrics()
+    assert compare(open_sweep(path), metrics=["mean_round_s"]).shown_metrics() == ("mean_round_s",)
     assert names_of(["participation"]) == ("participation_jain", "participation_gini", "iid_share")
 
 

@@ -27,7 +27,7 @@ from analysis.metrics.targets import (
     time_to_accuracy_s,
     trailing_mean,
 )
-from analysis.report.differences import sureness_table
+from analysis.report.differences import interval_table
 from analysis.report.write import write_report
 from analysis.results.groups import group_runs
 from analysis.results.sweep import Sweep
@@ -131,7 +131,7 @@ def test_runs_that_never_got_there_count_with_the_horizon(study: Sweep) -> None:
     (row,) = never.differences
     assert (row["target_s"].difference.mean, row["target_s"].difference.count) == (0.0, 3)
     assert math.isnan(row["target_s"].difference.half_width)
-    table = sureness_table(never, {"target_s": 1.0})
+    table = interval_table(never, {"target_s": 1.0})
     assert table is not None
     assert table.cells[1][0][2:] == ["neither", "—", "—", "—", "1.00", "open"]
 

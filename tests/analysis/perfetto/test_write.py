@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from analysis import open_run, write_trace
-from analysis.perfetto.columns import said
+from analysis.perfetto.columns import row_objects
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.rough_scenarios import other, rough
@@ -311,7 +311,7 @@ def test_values_are_written_as_json_wants_them() -> None:
             "empty": pa.array([None] * 4, pa.float64()),
         }
     )
-    told = [json.loads(text) for text in said(table, ("leak", "cause", "round", "good", "empty", "absent"))]
+    told = [json.loads(text) for text in row_objects(table, ("leak", "cause", "round", "good", "empty", "absent"))]
     assert told == [
         {"leak": 1.5, "cause": 'a "b"', "round": 1, "good": True},
         {"round": 2},

@@ -10,7 +10,7 @@ import pytest
 from analysis.api import open_sweep
 from analysis.metrics.comparison import compare
 from analysis.metrics.differences import margins_of
-from analysis.report.differences import MOST_ROWS, sureness_table
+from analysis.report.differences import MOST_ROWS, interval_table
 from analysis.report.questions import Questions
 from analysis.report.write import write_report
 from analysis.results.sweep import Sweep
@@ -36,7 +36,7 @@ def sweep(tmp_path: Path) -> Sweep:
 
 def test_the_table_by_hand(sweep: Sweep) -> None:
     comparison = compare(sweep, metrics=["updates_per_s"])
-    table = sureness_table(comparison, {"updates_per_s": 0.05})
+    table = interval_table(comparison, {"updates_per_s": 0.05})
     assert table is not None
     header, (near, far) = table.cells
     assert header[:2] == ["metric", "variant"]
@@ -46,7 +46,7 @@ def test_the_table_by_hand(sweep: Sweep) -> None:
     together, bootstrap = simultaneous_interval(FAR, 2), bootstrap_interval(FAR)
     assert far[5] == f"+{together.low:.3f} to +{together.high:.3f}"
     assert far[4] == f"+{bootstrap.low:.3f} to +{bootstrap.high:.3f}"
-    plain = sureness_table(comparison)
+    plain = interval_table(comparison)
     assert plain is not None
     assert plain.cells[0][-1] == "95 % together"
 
@@ -62,14 +62,14 @@ def test_what_is_said_in_words_is_decided_together(sweep: Sweep, tmp_path: Path)
 def test_of_many_variants_the_first_metrics_are_left_and_that_is_said(tmp_path: Path) -> None:
     runs = {f"v{n:02}": {seed: rounds(1.0 + 0.1 * n + 0.01 * seed) for seed in (1, 2)} for n in range(81)}
     comparison = compare(open_sweep(write_sweep(tmp_path / "many", runs, baseline="v00")))
-    shown = [name for name in comparison.shown() if name != "simulated_s"]
+    shown = [name for name in comparison.shown_metrics() if name != "simulated_s"]
     kept = MOST_ROWS // 80
     assert len(shown) > kept
-    table = sureness_table(comparison)
+    table = interval_table(comparison)
     assert table is not None
     assert len(table.cells[1]) == kept * 80
     assert f"Of {len(shown)} metrics {kept} are here" in table.note
-    last = sureness_table(comparison, {shown[-1]: 0.1})
+    last = interval_table(comparison, {shown[-1]: 0.1})
     assert last is not None
     assert len(last.cells[1]) == (kept + 1) * 80
     assert "all 80 variants hold together" in table.note
@@ -77,7 +77,7 @@ def test_of_many_variants_the_first_metrics_are_left_and_that_is_said(tmp_path: 
 
 def test_with_one_variant_to_compare_no_interval_holds_for_several(tmp_path: Path) -> None:
     runs = {name: {seed: rounds(rate + 0.01 * seed) for seed in (1, 2, 3)} for name, rate in (("a", 1.0), ("b", 2.0))}
-    table = sureness_table(compare(open_sweep(write_sweep(tmp_path / "two", runs, baseline="a"))))
+    table = interval_table(compare(open_sweep(write_sweep(tmp_path / "two", runs, baseline="a"))))
     assert table is not None
     assert all(row[3] == row[5] for row in table.cells[1])
     assert "together: as Student's, since one variant is compared" in table.note

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from analysis.scaling import measure as scale
-from analysis.scaling.measure import Costs, in_words, makespan_s, plan_cells, plan_rows
+from analysis.scaling.measure import Costs, format_duration, makespan_s, plan_cells, plan_rows
 from scenarios.cli.output import out_console
 from tests.helpers.small_scenario import Shell
 
@@ -51,4 +51,5 @@ def test_the_table_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, c
     assert shell("scale", "--run-s", "1")[0] == 2
     assert shell("scale", "--run-s", "0", "--task-s", "1")[0] == 2
     assert all(0.0 < share < 1.05 for *_, share in plan_rows(Costs(1.0, 0.01), (1000,)))
-    assert [in_words(s) for s in (30.0, 600.0, 7200.0, 200_000.0, 1e9)] == ["30 s", "10 min", "2 h", "2.31 days", "31.7 years"]
+    texts = [format_duration(s) for s in (30.0, 600.0, 7200.0, 200_000.0, 1e9)]
+    assert texts == ["30 s", "10 min", "2 h", "2.31 days", "31.7 years"]

@@ -13,10 +13,10 @@ import pytest
 
 import netsim
 from analysis.results.run import Run
-from analysis.stragglers.caused_rounds import Served, served
 from analysis.stragglers.closers import closers
 from analysis.stragglers.critical_path import critical_path, path_totals
 from analysis.stragglers.decomposition import EDGES, PHASES, decompose, edges, totals
+from analysis.stragglers.records import RunRecords, run_records
 from analysis.stragglers.waiting import straggler_study
 from tests.helpers.random_worlds import random_tables
 from tests.helpers.rough_scenarios import BUFFERED, other, rough
@@ -48,7 +48,7 @@ def quietly(tables: dict[str, Any]) -> Run:
 
 
 def test_a_round_with_one_sub_channel_by_hand() -> None:
-    run = served(world({"per_round": 3}, [[0, 1, 2]], uplink=constant(2.0, 2.0, 2.0) | {"sub_channels": 1}))
+    run = run_records(world({"per_round": 3}, [[0, 1, 2]], uplink=constant(2.0, 2.0, 2.0) | {"sub_channels": 1}))
     told = decompose(run).set_index("client")
     # Ready after 2, 3 and 5 s; sending from 2 to 4, 4 to 6 and 6 to 8 s.
     assert told.loc[0, list(PHASES)].tolist() == [0.0, 1.0, 1.0, 0.0, 2.0, 0.0, 4.0]
@@ -74,7 +74,7 @@ def test_a_round_with_one_sub_channel_by_hand() -> None:
 
 def test_buffered_deliveries_by_hand() -> None:
     # One at work: client 0 delivers after 4 s, client 1 after 5 s more.
-    one = served(quietly(BY_TURNS))
+    one = run_records(quietly(BY_TURNS))
     assert closers(one)[["rule", "client", "stretch_s"]].to_numpy().tolist() == [["deliveries", 0, 4.0], ["deliveries", 1, 5.0]]
     path = critical_path(one)
     assert path["client"].tolist() == [0, 0, 0, 1, 1, 1]
@@ -85,7 +85,7 @@ def test_the_clock_closes_rounds_that_are_paced() -> None:
     # Both are at work, and count as 12 s: a model is due at 6 s. Client 0 has delivered after 4 s, client 1 after 5 s: nobody is
     # at work then, and the server looks at multiples of 7 s.
     server = {"kind": "buffered", "concurrency": 2, "pacing": "latency", "unknown_latency_s": 12.0, "check_every_s": 7.0}
-    run = served(quietly(BY_TURNS | {"rounds": 1, "server": server, "policy": {"kind": "all"}}))
+    run = run_records(quietly(BY_TURNS | {"rounds": 1, "server": server, "policy": {"kind": "all"}}))
     assert closers(run)[["rule", "due", "stretch_s"]].to_numpy().tolist() == [["pacing", 0, 0.0]]
     path = critical_path(run)
     assert path[["phase", "start_s", "end_s"]].to_numpy().tolist()[-2:] == [["upload", 3.0, 5.0], ["clock", 5.0, 7.0]]
@@ -104,7 +104,7 @@ BY_TURNS: dict[str, Any] = {
 
 
 def test_semi_synchronous_rounds_by_hand() -> None:
-    run = served(world({"kind": "semi-synchronous", "per_round": 1, "round_s": 5.0}, [[2], [0], [1]]))
+    run = run_records(world({"kind": "semi-synchronous", "per_round": 1, "round_s": 5.0}, [[2], [0], [1]]))
     told = decompose(run)
     # Client 2 is at work from 0 to 7 s, client 0 from 5 to 9 s, client 1 from 10 to 15 s.
     rows = told[["round", "client", "begun_round", "download_s", "compute_s", "upload_s", "wait_s"]].to_numpy().tolist()
@@ -146,7 +146,7 @@ def test_updates_that_take_several_rounds_by_hand(tmp_path: Path) -> None:
         },
         "scheduler": {"kind": "round-robin"},
     }
-    run = served(quietly(tables))
+    run = run_records(quietly(tables))
     told = decompose(run)
     assert told[["compute_s", "queue_s", "upload_s", "resend_s", "wait_s"]].to_numpy().tolist() == [
         [2.0, 0.0, 0.0, 0.0, 0.0],
@@ -165,7 +165,7 @@ def test_updates_that_take_several_rounds_by_hand(tmp_path: Path) -> None:
     ]
 
 
-def checked(run: Served) -> pd.DataFrame:
+def checked(run: RunRecords) -> pd.DataFrame:
     """The critical path of a run, once its decomposition and the path are known to divide time up without rest."""
     found = edges(run)
     times = found[list(EDGES)].to_numpy()
@@ -207,13 +207,13 @@ def several() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("name", "tables"), several(), ids=[name for name, _ in several()])
 def test_every_server_divides_its_time_without_rest(name: str, tables: dict[str, Any]) -> None:
-    assert len(checked(served(quietly(tables)))) > 0
+    assert len(checked(run_records(quietly(tables)))) > 0
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_worlds_divide_their_time_without_rest(seed: int, tmp_path: Path) -> None:
     run = quietly(random_tables(seed, tmp_path))
-    view = served(run)
+    view = run_records(run)
     checked(view)
     table = closers(view)
     study = straggler_study(run.rounds, run.clients)
@@ -225,16 +225,16 @@ def test_random_worlds_divide_their_time_without_rest(seed: int, tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12, 120))
 def test_more_random_worlds_divide_their_time_without_rest(seed: int, tmp_path: Path) -> None:
-    checked(served(quietly(random_tables(seed, tmp_path))))
+    checked(run_records(quietly(random_tables(seed, tmp_path))))
 
 
 def test_a_name_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="by = 'phone': must be 'round', 'client' or 'group'"):
-        totals(decompose(served(quietly(BY_TURNS))), "phone")  # type: ignore[arg-type]
+        totals(decompose(run_records(quietly(BY_TURNS))), "phone")  # type: ignore[arg-type]
 
 
 def test_causes_that_do_not_fit_together_are_refused() -> None:
-    run = served(quietly(BY_TURNS))
+    run = run_records(quietly(BY_TURNS))
     for changed, message in (
         (run.rounds.assign(closed_after=99), "number 99.* is in no table"),
         (run.rounds.assign(opened_by="end", opened_after=run.rounds["closed_after"]), "they lead in a circle"),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.critical_path import critical_path
+from analysis.stragglers.records import run_records
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
 from tests.helpers.rough_scenarios import other
 
@@ -82,7 +82,7 @@ INEXACT = ("absences", "buffered, absences", "semi-synchronous")
 @pytest.mark.parametrize("name", WORLDS)
 def test_the_path_holds_what_moves_the_end(name: str) -> None:
     tables = WORLDS[name]
-    view = served(played(tables))
+    view = run_records(played(tables))
     path, was_s = critical_path(view), end_s(tables)
     assert path["exact"].all() == (name not in INEXACT)
     held = path[path["exact"] & path["attempt"].notna()]

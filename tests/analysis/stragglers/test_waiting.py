@@ -13,7 +13,7 @@ import pytest
 from analysis import open_run
 from analysis.report.write import write_report
 from analysis.results.sources import ROUND_CAUSES
-from analysis.stragglers.caused_rounds import served
+from analysis.stragglers.records import run_records
 from analysis.stragglers.waiting import straggler_study
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
@@ -206,7 +206,7 @@ def test_the_report_of_a_run_of_before_causes_says_what_it_cannot_tell(tmp_path:
     assert "| compute |" in text
     assert "Who held the run up" not in text
     with pytest.raises(ValueError, match="run: was recorded before causes were"):
-        served(open_run(run))
+        run_records(open_run(run))
 
 
 def test_the_time_of_asking_for_losses_is_nobodys_wait(tmp_path: Path) -> None:

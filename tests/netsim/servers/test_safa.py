@@ -250,8 +250,8 @@ def test_another_aggregation_than_that_of_the_cache_is_refused(table: str, kind:
 
 def test_a_report_of_such_a_run_and_its_stragglers(tmp_path: Path) -> None:
     from analysis import open_run
-    from analysis.stragglers.caused_rounds import served
     from analysis.stragglers.critical_path import critical_path
+    from analysis.stragglers.records import run_records
     from analysis.stragglers.time_section import time_sections
     from scenarios.runs.run import run
 
@@ -261,7 +261,7 @@ def test_a_report_of_such_a_run_and_its_stragglers(tmp_path: Path) -> None:
     assert "no client holds a round up by itself" in words
     assert "Rounds were closed by: " in words
     assert "enough arrived (" in words
-    path = critical_path(served(found))
+    path = critical_path(run_records(found))
     assert float((path["end_s"] - path["start_s"]).sum()) == pytest.approx(float(found.rounds["end_s"].iloc[-1]))
 
 

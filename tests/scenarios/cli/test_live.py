@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 import netsim
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.closers import closers
+from analysis.stragglers.records import run_records
 from scenarios.cli import live as shown
 from scenarios.cli.live import LastClients, Look, clock
 from scenarios.runs.event_log import FILE, EventLog
@@ -66,7 +66,7 @@ def test_who_was_last_is_who_the_tables_say(tables: dict[str, Any], tmp_path: Pa
     server.loop.alteration = last
     simulate(built, study, tmp_path / "run")
     run = netsim.open_run(tmp_path / "run")
-    view = served(run)
+    view = run_records(run)
     rows = view.attempts[view.attempts["outcome"] != "in_flight"]
     ends = rows.merge(view.rounds, left_on="outcome_s", right_on="end_s", suffixes=("", "_closed"))
     if not view.carries:

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import netsim
-from analysis.stragglers.caused_rounds import served
 from analysis.stragglers.closers import closers
+from analysis.stragglers.records import run_records
 from scenarios.runs.reading import override, parse
 from scenarios.runs.what_if.answers import Answer, every_client, what_if
 from scenarios.runs.what_if.branches import Closed
@@ -149,7 +149,7 @@ def test_with_links_of_their_own_only_the_last_client_of_a_round_costs_time_and_
 ) -> None:
     place = folder_of(three({}, rounds=8, server={"per_round": 2}), tmp_path / "run")
     answers = every_client(place)
-    table = closers(served(netsim.open_run(place))).set_index("round")
+    table = closers(run_records(netsim.open_run(place))).set_index("round")
     assert len(answers) == 16
     for answer in answers:
         row = table.loc[answer.was.round]
@@ -185,7 +185,7 @@ SERVERS: dict[str, dict[str, Any]] = {
 def test_a_round_in_which_nothing_is_different_is_the_recorded_one(name: str, tmp_path: Path) -> None:
     place = folder_of(SERVERS[name] | {"rounds": 8}, tmp_path / "run")
     run = netsim.open_run(place)
-    bounds = served(run).rounds.set_index("round")
+    bounds = run_records(run).rounds.set_index("round")
     for number in (1, 5):
         answer = unchanged(place, number)
         assert (answer.was.start_s, answer.was.end_s) == (bounds.loc[number, "start_s"], bounds.loc[number, "end_s"])

@@ -21,12 +21,12 @@ COLUMNS = (
     *("number", "begun_by", "begun_after", "sent_after"),
 )
 OLD = "was recorded before causes were: its tables do not say what closed a round; run it again"
-"""The end of the message about a run of format 1."""
+"""End of the message about a run of format 1."""
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """The rounds of one run and its attempts."""
+class RunRecords:
+    """The rounds of one run and its attempts, with the facts of its coordinator that matter for reading them."""
 
     rounds: pd.DataFrame
     """round, start_s, end_s and the `ROUND_CAUSES`: a row a round, ascending; of servers with slots a communication round."""
@@ -37,10 +37,10 @@ class Served:
     retries: bool
     """True if an update may take several attempts, one a round."""
     inexact: frozenset[str] = frozenset()
-    """Phases whose end does not shift one to one with their start."""
+    """Phases that do not end later by as much as they start later."""
 
 
-def served(run: Run) -> Served:
+def run_records(run: Run) -> RunRecords:
     """Return the rounds and attempts of `run`. ValueError: it kept no records of single clients, or none of causes."""
     facts = run.summary.get("coordinator")
     if facts is None:
@@ -49,7 +49,7 @@ def served(run: Run) -> Served:
     for name in ("outcome", "begun_by"):
         attempts[name] = attempts[name].astype(str)
     if len(run.rounds):
-        # What has no end was under way as the run ended.
+        # An attempt without an end was under way at the end of the run.
         attempts["outcome_s"] = attempts["outcome_s"].fillna(float(run.rounds["end_s"].iloc[-1]))
     rounds = run.arrow("communication_rounds").to_pandas() if facts["slotted"] else run.rounds
     if facts["slotted"]:
@@ -58,7 +58,7 @@ def served(run: Run) -> Served:
     rounds = rounds[["round", "start_s", "end_s", *ROUND_CAUSES]].reset_index(drop=True)
     for name in ("opened_by", "closed_by", "close_rule"):
         rounds[name] = rounds[name].astype(object)
-    return Served(
+    return RunRecords(
         rounds=rounds,
         attempts=attempts[attempts["round"].isin(rounds["round"])].reset_index(drop=True),
         carries=bool(facts["carries_over"]),
@@ -68,7 +68,7 @@ def served(run: Run) -> Served:
 
 
 def updates_begun_s(attempts: pd.DataFrame) -> FloatArray:
-    """(n,) when the update of each attempt was begun: as its client was first selected with it."""
+    """Return the time at which each attempt's update was begun, (n,): when its client was first selected with it."""
     if attempts["started_round"].isna().all():
         return attempts["selected_s"].to_numpy(np.float64)
     return attempts.groupby(["client", "started_round"])["selected_s"].transform("min").to_numpy(np.float64)
