@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from analysis.ages.measure import growths, pairs
     from analysis.api import Run, Sweep, open_run, open_sweep
-    from analysis.breakpoints.latency import breakpoint_study
     from analysis.catalogue import draw, draw_all
     from analysis.detections.measure import DetectionScore, run_detections, score
     from analysis.documents.comparison_tables import comparison_table, cut_short, difference_table
@@ -24,13 +23,11 @@ if TYPE_CHECKING:
     from analysis.statistics.intervals import Interval, mean_interval, paired_differences
     from analysis.stragglers.phases import phase_means
     from analysis.stragglers.waiting import straggler_study
-    from analysis.updates.measure import outcome_counts
 
 # Looked up when first asked for: opening a run must not wait for matplotlib, nor `--help` for pandas.
 _MODULES = {
     "ages.measure": ("growths", "pairs"),
     "api": ("Run", "Sweep", "open_run", "open_sweep"),
-    "breakpoints.latency": ("breakpoint_study",),
     "catalogue": ("draw", "draw_all"),
     "detections.measure": ("DetectionScore", "run_detections", "score"),
     "documents.comparison_tables": ("comparison_table", "cut_short", "difference_table"),
@@ -46,7 +43,6 @@ _MODULES = {
     "statistics.intervals": ("Interval", "mean_interval", "paired_differences"),
     "stragglers.phases": ("phase_means",),
     "stragglers.waiting": ("straggler_study",),
-    "updates.measure": ("outcome_counts",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -61,7 +57,6 @@ __all__ = [
     "Questions",
     "Run",
     "Sweep",
-    "breakpoint_study",
     "compare",
     "comparison_table",
     "cut_short",
@@ -77,7 +72,6 @@ __all__ = [
     "metrics_table",
     "open_run",
     "open_sweep",
-    "outcome_counts",
     "paired_differences",
     "pairs",
     "phase_means",

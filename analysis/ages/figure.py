@@ -24,8 +24,6 @@ MOST_COLUMNS, MOST_ROWS = 600, 300
 """Most rounds and clients that a map shows one by one; beyond that, neighbours share a cell."""
 
 
-
-
 def _coarse(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the largest age in each cell of a map, at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
 
@@ -202,4 +200,3 @@ def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
         round_axis(axes)
         headline(figure, "Deliveries by client", curve_note(curves, "deliveries over rounds"), lines, look=look)
     return figure
-

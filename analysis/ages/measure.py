@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.figures.lines import round_columns
 from analysis.metrics.run_metrics import aoi_regret, oracle_name
 from analysis.metrics.targets import common_extent
 from analysis.results.groups import Groups
@@ -27,7 +26,7 @@ def ages(run: Run) -> FloatArray:
     """
     if not run.has_clients or run.summary.get("slots"):
         return np.empty((0, 0))
-    (end_s,) = round_columns(run, "end_s")
+    end_s = run.columns(["end_s"])["end_s"]
     table = run.arrow("clients", ["round", "client", "outcome", "outcome_s", "age_after_rounds"])
     client = np.asarray(table.column("client").to_numpy(), np.int64)
     number = np.asarray(table.column("round").to_numpy(), np.int64) - 1
@@ -141,4 +140,3 @@ def _finals(runs: Sequence[Run], until: float) -> dict[int, float]:
     """Return the AoI regret of each seed up to round `until`; runs that do not measure it are left out."""
     measured = {run.seed: last_value(_regret(run), until) for run in runs}
     return {seed: regret for seed, regret in measured.items() if not math.isnan(regret)}
-

@@ -80,4 +80,3 @@ def instance_sections(groups: Groups) -> list[Section]:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
-

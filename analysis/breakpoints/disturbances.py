@@ -62,5 +62,3 @@ def join_intervals(starts: FloatArray, ends: FloatArray) -> list[tuple[float, fl
     at = np.flatnonzero(new)
     last = np.concatenate([at[1:] - 1, [len(low) - 1]])
     return list(zip(low[at].tolist(), high[last].tolist(), strict=True))
-
-

@@ -73,4 +73,3 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look
         )
         headline(figure, "BP-UCB when messages take time, by when training starts", note, legend, look=look)
     return figure
-

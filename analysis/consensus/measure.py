@@ -186,11 +186,3 @@ def holds_up_to(line: Sequence[Point], criterion: Callable[[Point], bool]) -> fl
     """Return the largest ratio such that `criterion` is true there and at all smaller ones; 0: at none."""
     held = itertools.takewhile(criterion, sorted(line, key=lambda point: point.latency_s))
     return max((point.ratio for point in held), default=0.0)
-
-
-
-
-
-
-
-

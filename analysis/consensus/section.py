@@ -115,4 +115,3 @@ def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
         ratios = [f"{ratio * 100:.3g} %" if ratio else "nowhere" for ratio in (*held, min(held), other)]
         rows.append([start, *ratios])
     return [*header, "regret differs by more from"], rows
-

@@ -196,4 +196,3 @@ def _counts(scored: Sequence[DetectionScore]) -> str:
     words = [f"{found:,} of {changes:,} found"] if changes else []
     words += [f"{jamming:,} by jamming"] if jamming else []
     return ", ".join([*words, f"{alarms:,} false"])
-

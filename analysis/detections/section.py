@@ -18,12 +18,6 @@ DETECTION_WORDS = (
 )
 
 
-
-
-
-
-
-
 def detection_table(groups: Groups) -> Table | None:
     """Count declarations, changes found and missed, and false alarms of each variant; None where no run declared a change."""
     rows = []

@@ -23,14 +23,6 @@ MOST_CUT = 0.9
 """Least share of the longest run that the shortest may last without a warning: runs are compared up to its end."""
 
 
-
-
-
-
-
-
-
-
 def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
     """Return the comparison as text; `metrics` None: those of `Comparison.shown_metrics`."""
     shown = comparison.shown_metrics() if metrics is None else metrics
@@ -170,10 +162,6 @@ def cut_short(comparison: Comparison) -> str:
     )
 
 
-
-
-
-
 def horizon_of(comparison: Comparison, cost: Cost) -> float:
     """Return the horizon of `cost`, in seconds, bytes or joules: costs of the target count up to it."""
     return next(comparison.horizons[name] for name, of in TARGETS.items() if of == cost)
@@ -182,8 +170,6 @@ def horizon_of(comparison: Comparison, cost: Cost) -> float:
 def baseline_label(comparison: Comparison) -> str:
     """Return the label of the baseline."""
     return next((row.label for row in comparison.rows if row.variant == comparison.baseline), comparison.baseline)
-
-
 
 
 def _target_title(comparison: Comparison, cost: Cost = "seconds") -> str:

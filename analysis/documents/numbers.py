@@ -59,4 +59,3 @@ def format_cost(amount: float, cost: Cost) -> str:
         return format_seconds(amount)
     name, scale = UNITS[cost]
     return f"{float(f'{amount * scale:.4g}'):,.10g} {name}"
-

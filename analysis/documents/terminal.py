@@ -39,4 +39,3 @@ def terminal_table(title: str, caption: str, cells: Cells) -> Table:
         # Text, so that a label with brackets is not taken for markup.
         table.add_row(*map(Text, row))
     return table
-

@@ -35,4 +35,3 @@ def bars_in_words(bars: Mapping[str, Sequence[float]], names: Sequence[str], num
         for label, values in bars.items()
     ]
     return "; ".join(parts) + "."
-

@@ -149,4 +149,3 @@ class Bound:
     """Constants of the bound in words, for the note at the foot of the figure."""
     values: Callable[[FloatArray], FloatArray]
     """Function from numbers of rounds (n,) to bounds (n,) for runs of that length; NaN: no bound."""
-

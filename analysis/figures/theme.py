@@ -50,4 +50,3 @@ RC: Any = {
     "svg.hashsalt": "netsim",
     "svg.fonttype": "path",
 }
-

@@ -62,9 +62,7 @@ class BestInCell:
     """The method that is shown to be best, or several with equal values at every seed; empty: no difference is shown."""
 
 
-def cells_of(
-    sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settings], keys: Sequence[str]
-) -> CellStudy | None:
+def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settings], keys: Sequence[str]) -> CellStudy | None:
     """Split a sweep's grid into cells by the values of `keys`; None: fewer than two cells or two methods.
 
     `settings` is a result of `settings_of`. A variant without a number at one of the keys is in no cell. Target, smoothing,

@@ -21,9 +21,7 @@ from analysis.results.sweep import Sweep
 MOST_KEYS = 2
 
 
-def cell_sections(
-    sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN
-) -> list[Section]:
+def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN) -> list[Section]:
     """Return a section on the best method in each cell of `within`, one numeric key or two.
 
     Without `within`: the two keys of a grid with several methods, if the sweep is one.

@@ -234,4 +234,3 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         note += f"; left out, beyond any number: losses of {', '.join(beyond)}" if beyond else ""
         headline(figure, "Loss", note, lines, look=look)
     return figure
-

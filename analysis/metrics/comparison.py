@@ -261,16 +261,6 @@ def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:
     return horizon_s
 
 
-def comparison_rows(sweep: Sweep, **settings: Any) -> list[ComparisonRow]:
-    """Rows of the comparison; settings as for `compare`."""
-    return compare(sweep, **settings).rows
-
-
-def difference_rows(sweep: Sweep, **settings: Any) -> list[DifferenceRow]:
-    """Paired differences to the sweep's baseline, a row each other variant; settings as for `compare`."""
-    return compare(sweep, **settings).differences
-
-
 def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison: Comparison | None = None) -> Path:
     """Write the rows flat (NAME_mean, NAME_half_width, NAME_count, and NAME_difference... to the baseline) and return the file.
 
@@ -354,4 +344,3 @@ def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> Flo
         if variant in places:
             values[seeds[seed], places[variant]] = value
     return np.minimum(values, comparison.horizons[name]) if name in comparison.horizons else values
-

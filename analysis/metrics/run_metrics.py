@@ -57,28 +57,9 @@ class RunMetrics:
         return self.values[name]
 
 
-def round_latencies_s(rounds: pd.DataFrame) -> FloatArray:
-    """Seconds from start to close, a value a round."""
-    return (rounds["end_s"] - rounds["start_s"]).to_numpy(dtype=np.float64)
-
-
-def cumulative_regret(rounds: pd.DataFrame) -> Curve:
-    """Rounds and the sum up to each of genie reward minus reward (PAUSE eq. 15); rounds that did not measure both are skipped."""
-    return _running_sum(rounds, rounds["genie_reward"] - rounds["reward"])
-
-
 def aoi_regret(rounds: pd.DataFrame) -> Curve:
     """Return rounds and the running sum of ages minus the oracle's ages (Li et al., eq. 14); empty: not measured."""
-    return _running_sum(rounds, rounds["sum_age"] - rounds["oracle_sum_age"])
-
-
-def cumulated_age_variance(rounds: pd.DataFrame) -> Curve:
-    """Rounds and the sum up to each of the AoI variance (Li et al., eq. 37, as in Fig. 4); empty without ages."""
-    return _running_sum(rounds, rounds["age_variance"])
-
-
-def _running_sum(rounds: pd.DataFrame, column: pd.Series[float]) -> Curve:
-    values = column.to_numpy(dtype=np.float64, na_value=math.nan)
+    values = (rounds["sum_age"] - rounds["oracle_sum_age"]).to_numpy(dtype=np.float64, na_value=math.nan)
     measured = ~np.isnan(values)
     return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(values[measured])
 
@@ -120,4 +101,3 @@ def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, setti
     facts = ("variant", "label", "seed", "rounds", "simulated_s", "oracle")
     table = {name: [getattr(row, name) for row in found] for name in facts}
     return pd.DataFrame(table | {name: [row[name] for row in found] for name in asked})
-

@@ -155,11 +155,6 @@ def first_reached(curve: Curve, target: float) -> float:
     return float(curve[0][reached[0]]) if reached.size else math.inf
 
 
-def time_to_accuracy_s(rounds: Rounds, target: float, *, smoothing_s: float = 0.0) -> float:
-    """Simulated seconds until the accuracy curve first is at least `target`; inf: later than the run lasted; NaN: no rounds."""
-    return cost_to_accuracy(rounds, target, "seconds", smoothing_s=smoothing_s)
-
-
 def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
     """Return the cost up to the close of the round in which the accuracy curve first is at least `target`.
 
@@ -169,7 +164,3 @@ def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: 
     if not found.size or math.isnan(found[-1]):
         return math.nan
     return first_reached(accuracy_curve(rounds, smoothing_s=smoothing_s, cost=cost), target)
-
-
-
-

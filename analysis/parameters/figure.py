@@ -67,9 +67,7 @@ def parameter_figure(
     return figure
 
 
-def heat_figure(
-    study: AgainstTwo, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN
-) -> ShownFigure | None:
+def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str = "", look: Look = PLAIN) -> ShownFigure | None:
     """Draw means over seeds against two keys, as colour and number; those that may be the best are framed. None: no values.
 
     `restricted`: as for `parameter_figure`.

@@ -197,8 +197,6 @@ def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | 
     return set_of_best(values_of(comparison, variants, name), higher=one.better == "higher", confidence=comparison.confidence)
 
 
-
-
 def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:
     """Return the words that the labels of several variants share, without those of `keys`."""
     short = tuple(f"{name}=" for key in keys for name in (key, key.rpartition(".")[2]))

@@ -30,9 +30,7 @@ MOST_LINES = 8
 _FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
 
 
-def parameter_sections(
-    sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = (), look: Look = PLAIN
-) -> list[Section]:
+def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = (), look: Look = PLAIN) -> list[Section]:
     """Return a section for each numeric key that the sweep varies by itself (`against`: only these keys).
 
     ValueError: a key of `against` that is not varied by itself.

@@ -86,4 +86,3 @@ def partition_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
         spread = f"{sizes.min():,.0f} to {sizes.max():,.0f} samples a client"
         headline(figure, "Who holds which training samples", f"seed {run.seed}, {run.label}; {spread}", [], look=look)
     return figure
-

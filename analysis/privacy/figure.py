@@ -92,4 +92,3 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
 def _budget(run: Run) -> Any:
     """Return the total ε that a client may give away; None where the scenario's schedule has no such number."""
     return ((run.scenario.get("privacy") or {}).get("schedule") or {}).get("epsilon_total")
-

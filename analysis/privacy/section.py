@@ -23,4 +23,3 @@ def guarantee_sections(groups: Groups) -> list[Section]:
         further = f" (Seed {runs[0].seed}; other seeds differ in what was spent.)" if len(texts) > 1 else ""
         guarantees.setdefault(texts[0] + further, []).append(label)
     return [Section("Privacy guarantee", [Text(text, lead=f"{'; '.join(labels)}:") for text, labels in guarantees.items()])]
-

@@ -49,4 +49,3 @@ def regret_figure(
         along.label(axes)
         headline(figure, "Regret against the genie", note, lines, look=look)
     return figure
-

@@ -17,12 +17,6 @@ MOST_ROWS = 150
 """Most rows of the table: of more, it keeps the first metrics, one at least, and those with margins."""
 
 
-
-
-
-
-
-
 def interval_table(comparison: Comparison, margins: Mapping[str, float] | None = None) -> Table | None:
     """Return a row for each metric and variant: the difference to the baseline with its intervals, and a verdict on the margin.
 
@@ -58,8 +52,6 @@ def interval_table(comparison: Comparison, margins: Mapping[str, float] | None =
     caption = f"Intervals of the differences to {baseline_label(comparison)}"
     header += ["margin", "verdict"] if margins else []
     return Table("intervals", caption, (header, rows), note=note, words=(0, 1, 7))
-
-
 
 
 def _row(comparison: Comparison, row: DifferenceRow, name: str, margins: Mapping[str, float]) -> list[str]:

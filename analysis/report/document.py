@@ -145,9 +145,7 @@ def _join_first(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f", and {further} more" if further > 0 else "")
 
 
-def _certainty_blocks(
-    sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]
-) -> list[Block]:
+def _certainty_blocks(sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]) -> list[Block]:
     blocks: list[Block] = []
     if len(sweep.seeds) < 2:
         blocks.append(Text("With one seed there is no interval: nothing here tells a difference from chance.", warning=True))
@@ -201,10 +199,6 @@ def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Se
     ages, detections = age_table(groups), detection_table(groups)
     sections = [Section("Age of information", [ages])] if ages else []
     return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
-
-
-
-
 
 
 def _tells(run: Run, metrics: RunMetrics, name: str) -> bool:

@@ -15,6 +15,7 @@ from analysis.results.groups import Groups
 LAST = 10
 """Evaluations averaged for the final accuracy."""
 
+
 def meanings(
     target_accuracy: float | None, smoothing_s: float, comparison: Comparison | None, groups: Groups, shown: Collection[str]
 ) -> list[str]:

@@ -11,8 +11,6 @@ Groups = Mapping[str, Sequence[Run]]
 """Label of a variant to its runs, one a seed."""
 
 
-
-
 def group_runs(source: Sweep | Run | Sequence[Run]) -> dict[str, list[Run]]:
     """Group runs by label: those of a sweep by variant, others by policy, or by folder if a policy ran twice on one seed."""
     if isinstance(source, Sweep):

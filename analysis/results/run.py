@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -33,8 +33,52 @@ class Rounds(Protocol):
         """One column (n,)."""
 
 
+class _Table:
+    """A table of a run as a pandas table, read when first asked for and then kept; missing values are NaN."""
+
+    def __set_name__(self, owner: type, name: TableName) -> None:
+        self._name: TableName = name
+
+    @overload
+    def __get__(self, run: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, run: Run, owner: type) -> pd.DataFrame: ...
+
+    def __get__(self, run: Run | None, owner: type) -> pd.DataFrame | Self:
+        if run is None:
+            return self
+        # The entry in the instance takes precedence over this descriptor from now on.
+        table: pd.DataFrame = run.arrow(self._name).to_pandas()
+        run.__dict__[self._name] = table
+        return table
+
+
 class Run:
     """One finished run. `variant` and `label` are its names in a comparison; None: the name of its policy."""
+
+    rounds = _Table()
+    """One row a round; missing values are NaN."""
+    clients = _Table()
+    """One row for each attempt of a client; ValueError where the run kept no such records (see `has_clients`)."""
+    detections = _Table()
+    """One row for each change that the scheduler declared; ValueError without such a table (see `has_detections`)."""
+    jams = _Table()
+    """One row for each dwell of a jammer; ValueError where the scenario has none."""
+    messages = _Table()
+    """One row for each message between clients; ValueError where `output.messages_table` did not ask for them."""
+    beliefs = _Table()
+    """One row for each client and slot; ValueError where `output.beliefs_table` did not ask for them."""
+    links = _Table()
+    """One row for each link between clients; ValueError where `output.beliefs_table` did not ask for them."""
+    probes = _Table()
+    """One row for each probe of a client's loss; ValueError where the policy sends no probes."""
+    script = _Table()
+    """One row for each parameter that an act of the script changed; ValueError where the scenario has no script."""
+    evaluations = _Table()
+    """One row for each metric of your own and evaluation; ValueError where the scenario names none."""
+    partition = _Table()
+    """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
 
     def __init__(self, source: Path | RunSource, *, variant: str | None = None, label: str | None = None) -> None:
         self.source: RunSource = RunFolder(source) if isinstance(source, Path) else source
@@ -71,72 +115,6 @@ class Run:
         except tomllib.TOMLDecodeError as error:
             place = self.source.place if self.path is None else self.path / "scenario.toml"
             raise ValueError(f"{place}: expected the run's scenario, but it is not TOML: {error}") from error
-
-    @cached_property
-    def rounds(self) -> pd.DataFrame:
-        """One row a round; missing values are NaN."""
-        table: pd.DataFrame = self.arrow("rounds").to_pandas()
-        return table
-
-    @cached_property
-    def clients(self) -> pd.DataFrame:
-        """One row for each attempt of a client; ValueError where the run kept no such records (see `has_clients`)."""
-        table: pd.DataFrame = self.arrow("clients").to_pandas()
-        return table
-
-    @cached_property
-    def detections(self) -> pd.DataFrame:
-        """One row for each change that the scheduler declared; ValueError without such a table (see `has_detections`)."""
-        table: pd.DataFrame = self.arrow("detections").to_pandas()
-        return table
-
-    @cached_property
-    def jams(self) -> pd.DataFrame:
-        """One row for each dwell of a jammer; ValueError where the scenario has none."""
-        table: pd.DataFrame = self.arrow("jams").to_pandas()
-        return table
-
-    @cached_property
-    def messages(self) -> pd.DataFrame:
-        """One row for each message between clients; ValueError where `output.messages_table` did not ask for them."""
-        table: pd.DataFrame = self.arrow("messages").to_pandas()
-        return table
-
-    @cached_property
-    def beliefs(self) -> pd.DataFrame:
-        """One row for each client and slot; ValueError where `output.beliefs_table` did not ask for them."""
-        table: pd.DataFrame = self.arrow("beliefs").to_pandas()
-        return table
-
-    @cached_property
-    def links(self) -> pd.DataFrame:
-        """One row for each link between clients; ValueError where `output.beliefs_table` did not ask for them."""
-        table: pd.DataFrame = self.arrow("links").to_pandas()
-        return table
-
-    @cached_property
-    def probes(self) -> pd.DataFrame:
-        """One row for each probe of a client's loss; ValueError where the policy sends no probes."""
-        table: pd.DataFrame = self.arrow("probes").to_pandas()
-        return table
-
-    @cached_property
-    def script(self) -> pd.DataFrame:
-        """One row for each parameter that an act of the script changed; ValueError where the scenario has no script."""
-        table: pd.DataFrame = self.arrow("script").to_pandas()
-        return table
-
-    @cached_property
-    def evaluations(self) -> pd.DataFrame:
-        """One row for each metric of your own and evaluation; ValueError where the scenario names none."""
-        table: pd.DataFrame = self.arrow("evaluations").to_pandas()
-        return table
-
-    @cached_property
-    def partition(self) -> pd.DataFrame:
-        """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
-        table: pd.DataFrame = self.arrow("partition").to_pandas()
-        return table
 
     @property
     def rounds_per_row(self) -> int:

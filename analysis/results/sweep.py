@@ -65,9 +65,7 @@ class Sweep:
         self.missing = tuple(missing)
         """Label and seed of each planned run that is not complete."""
         # One source for each run keeps the columns that were read for later calls.
-        self.entries = tuple(
-            replace(entry, source=RunFolder(entry.path)) if entry.source is None else entry for entry in entries
-        )
+        self.entries = tuple(replace(entry, source=RunFolder(entry.path)) if entry.source is None else entry for entry in entries)
         self._by_key = {(entry.variant, entry.seed): entry for entry in self.entries}
         if len(self._by_key) != len(self.entries):
             raise ValueError(f"{path}: expected each variant at most once a seed, but a pair of the two is listed twice")

@@ -53,4 +53,3 @@ def mean_curve(
         grid = inside if inside.size else np.unique([low, high])
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
     return grid, values.mean(axis=0), half_widths(values, confidence)
-

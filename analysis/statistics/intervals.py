@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A mean and the half-width of its confidence interval over `count` values; NaN where too few values are there."""
@@ -131,4 +130,3 @@ def half_widths(values: FloatArray, confidence: float) -> FloatArray:
         return np.full(values.shape[1], math.nan)
     quantile = float(stdtrit(count - 1, 0.5 + confidence / 2))
     return np.asarray(quantile * values.std(axis=0, ddof=1) / math.sqrt(count), dtype=np.float64)
-

@@ -53,5 +53,3 @@ def always_valid_interval(values: ArrayLike, confidence: float = 0.95) -> Interv
         return Interval(float(array.mean()), math.inf, n)
     u = (bound - 1.0) / (1.0 - bound * shrink)
     return Interval(float(array.mean()), float(array.std(ddof=1)) * math.sqrt(u * (n - 1) / n), n)
-
-

@@ -40,4 +40,3 @@ def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> Reached:
     last = max(float(ends.max()), float(at.max()))
     share = np.asarray(steps.probabilities, np.float64)
     return Reached(np.concatenate([[0.0], at, [last]]), np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[open_ended]))
-

@@ -117,4 +117,3 @@ def _phase_means(run: Run) -> FloatArray:
     """Return the mean seconds of each phase over all rounds and their clients, in the order of `_PHASE_NAMES`."""
     phases = decompose(run_records(run))[list(_PHASE_NAMES)]
     return phases.to_numpy(np.float64).mean(axis=0) if len(phases) else np.zeros(len(_PHASE_NAMES))
-

@@ -1,15 +1,13 @@
-"""Closer looks at one run: how updates ended, how long their phases took, and what change points did to a round's latency."""
+"""Durations of the phases of updates, row by row and on average."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PHASES = ("download_s", "compute_s", "wait_s", "upload_s")
-
-
 
 
 def phase_durations(clients: pd.DataFrame) -> pd.DataFrame:
@@ -32,20 +30,9 @@ def phase_durations(clients: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def phase_means(clients: pd.DataFrame, *, by: Literal["all", "client"] = "all") -> pd.DataFrame:
-    """Mean seconds and count of the phases that ended, those cut short included: a row a phase.
-
-    With `by` = "client" mean seconds only, a row a client.
-    """
-    durations = phase_durations(clients)
-    if by == "client":
-        return durations.groupby(clients["client"]).mean()
-    if by != "all":
-        raise ValueError(f"by = {by!r}: must be 'all' or 'client'")
+def phase_means(clients: pd.DataFrame) -> pd.DataFrame:
+    """Return mean seconds and count of the phases that ended, those cut short included: a row a phase."""
     import pandas as pd
 
+    durations = phase_durations(clients)
     return pd.DataFrame({"mean_s": durations.mean(), "count": durations.count()})
-
-
-
-

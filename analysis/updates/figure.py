@@ -60,4 +60,3 @@ def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None
         headline(figure, "How attempts ended", note, legend, look=look)
         figure.description = bars_in_words({label: share.tolist() for label, share in shares.items()}, names, "{:.1%}")
     return figure
-

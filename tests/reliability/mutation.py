@@ -31,14 +31,14 @@ from tests.reliability.traced import ROOT, Function, Traced, functions, in_branc
 BUDGET_S = 60.0
 """Seconds of tests a mutant; what these do not notice counts as survived."""
 SUITE = ("tests/netsim", "tests/golden/test_golden.py", "tests/reliability/test_machine.py", "tests/reliability/test_swarm.py")
-_ANALYSIS = ("statistics", "compare_replay", "targets", "inference", "sequential")
-STATISTICS = tuple(f"tests/analysis/test_{name}.py" for name in _ANALYSIS)
+STATISTICS = ("tests/analysis/statistics", "tests/analysis/metrics/test_targets.py", "tests/analysis/test_gather_and_replay.py")
 MEMORY = 6 * 2**30
 
 
 def sources() -> list[Path]:
     """The files that are mutated, from the root of the project."""
-    return [*sorted(path.relative_to(ROOT) for path in (ROOT / "netsim").rglob("*.py")), Path("analysis/statistics.py")]
+    folders = (ROOT / "netsim", ROOT / "analysis" / "statistics")
+    return [path.relative_to(ROOT) for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from scenarios.cli.main import app
 from tests.reliability.files import ATTACKS
 from tests.reliability.traced import ROOT, functions, in_branch, replace
 
-FILE = Path("analysis/statistics.py")
+FILE = Path("analysis/statistics/curves.py")
 CURVE = np.array([1.0, 2.0]), np.array([10.0, 20.0])
 
 

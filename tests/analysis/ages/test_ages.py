@@ -20,7 +20,7 @@ from analysis.detections.section import declaration_tables, detection_table
 from analysis.documents.comparison_tables import comparison_cells, difference_cells
 from analysis.figures.settings import Bound
 from analysis.metrics.comparison import compare, write_comparison
-from analysis.metrics.run_metrics import aoi_regret, cumulated_age_variance, delivery_shares
+from analysis.metrics.run_metrics import aoi_regret, delivery_shares, run_metrics
 from analysis.report.write import write_report
 from analysis.results.groups import group_runs
 from analysis.results.run import Run
@@ -76,11 +76,13 @@ def ages(mine: list[float | None], oracle: list[float | None], variance: list[fl
 
 def test_regret_and_variance_by_hand(tmp_path: Path) -> None:
     table = open_run(write_run(tmp_path / "run", ages([3, 5, 4], [2, 2, 5], [0.5, 4.5, 2.0]))).rounds
-    for curve, values in ((aoi_regret(table), [1, 4, 3]), (cumulated_age_variance(table), [0.5, 5.0, 7.0])):
-        np.testing.assert_array_equal(curve[0], [1, 2, 3])
-        np.testing.assert_array_equal(curve[1], values)
-    nothing = open_run(write_run(tmp_path / "other")).rounds
-    assert aoi_regret(nothing)[0].size == cumulated_age_variance(nothing)[0].size == 0
+    rounds, regret = aoi_regret(table)
+    assert (rounds.tolist(), regret.tolist()) == ([1.0, 2.0, 3.0], [1.0, 4.0, 3.0])
+    metrics = run_metrics(open_run(tmp_path / "run"), ["aoi_regret", "cumulated_age_variance"])
+    assert (metrics["aoi_regret"], metrics["cumulated_age_variance"]) == (3.0, 7.0)
+    nothing = open_run(write_run(tmp_path / "other"))
+    assert aoi_regret(nothing.rounds)[0].size == 0
+    assert math.isnan(run_metrics(nothing, ["cumulated_age_variance"])["cumulated_age_variance"])
 
 
 def test_means_and_paired_differences_by_hand(tmp_path: Path) -> None:

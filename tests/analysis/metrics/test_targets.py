@@ -23,8 +23,8 @@ from analysis.metrics.targets import (
     Extent,
     accuracy_curve,
     common_extent,
+    cost_to_accuracy,
     final_accuracy,
-    time_to_accuracy_s,
     trailing_mean,
 )
 from analysis.report.differences import interval_table
@@ -86,13 +86,13 @@ def test_a_trailing_mean_is_over_seconds_not_over_evaluations() -> None:
 
 def test_times_and_final_accuracy_by_hand(study: Sweep) -> None:
     slow, fast = study.run("slow", 1).rounds, study.run("fast", 1).rounds
-    assert [time_to_accuracy_s(table, 0.7) for table in (slow, fast)] == [9.0, 2.0]
-    assert time_to_accuracy_s(study.run("slow", 3).rounds, 0.7) == math.inf
-    assert math.isnan(time_to_accuracy_s(slow.iloc[:0], 0.7))
+    assert [cost_to_accuracy(table, 0.7, "seconds") for table in (slow, fast)] == [9.0, 2.0]
+    assert cost_to_accuracy(study.run("slow", 3).rounds, 0.7, "seconds") == math.inf
+    assert math.isnan(cost_to_accuracy(slow.iloc[:0], 0.7, "seconds"))
     # Over 2 s: 0.5, 0.6, 0.65, 0.55, ..: the spike of `fast` alone does not reach 70 %.
     assert accuracy_curve(fast, smoothing_s=2.0)[1] == pytest.approx([0.5, 0.6, 0.65, 0.55, 0.5, 0.5])
-    assert time_to_accuracy_s(fast, 0.7, smoothing_s=2.0) == math.inf
-    assert time_to_accuracy_s(fast, 0.64, smoothing_s=2.0) == 3.0
+    assert cost_to_accuracy(fast, 0.7, "seconds", smoothing_s=2.0) == math.inf
+    assert cost_to_accuracy(fast, 0.64, "seconds", smoothing_s=2.0) == 3.0
     assert final_accuracy(slow, last=2) == pytest.approx(0.75)
     assert final_accuracy(slow, last=2, until=Extent(6.0, 9, math.inf)) == pytest.approx(0.3)
     assert final_accuracy(slow, last=1, until=Extent(math.inf, 9, 300.0)) == 0.7

@@ -25,7 +25,7 @@ from analysis.figures.settings import Bound, FigureSettings
 from analysis.figures.style import line_style
 from analysis.figures.theme import DASHES, PALETTE
 from analysis.learning.figure import accuracy_figure
-from analysis.metrics.comparison import compare, comparison_rows, difference_rows, write_comparison
+from analysis.metrics.comparison import compare, write_comparison
 from analysis.privacy.figure import leak_figure
 from analysis.regret.figure import regret_figure
 from analysis.report.questions import Questions
@@ -69,7 +69,7 @@ def sweep_path(tmp_path: Path) -> Path:
 
 
 def test_rows_by_hand(sweep_path: Path) -> None:
-    base, fast, hopeless = comparison_rows(open_sweep(sweep_path), last=1)
+    base, fast, hopeless = compare(open_sweep(sweep_path), last=1).rows
     assert (base.seeds, base.reached["target_s"], base["target_s"]) == (3, 2, mean_interval([3.0, 6.0, 9.0]))
     assert (fast.label, fast.reached["target_s"], fast["target_s"]) == ("Fast [new]", 3, mean_interval([1.0, 2.0, 1.5]))
     assert (hopeless.reached["target_s"], hopeless["target_s"].mean) == (0, 9.0)
@@ -81,7 +81,7 @@ def test_rows_by_hand(sweep_path: Path) -> None:
 
 
 def test_differences_by_hand(sweep_path: Path) -> None:
-    fast, hopeless = difference_rows(open_sweep(sweep_path))
+    fast, hopeless = compare(open_sweep(sweep_path)).differences
     assert (fast["target_s"].reached, fast["target_s"].baseline_reached, fast["target_s"].seeds) == (3, 2, 3)
     # 1 - 3, 2 - 6, and 1.5 - 9 where the baseline did not get there by 9 s.
     assert fast["target_s"].difference == mean_interval([-2.0, -4.0, -7.5])
@@ -131,7 +131,7 @@ def test_one_seed_has_no_interval(tmp_path: Path) -> None:
 
 def test_a_sweep_of_nothing(tmp_path: Path) -> None:
     sweep = open_sweep(write_sweep(tmp_path / "s", {}, baseline="a"))
-    assert (comparison_rows(sweep), difference_rows(sweep)) == ([], [])
+    assert (compare(sweep).rows, compare(sweep).differences) == ([], [])
     assert comparison_table(sweep).row_count == 0
     assert draw_all(sweep, tmp_path / "f") == []
     assert write_report(tmp_path / "s", tmp_path / "r.md").is_file()

@@ -13,14 +13,12 @@ import pytest
 from scipy import stats
 
 from analysis.api import open_run, open_sweep
-from analysis.breakpoints.latency import breakpoint_study
 from analysis.metrics.facts import Settings
-from analysis.metrics.run_metrics import aoi_regret, cumulative_regret, metrics_table, oracle_name, run_metrics
-from analysis.metrics.targets import accuracy_curve, final_accuracy, time_to_accuracy_s
+from analysis.metrics.run_metrics import aoi_regret, metrics_table, oracle_name, run_metrics
+from analysis.metrics.targets import accuracy_curve, cost_to_accuracy, final_accuracy
 from analysis.statistics.curves import last_value, mean_curve, moving_mean
 from analysis.statistics.intervals import Interval, mean_interval, paired_differences
 from analysis.stragglers.phases import phase_durations, phase_means
-from analysis.updates.measure import outcome_counts
 from tests.helpers.result_folders import EMPTY, PARTS, ROUNDS, write_run, write_sweep
 
 
@@ -42,24 +40,21 @@ def test_time_to_accuracy_by_hand(rounds: pd.DataFrame) -> None:
     times, accuracy = accuracy_curve(rounds)
     assert times.tolist() == [1.0, 6.0, 10.0, 15.0]
     assert accuracy.tolist() == [0.2, 0.6, 0.4, 0.8]
-    assert time_to_accuracy_s(rounds, 0.5) == 6.0
-    assert time_to_accuracy_s(rounds, 0.6) == 6.0
+    assert cost_to_accuracy(rounds, 0.5, "seconds") == 6.0
+    assert cost_to_accuracy(rounds, 0.6, "seconds") == 6.0
     # Over the last 6 s: 0.2, 0.4, 0.5, 0.6.
-    assert time_to_accuracy_s(rounds, 0.45, smoothing_s=6.0) == 10.0
-    assert time_to_accuracy_s(rounds, 0.81) == math.inf
-    assert time_to_accuracy_s(rounds, 0.7, smoothing_s=6.0) == math.inf
+    assert cost_to_accuracy(rounds, 0.45, "seconds", smoothing_s=6.0) == 10.0
+    assert cost_to_accuracy(rounds, 0.81, "seconds") == math.inf
+    assert cost_to_accuracy(rounds, 0.7, "seconds", smoothing_s=6.0) == math.inf
 
 
 def test_run_figures_by_hand(rounds: pd.DataFrame, tmp_path: Path) -> None:
     assert final_accuracy(rounds) == 0.8
     assert final_accuracy(rounds, last=2) == pytest.approx(0.6, abs=1e-15)
     assert final_accuracy(rounds, last=10) == pytest.approx(0.5, abs=1e-15)
-    numbers, regret = cumulative_regret(rounds)
-    assert numbers.tolist() == [1.0, 3.0, 4.0, 5.0]
-    # 2, 1, -0.5 (better than the genie once), 0.5.
-    assert regret.tolist() == [2.0, 3.0, 2.5, 3.0]
     metrics = run_metrics(open_run(tmp_path / "run"), settings=Settings(target_accuracy=0.5, last=2))
     assert (metrics.rounds, metrics.simulated_s, metrics["target_s"], metrics["mean_round_s"]) == (5, 15.0, 6.0, 3.0)
+    # Regrets of the rounds that measured both: 2, 1, -0.5 (better than the genie once), 0.5.
     assert (metrics["max_leak"], metrics["regret"]) == (1.2, 3.0)
     assert metrics["final_accuracy"] == pytest.approx(0.6, abs=1e-15)
     assert math.isnan(run_metrics(open_run(tmp_path / "run"))["target_s"])
@@ -194,47 +189,14 @@ def parts(tmp_path: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return run.rounds, run.clients
 
 
-def test_outcomes_and_phases_by_hand(parts: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+def test_phases_by_hand(parts: tuple[pd.DataFrame, pd.DataFrame]) -> None:
     _, clients = parts
-    counts = outcome_counts(clients)
-    assert counts.columns.tolist() == ["delivered", "lost", "late", "aborted", "in_flight"]
-    assert counts.loc[0].tolist() == [2, 0, 0, 0, 0]
-    assert counts.loc[1].tolist() == [1, 1, 0, 0, 1]
-    assert counts.loc[2].tolist() == [1, 0, 1, 0, 0]
     # Client 2 in round 1: waits 0.25 s before its download and 0.25 s for its sub-channel.
     assert phase_durations(clients).loc[2].tolist() == [0.75, 2.0, 0.5, 1.75]
     means = phase_means(clients)
     assert means["count"].tolist() == [6, 6, 6, 5]
     assert means.loc["upload_s", "mean_s"] == pytest.approx((0.5 + 1.75 + 1.0 + 10.0 + 0.5) / 5)
     assert means.loc["wait_s", "mean_s"] == pytest.approx((0.5 + 0.5 + 0.5) / 6)
-    assert phase_means(clients, by="client").loc[0, "compute_s"] == pytest.approx(0.375)
-    with pytest.raises(ValueError, match="by = 'round'"):
-        phase_means(clients, by="round")  # type: ignore[arg-type]
-
-
-def test_studies_of_nothing(parts: tuple[pd.DataFrame, pd.DataFrame]) -> None:
-    rounds, clients = parts
-    assert outcome_counts(clients.iloc[:0]).shape == (0, 5)
-    assert breakpoint_study(rounds, []) == []
-
-
-def test_breakpoints_by_hand(rounds: pd.DataFrame) -> None:
-    # Latencies 1, 2, 3, 4, 5; the law changes at rounds 3 and 5.
-    first, second = breakpoint_study(rounds, [3, 5])
-    assert (first.before, first.after) == (mean_interval([1.0, 2.0]), mean_interval([3.0, 4.0]))
-    assert (first.at, first.change_s) == (3.0, 2.0)
-    assert second.before == mean_interval([3.0, 4.0])
-    assert (second.after.mean, second.after.count) == (5.0, 1)
-    # In seconds: rounds that start at 0, 1 | 3, 6, 10; one round on each side.
-    (near,) = breakpoint_study(rounds, [2.5], unit="seconds", span_rounds=1)
-    assert (near.before.mean, near.after.mean) == (2.0, 3.0)
-    (late,) = breakpoint_study(rounds, [99])
-    assert late.after.count == 0
-    for wrong, message in (({"span_rounds": 0}, "span_rounds = 0"), ({"unit": "hours"}, "unit = 'hours'")):
-        with pytest.raises(ValueError, match=message):
-            breakpoint_study(rounds, [2], **wrong)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="must be ascending"):
-        breakpoint_study(rounds, [3, 3])
 
 
 def test_interval_is_plain_data() -> None:
