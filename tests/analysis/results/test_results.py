@@ -167,7 +167,8 @@ def test_a_malformed_sweep_is_refused(tmp_path: Path) -> None:
 
 def test_importing_loads_no_heavy_library() -> None:
     code = (
-        "import sys, analysis, analysis.results.run; heavy = {'matplotlib', 'pandas', 'pyarrow', 'scipy', 'rich'} & set(sys.modules);"
+        "import sys, analysis, analysis.results.run;"
+        "heavy = {'matplotlib', 'pandas', 'pyarrow', 'scipy', 'rich'} & set(sys.modules);"
         "assert not heavy, heavy; analysis.open_run; assert 'matplotlib' not in sys.modules;"
         "import analysis.report.write; assert 'matplotlib' not in sys.modules and 'pandas' not in sys.modules;"
         "analysis.draw_all; assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
