@@ -33,6 +33,7 @@ def what_if(
     bandwidth: Annotated[
         list[float] | None, typer.Option(help="Multiply all bandwidths between server and clients; likewise.")
     ] = None,
+    link: Annotated[list[str] | None, typer.Option(help="Of this cable of [network] alone; may be repeated.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Say what would have come of a round, had one thing differed. The round is one of a finished run."""
@@ -42,8 +43,10 @@ def what_if(
     changes = [
         *(Change("without", client) for client in without or ()),
         *(Change("deadline", seconds) for seconds in deadline or ()),
-        *(Change("bandwidth", factor) for factor in bandwidth or ()),
+        *(Change("bandwidth", factor, name) for factor in bandwidth or () for name in link or (None,)),
     ]
+    if link and not bandwidth:
+        raise UserError(f"--link {link[0]}: says which bandwidth; give --bandwidth FACTOR, too")
     if not changes:
         raise UserError("what-if: nothing is different; give --without CLIENT, --deadline SECONDS or --bandwidth FACTOR")
     with progress({"rounds": round}, quiet) as advance, name_source(str(folder)):
@@ -68,9 +71,7 @@ def _answers(told: list[Answer]) -> Table:
             continue
         who = "-" if then.last is None else str(then.last)
         took_s, saved_s = then.end_s - then.start_s, answer.saved_s
-        table.add_row(
-            answer.change.words, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), who
-        )
+        table.add_row(answer.change.words, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), who)
     return table
 
 

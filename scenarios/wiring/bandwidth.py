@@ -20,6 +20,7 @@ from netsim.network.known_links import KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.network import NetworkLink
 from scenarios.schema.world import Channels, Downlink, Opinions, Peers, VaryingLink
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law, changed_bandwidth
@@ -212,11 +213,14 @@ def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, mes
     return build_carrier(section, "opinions", context, clock, message, foreseen=False).carrier
 
 
-def link_bandwidth(section: VaryingLink, path: str, alone: Context) -> OwnBandwidth | None:
+def link_bandwidth(section: NetworkLink, path: str, alone: Context) -> OwnBandwidth | None:
     """Return the bandwidth of one cable over time, under the key `path`; None if it has none. `alone`: a population of one.
 
     Raises UserError.
     """
+    multiplier = alone.multiplier
+    if multiplier is not None and multiplier.link not in (None, section.name):
+        alone = replace(alone, multiplier=None)
     return _own_link(section, path, alone)
 
 

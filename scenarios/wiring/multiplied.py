@@ -10,10 +10,11 @@ from netsim.core.protocols import BandwidthLaw
 
 
 class Multiplier:
-    """One factor of all bandwidths that `over` was given, 1 at first."""
+    """One factor of all bandwidths that `over` was given, 1 at first; `link`: the cable whose bandwidth alone is multiplied."""
 
-    def __init__(self) -> None:
+    def __init__(self, link: str | None = None) -> None:
         self.factor = 1.0
+        self.link = link
         self.renewals: list[Callable[[], None]] = []
         """Callbacks that make transfers under way go on at the new bandwidth."""
         self._timelines = 0

@@ -256,6 +256,8 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
         outages=_outages(section, layout, context),
     )
     network.background.extend(_source(one, i, layout, network, context) for i, one in enumerate(section.background))
+    if context.multiplier is not None:
+        context.multiplier.renewals.append(network.renew)
     if context.targets is not None:
         for cable in cables:
             if cable.bandwidth is not None:
@@ -276,6 +278,7 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
     rate = plan.bytes_per_s or section.bandwidth_bytes_per_s
     if rate is not None and link.bandwidth is None and link.bandwidth_bytes_per_s is None:
         link = link.model_copy(update={"bandwidth_bytes_per_s": rate})
+    link = link.model_copy(update={"name": plan.name})
     survivals = None
     if loses:
         draws, law = context.streams[f"{key}.state"], timeline(link, "channel", key, alone)

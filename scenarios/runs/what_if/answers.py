@@ -50,14 +50,15 @@ def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: P
     for change in changes:
         change.check(scenario)  # refused before anything is simulated
     answers: dict[Change, Answer] = {}
-    for multiplied in (True, False):
-        some = [change for change in changes if (change.factor is not None) == multiplied]
-        if some:
-            replay = Replay(scenario, multiplied=multiplied)
-            if multiplied and not replay.limits_bandwidth:
-                none = "limits no bandwidth between server and clients (downlink, uplink)"
-                raise UserError(f"--bandwidth {some[0].factor:g}: the scenario {none}")
-            answers |= dict(zip(some, _answers(replay, run, number, some, folder, limit_s, progress), strict=True))
+    for multiplied, link in dict.fromkeys((change.factor is not None, change.link) for change in changes):
+        some = [change for change in changes if (change.factor is not None, change.link) == (multiplied, link)]
+        replay = Replay(scenario, multiplied=multiplied, link=link)
+        if link is not None and not replay.limits_bandwidth:
+            raise UserError(f"--link {link}: the scenario has no cable of that name with a bandwidth (network.links)")
+        if multiplied and not replay.limits_bandwidth:
+            none = "limits no bandwidth between server and clients (downlink, uplink)"
+            raise UserError(f"--bandwidth {some[0].factor:g}: the scenario {none}")
+        answers |= dict(zip(some, _answers(replay, run, number, some, folder, limit_s, progress), strict=True))
     return [answers[change] for change in changes]
 
 

@@ -180,14 +180,14 @@ def rounds_per_unit(scenario: Scenario) -> int:
 class Replay:
     """A scenario simulated again, round after round; at each boundary the next round can be run with a difference.
 
-    `multiplied`: the difference is a factor of the bandwidths. Their transfers are then timed by events from the beginning of the
-    run, so that those under way as the round opens go on at the new bandwidth.
+    `multiplied`: the difference is a factor of the bandwidths, with `link` of that cable's alone. Their transfers are then timed
+    by events from the beginning of the run, so that those under way as the round opens go on at the new bandwidth.
     """
 
-    def __init__(self, scenario: Scenario, *, multiplied: bool = False) -> None:
+    def __init__(self, scenario: Scenario, *, multiplied: bool = False, link: str | None = None) -> None:
         self.scenario = scenario
-        self.multiplied = multiplied
-        multiplier = Multiplier() if multiplied else None
+        self.multiplied, self.link = multiplied, link
+        multiplier = Multiplier(link) if multiplied else None
         self.built: Built = build(scenario, multiplier=multiplier)
         self.limits_bandwidth = bool(multiplier)
         """True if there are bandwidths to multiply."""
@@ -232,7 +232,7 @@ class Replay:
 
     def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
         """Run round `number` once more from `state`, with a difference; None if it does not close up to `limit_s`."""
-        multiplier = Multiplier() if self.multiplied else None
+        multiplier = Multiplier(self.link) if self.multiplied else None
         built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
         simulation, loop = built.simulation, self._loop(built)
         one = _OneRound(number, change, multiplier)

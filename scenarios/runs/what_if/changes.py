@@ -13,10 +13,14 @@ Sort = Literal["without", "deadline", "bandwidth", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `value`: the client, the deadline in seconds, the factor of all bandwidths between server and clients."""
+    """One difference. `value`: the client, the deadline in seconds, the factor of bandwidths.
+
+    `link`: the cable of `[network]` whose bandwidth is multiplied; None: all bandwidths between server and clients.
+    """
 
     sort: Sort
     value: float | None = None
+    link: str | None = None
 
     @property
     def client(self) -> int | None:
@@ -31,16 +35,17 @@ class Change:
     @property
     def words(self) -> str:
         """For a table's header."""
+        where = "" if self.link is None else f" of {self.link}"
         return {
             "without": f"without client {self.client}",
             "deadline": f"deadline {self.value:g} s" if self.value is not None else "",
-            "bandwidth": f"bandwidth times {self.value:g}" if self.value is not None else "",
+            "bandwidth": f"bandwidth{where} times {self.value:g}" if self.value is not None else "",
             "nothing": "as it was",
         }[self.sort]
 
     @property
     def factor(self) -> float | None:
-        """The factor of all bandwidths between server and clients from the round's opening on."""
+        """The factor of bandwidths from the round's opening on."""
         return self.value if self.sort == "bandwidth" else None
 
     def check(self, scenario: Scenario) -> None:
