@@ -54,7 +54,7 @@ class Delay(Constant):
         return super().quantile(u, entities)
 
 class Never(WhenEnded):
-    def _ended(self, update):
+    def _on_end(self, update):
         pass
 
 class Server:
