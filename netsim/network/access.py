@@ -20,12 +20,12 @@ SenderT = TypeVar("SenderT", bound=Transmission)
 
 
 class UplinkAccess(Protocol[SenderT]):
-    """Who may transmit when, and what becomes of it; asked by whoever leads an update through its life."""
+    """Access to the uplink: it decides which sender transmits when, and reports losses on the way."""
 
     own_link: bool
-    """Whether the way adds nothing to the sender's own link, neither time nor loss: then `begin` and `loss` are not asked."""
+    """True if the way adds neither time nor loss to the sender's own link: `begin` and `loss` are then not called."""
     free: bool
-    """Whether moreover nobody ever waits: then `take` and `end` are not asked either."""
+    """True if, moreover, no sender ever waits: `take` and `end` are then not called either."""
     steady: bool
     """True if no bandwidth of a sub-channel changes in time."""
 
@@ -42,7 +42,7 @@ class UplinkAccess(Protocol[SenderT]):
         """A transmission begins; what the way adds to its duration, seconds."""
 
     def loss(self, sender: SenderT) -> str | None:
-        """What the way destroyed the transmission by, which comes to its end now; None: nothing."""
+        """Return the cause by which the way destroyed the transmission that ends now; None if it did not."""
 
     def next_after(self, sender: SenderT) -> SenderT | None:
         """Return the sender whose turn comes when the transmission of `sender` ends; None if none waits."""
@@ -51,7 +51,7 @@ class UplinkAccess(Protocol[SenderT]):
         """End a transmission, or abort it; return the sender whose turn it now is, None if none waited."""
 
     def waiting(self) -> list[SenderT]:
-        """Who waits, in order."""
+        """Return the senders that wait, in order."""
 
     def stop(self) -> None:
         """The run is over: record what has not ended."""
@@ -62,13 +62,13 @@ class UplinkAccess(Protocol[SenderT]):
         """Take the state at the close of `round`; who is under way or waits is told by `resume` afterwards."""
 
     def precedes(self, number: int) -> bool:
-        """Whether what it will do next by itself comes before a call of the clock of this number, if both are of one instant."""
+        """Return True if its next own action precedes the clock's call of this `number` at the same instant."""
 
     def arm(self) -> None:
         """Put that on the clock again, once the state and the calls that precede it are there."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
-        """Who was under way and who waited as the state was saved."""
+        """Take back the senders that were under way and those that waited as the state was saved."""
 
 
 class OwnLinkAccess(Generic[SenderT]):
@@ -121,7 +121,7 @@ class OwnLinkAccess(Generic[SenderT]):
 
 
 class QueuedAccess(OwnLinkAccess[SenderT]):
-    """So many sub-channels, all alike: each transmission holds one from start to end; whoever finds none free waits in order.
+    """Equal sub-channels: each transmission holds one from start to end; a sender that finds none free waits in order.
 
     Raises ValueError for a count below 1.
     """

@@ -1,4 +1,4 @@
-"""What carries the bytes of a message once its delay has passed, where that is not known as it begins.
+"""Carriers of the bytes of a message after its delay, for durations that are not known at the beginning.
 
 A link of constant bandwidth that is its client's own needs none: its bytes take a number of seconds that is added to the delay.
 Messages of all kinds (models, updates, probes, opinions, messages between clients) join through a `Port` of their kind.
@@ -192,7 +192,7 @@ class _Message:
         self.left = left
         self.due_s = _EVER
         self.stops = False
-        """Whether it is lost as it is due, and not through."""
+        """True if the message is lost at its due time."""
         self.number = -1
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MediumLaws:
-    """How long each phase of an update takes, and what its links lose, over time."""
+    """Laws of the durations of an update's phases, and of the losses of its links, over time."""
 
     download: Timeline[DelayLaw]
     compute: Timeline[DelayLaw]
@@ -34,9 +34,9 @@ class MediumLaws:
     downlink: Timeline[ChannelLaw]
     uplink: Timeline[ChannelLaw]
     work: WorkLaw | None = None
-    """How many samples are trained on; None: nobody says."""
+    """Amount of local training; None if unknown."""
     sample: Timeline[DelayLaw] | None = None
-    """How long each of them takes; None: no time."""
+    """Time of each sample; None: no time."""
 
 
 class Medium:
@@ -57,15 +57,15 @@ class Medium:
         sample = laws.sample or NoTime()
         self.clients = clients
         self.down: Carrier = NoCarrier() if down is None else down
-        """What carries the bytes of models once the downlink's delay has passed."""
+        """Carrier of the bytes of models once the downlink's delay has passed."""
         self.up: Carrier = NoCarrier() if up is None else up
-        """What carries the bytes of updates once the uplink's delay has passed."""
+        """Carrier of the bytes of updates once the uplink's delay has passed."""
         self.download = self.down.timed(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
         self.compute = Durations(clients=clients, law=laws.compute, draws=streams["compute.delay"])
         self.sample = Durations(clients=clients, law=sample, draws=streams["compute.noise"])
-        """How long local training takes for each sample, beside `compute`."""
+        """Time of local training for each sample, beside `compute`."""
         self.work: WorkLaw = laws.work or NoWork()
-        """How many samples that are."""
+        """Number of those samples."""
         self.upload = self.up.timed(Durations(clients=clients, law=laws.upload, draws=streams["uplink.delay"]))
         self.downlink = Survivals(
             clients=clients, law=laws.downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
@@ -74,9 +74,9 @@ class Medium:
             clients=clients, law=laws.uplink, draws=streams["uplink.loss"], state_draws=streams["uplink.state"]
         )
         self.access: UplinkAccess[Any] = access or OwnLinkAccess()
-        """Whose turn it is to transmit, and what the way does to it; by default every client has a link of its own."""
+        """Access to the uplink; by default every client has a link of its own."""
         self.outages = outages or None
-        """What destroys transmissions of many clients together; None: nothing."""
+        """Outages that destroy transmissions of many clients at once, or None."""
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
 

@@ -20,11 +20,11 @@ _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
 CUT_OFF = "cut-off"
 CAUSES = ("channel", "link", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery", CUT_OFF)
-"""What else an update or a message may be lost to, or aborted by: no outage may have such a name."""
+"""Other causes of loss or abortion of updates and messages: no outage may have such a name."""
 
 
 class When(Stateful, Protocol):
-    """When an outage is on."""
+    """Schedule of an outage."""
 
     intervals: Intervals
 
@@ -171,14 +171,14 @@ class ClientOutage:
         self._hits = hits.tobytes()  # a lookup in an array costs several times as much
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
-        """Whether a transmission of `client` over [start_s, end_s), or at the one instant, meets it."""
+        """Return True if a transmission of `client` over [start_s, end_s), or at the one instant, meets the outage."""
         if not self._hits[client]:
             return False
         self.when.reach(end_s)
         return self.when.intervals.overlap(start_s, end_s)
 
     def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        """Whether transmissions of all clients, over [starts_s, ends_s) (K,), meet it; (K,)."""
+        """Return True for each client whose transmission over [starts_s, ends_s) (K,) meets the outage; (K,)."""
         self.when.reach(float(ends_s[self.hits].max(initial=0.0)))
         return self.hits & self.when.intervals.overlap_each(starts_s, ends_s)
 
@@ -189,7 +189,7 @@ class ClientOutage:
         return -_EVER if intervals.overlap(time_s, time_s) else intervals.next_start(time_s)
 
     def next_return_s(self, time_s: float) -> float:
-        """When, after `time_s`, it is next over; inf: nobody knows."""
+        """Return the next time after `time_s` at which it is over; inf if unknown."""
         self.when.reach_end(time_s)
         return self.when.intervals.next_end(time_s)
 
@@ -226,7 +226,7 @@ class CutOffs:
         """Told of the clients that were reconnected just now."""
 
     def cut(self, clients: IntArray, time_s: float) -> None:
-        """What clients (n,) send or are sent is lost from now on, what is under way included."""
+        """Cut `clients` (n,) off: their messages in both directions are lost from now on, those under way included."""
         for client in clients.tolist():
             times = self._times[client] = self._times.get(client, 0) + 1
             if times == 1:
@@ -243,19 +243,17 @@ class CutOffs:
         self.on_return(back)
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
-        """As of `ClientOutage`."""
         intervals = self._intervals.get(client)
         return intervals is not None and intervals.overlap(start_s, end_s)
 
     def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        """As of `ClientOutage`."""
         hit = np.zeros(len(starts_s), np.bool_)
         for client, intervals in self._intervals.items():
             hit[client] = intervals.overlap(float(starts_s[client]), float(ends_s[client]))
         return hit
 
     def lost(self, time_s: float) -> set[int]:
-        """As of `ClientOutage`: nobody knows when a client is reconnected."""
+        """Return the clients that are cut off at `time_s`: the time of their reconnection is unknown."""
         return {client for client, times in self._times.items() if times}
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -292,11 +290,11 @@ class ClientOutages:
 
     @property
     def foreseeable(self) -> bool:
-        """Whether all of them are known to begin and end when they say; otherwise somebody may be cut off at any time."""
+        """True if the times of all outages are known beforehand; otherwise a client may be cut off at any time."""
         return len(self._foreseen) == len(self._all)
 
     def __iter__(self) -> Iterator[ClientOutage]:
-        """Those of which it is known when they begin and end."""
+        """Iterate over the outages whose times are known."""
         return iter(self._foreseen)
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -322,11 +320,11 @@ class ClientOutages:
         return None
 
     def lost(self, time_s: float) -> set[int]:
-        """Who is cut off at `time_s`, and nobody knows that it ends while no round opens."""
+        """Return the clients that are cut off at `time_s` without a known end before the next round opens."""
         return {client for outage in self._all for client in outage.lost(time_s)}
 
     def destroyed(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        """Whether transmissions of all clients, over [starts_s, ends_s) (K,), meet any outage; (K,)."""
+        """Return True for each client whose transmission over [starts_s, ends_s) (K,) meets any outage; (K,)."""
         hit = np.zeros(len(starts_s), np.bool_)
         for outage in self._all:
             hit |= outage.destroys_each(starts_s, ends_s)

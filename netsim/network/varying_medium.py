@@ -33,7 +33,7 @@ def fair_level(limits: FloatArray, capacity: float) -> float:
     if float(limits.sum()) <= capacity:
         return _EVER
     reached, beyond = 0.0, 0
-    """What the limits below the level add up to, and how many lie above it."""
+    """Sum of the limits below the level, and number of limits above it."""
     open_ = limits
     while len(open_):
         median = float(np.partition(open_, len(open_) // 2)[len(open_) // 2])
@@ -69,7 +69,7 @@ class VaryingMedium(Ports):
         self._link, self._own, self._until_s = self._laws(1, clock.now)
         self._capacity = 0.0
         self._link_changes_s = -_EVER
-        """When the capacity next changes."""
+        """Time of the next change of the capacity, seconds."""
         self._keys: list[Key] = []
         """Messages under way, in order; the arrays below have an entry for each."""
         self._clients: list[int] = []
@@ -81,7 +81,7 @@ class VaryingMedium(Ports):
         self._rates: FloatArray = np.zeros(0)
         self._limits: FloatArray = np.zeros(0)
         self._changes_s: FloatArray = np.zeros(0)
-        """When the limit next changes."""
+        """Times of the next changes of the limits, seconds."""
         self._stops_s: FloatArray = np.zeros(0)
         """From when on the limit is 0 for ever."""
         self._since_s = clock.now
@@ -142,7 +142,7 @@ class VaryingMedium(Ports):
             self._share()
 
     def _look_up(self, now: float) -> bool:
-        """Whether another law has come into force; the rates of the old one hold until the next `_share`."""
+        """Return True if another law has come into force; the rates of the old one hold until the next `_share`."""
         before = self._link, self._own
         self._link, self._own, self._until_s = self._laws(self._round, now)
         if before[0] is self._link and before[1] is self._own:
@@ -193,7 +193,7 @@ class VaryingMedium(Ports):
         return np.minimum(self._stops_s, float(self._link.stops_s(_LINK)[0]))
 
     def _ends(self) -> FloatArray:
-        """When each would be through if no rate changed."""
+        """Return the time at which each message would be through if no rate changed."""
         with np.errstate(divide="ignore", invalid="ignore"):
             lasts_s = np.where(self._left > 0.0, self._left / self._rates, 0.0)
         return self._since_s + lasts_s
@@ -258,7 +258,7 @@ class VaryingMedium(Ports):
 
 
 def _through_both(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_s: float, size_bytes: float) -> float:
-    """When a message alone on both is through: the integral of the lesser of the two bandwidths, step by step."""
+    """Return the time at which a message alone on both is through: the integral of the lesser of the two bandwidths."""
     now, left = start_s, size_bytes
     stops_s = min(float(link.stops_s(_LINK)[0]), float(own.stops_s(client)[0]))
     while now < stops_s:

@@ -1,4 +1,4 @@
-"""When a round is over: all ended, the first n, a deadline; a fixed length; nothing on the air."""
+"""Rules for the close of a round: all ended, the first n, a deadline; a fixed length; nothing on the air."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRule:
-    """When a round closes: once all its attempts have ended, `deadline_s` after its start, or at the `first`-th delivery.
+    """Close once all attempts have ended, `deadline_s` after the start, or at the `first`-th delivery.
 
     `at_least`: deliveries that a round waits for past its deadline, unless fewer can still arrive.
     """
@@ -39,7 +39,7 @@ class WaitRule:
     at_least: int | None = None
 
     def closes(self, state: RoundState) -> bool | BoolArray:
-        """As of `netsim.core.closing.ClosingRule`. Ends in the very instant of the deadline are in time."""
+        """Return True if the round closes in this state. Ends at the very instant of the deadline are in time."""
         # Without attempts there is nothing to wait for, but a deadline.
         closes: bool | BoolArray = (state.ended == state.expected) & ((state.expected > 0) | (self.deadline_s is None))
         if self.first is not None:
@@ -137,7 +137,7 @@ class WhenEnded(_OfOneRound):
         self.rule = replace(self.rule, deadline_s=deadline_s)
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
-        """As of `netsim.core.closing.fold_ends`, in the round that has opened."""
+        """Return the close of the open round as `netsim.core.closing.fold_ends` does, shape and None included."""
         state = self._state
         found = fold_ends(self.rule, state.start_s, ends_s, delivered)
         if found is not None:
@@ -287,7 +287,7 @@ class NothingOnTheAir(_OfOneRound):
             closing.succeed()
 
 class End(NamedTuple):
-    """What became of one attempt that has not entered a model yet."""
+    """Outcome of one attempt that has not entered a model yet."""
 
     client: int
     begun_round: int
@@ -319,7 +319,7 @@ class EndsOfRound:
 
     def __init__(self) -> None:
         self.ends: list[Attempt] = []
-        """What has ended: of a run that goes on from a saved state, as `End`."""
+        """Attempts that have ended; of a run that goes on from a saved state, as `End`."""
 
     def collect(self, attempts: Attempts) -> Attempts:
         """In the order in which they ended."""
@@ -327,7 +327,7 @@ class EndsOfRound:
         return Ended(ends)
 
     def pending(self) -> Sequence[Attempt]:
-        """Those that count for a later round."""
+        """Attempts that count for a later round."""
         return self.ends
 
     def folded(self, deliveries: Deliveries) -> Deliveries:

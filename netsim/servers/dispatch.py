@@ -1,4 +1,4 @@
-"""Who is sent the model, and when: a policy chooses the clients of a round, or the members of a slot take part."""
+"""Dispatch of the model: a policy chooses the clients of a round, or the members of a slot take part."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _NO_HOLDERS: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SelectionRule:
-    """Who selects the clients of a round, and among whom."""
+    """Rule of selection: the policy, and the clients that it selects from."""
 
     policy: SelectionPolicy
     streams: Streams
-    """Where the policy's random numbers come from: its are those of the address "policy"."""
+    """Source of the policy's random numbers, at the address "policy"."""
     need: int = 0
-    """How many selectable clients a round waits for; 0: none, so that a round may pass with nobody."""
+    """Number of selectable clients that a round waits for; 0: none, so that a round may pass without clients."""
     reselect_busy: bool = False
-    """Whether a busy client may be selected, which aborts its old update."""
+    """True if a busy client may be selected, which aborts its old update."""
     probing: Probing | None = None
     """Asks clients for their loss, for a policy that does so; None: nobody asks."""
 
     @property
     def instruments(self) -> Sequence[Instrument]:
-        """What is measured of it."""
+        """Instruments of the selection."""
         return () if self.probing is None else (self.probing,)
 
 
@@ -63,9 +63,9 @@ class PolicyDispatch:
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: Attempts = Single()
         self.view: RoundView
-        """What the policy saw as the present round began."""
+        """View of the policy as the present round began."""
         self.outcome: RoundOutcome
-        """What it was told as the last round closed."""
+        """Outcome that the policy observed as the last round closed."""
         self._selectable: BoolArray
         self._chosen: IntArray
         self._steps: IntArray | None = None
@@ -77,12 +77,10 @@ class PolicyDispatch:
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
-        """Those of the policy."""
         return self.policy.restarts
 
     @property
     def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
         return self._chosen if self._steps is None else Selection(self._chosen, self._steps)
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
@@ -187,7 +185,6 @@ class MembersDispatch:
 
     @property
     def selection(self) -> IntArray | Selection:
-        """As of `Dispatch`."""
         return self._chosen if self._chosen_steps is None else Selection(self._chosen, self._chosen_steps)
 
     def wait(self, number: int) -> Generator[Any, Any, None]:

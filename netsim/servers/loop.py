@@ -28,7 +28,7 @@ class NobodyLeftError(Exception):
 
 
 class Attempt(Protocol):
-    """What a round's close must know of an attempt; `netsim.clients.update.Update` says what each attribute means."""
+    """Attempt as a round's close sees it; `netsim.clients.update.Update` explains each attribute."""
 
     @property
     def client(self) -> int: ...
@@ -69,7 +69,7 @@ class Attempt(Protocol):
 
 
 class Sent(NamedTuple):
-    """What instruments read of an attempt that has ended; `netsim.clients.update.Update` says what each attribute means."""
+    """Attempt that has ended, as instruments see it; `netsim.clients.update.Update` explains each attribute."""
 
     channel: int | None
     jammed: bool | None
@@ -84,7 +84,7 @@ class ClosedRound:
     start_s: float
     end_s: float
     attempts: Attempts
-    """What the round is about, as its close rule says."""
+    """Attempts that the round is about, as its close rule says."""
     content: Content | None
     """Of the delivered updates in the order of `attempts`, as far as it is wanted."""
     version: int | None
@@ -106,12 +106,12 @@ class ClosedRound:
 
 
 class Dispatch(Stateful, Protocol):
-    """Who is sent the model, and when; whoever decides it is told what came of it."""
+    """Dispatch: chooses the clients of a round, sends them the model, and learns from the outcome."""
 
     needs_updates: bool
-    """Whether it wants the content of updates."""
+    """True if it reads the content of updates."""
     needs_losses: bool
-    """Whether it wants the losses that came with them."""
+    """True if it reads the losses that came with updates."""
     attempts: Attempts
     """Begun as the present round opened."""
 
@@ -121,7 +121,7 @@ class Dispatch(Stateful, Protocol):
 
     @property
     def selection(self) -> IntArray | Selection:
-        """Who takes part in the present round from the beginning, as it was decided."""
+        """Clients that take part in the present round from the beginning, as decided."""
 
     def wait(self, number: int) -> Iterable[Any]:
         """Let time pass, by the events to wait for, until round `number` may open; raises NobodyLeftError where it never can."""
@@ -130,7 +130,7 @@ class Dispatch(Stateful, Protocol):
         """The round has opened: let time pass until it can be said who takes part; raises NobodyLeftError as `wait`."""
 
     def choose(self, number: int, start_s: float) -> IntArray:
-        """Who takes part from the beginning, (n,), now that it is `start_s`."""
+        """Return the clients that take part from the beginning, (n,), now that it is `start_s`."""
 
     def send(self, number: int) -> None:
         """Begin the attempts of those chosen."""
@@ -143,7 +143,7 @@ class Dispatch(Stateful, Protocol):
 
 
 class CloseRule(Stateful, Protocol):
-    """When a round is over, and which attempts it is then about."""
+    """Rule for the close of a round, and for the attempts that it is then about."""
 
     folds_none: bool = False
     """True if the learner is also told of a round in which nothing was delivered."""
@@ -170,7 +170,7 @@ class CloseRule(Stateful, Protocol):
         """Attempts that have ended and count for a later round."""
 
     def folded(self, deliveries: Deliveries) -> Deliveries:
-        """What the learner is told of the round's `deliveries`."""
+        """Return the round's `deliveries` as the learner gets them."""
 
 
 class Instrument:
@@ -180,13 +180,13 @@ class Instrument:
     """
 
     reads_ends = False
-    """Whether it looks at `ClosedRound.ended`."""
+    """True if it reads `ClosedRound.ended`."""
 
     def open(self, number: int) -> None:
         """The round has opened; nothing has been sent."""
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
-        """What it has to say of the round."""
+        """Return its columns of the round's record."""
         return {}
 
     def counts(self) -> dict[str, int]:
@@ -263,7 +263,7 @@ class RoundLoop:
         self.round = 0
         """Rounds closed."""
         self.is_open = False
-        """Whether a round is under way."""
+        """True while a round is under way."""
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update | Sent] = []
         pool.life.serving = self
@@ -369,7 +369,7 @@ class RoundLoop:
         return content if content is None or (places[1:] > places[:-1]).all() else _ContentAt(content, places.argsort())
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
-        """What all instruments have to say of a round."""
+        """Return the columns of all instruments."""
         said: dict[str, Any] = {}
         for instrument in self.instruments:
             said |= instrument.columns(closed)

@@ -95,7 +95,7 @@ class AttemptRows:
         if not self._with_losses:
             unused |= {*LATER}
         self.columns = tuple(name for name in UpdateRow._fields if name not in unused)
-        """Those that this run has something to say of."""
+        """Columns that are not null throughout this run."""
         self._values: Callable[[Update | UpdateRow], tuple[Any, ...]] = attrgetter(*self.columns)
         self._table = recorder.attempts(self.columns)
         self._held: list[UpdateRow] = []
@@ -193,7 +193,7 @@ class RoundServer:
 
     @property
     def learner(self) -> Learner:
-        """What trains."""
+        """Learner that trains the model."""
         return self.loop.learner
 
     @property
@@ -233,7 +233,7 @@ class RoundServer:
             record_metrics(self.recorder, number, end_s, learner.version, evaluation)
 
     def counts(self) -> dict[str, int]:
-        """What has begun and ended since the start of the run, the round under way included."""
+        """Return the counts since the start of the run, the round under way included."""
         counts = self._book.counts()
         for instrument in self.loop.instruments:
             counts |= instrument.counts()

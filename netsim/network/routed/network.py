@@ -50,7 +50,7 @@ class Journey:
     sent_s: float
     round: int
     cause: str | None
-    """What will lose it, as far as that is known."""
+    """Cause of its loss, as far as that is known."""
 
 
 class Traffic(Stateful, Protocol):

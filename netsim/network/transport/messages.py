@@ -120,7 +120,7 @@ class Message:
     number: int
     jammed: bool | None = False
     cause: str | None = None
-    """What a link has lost it to; None: it has not."""
+    """Cause by which a link has lost it; None: it has not."""
     stage: int = Stage.FLIGHT
     next_s: float = math.nan
     """The time of the next step, or of the last one while a carrier has the bytes; see `Stage`."""
