@@ -66,18 +66,14 @@ def test_the_pages_with_marked_blocks_are_these():
     assert set(PAGES) == set(LEAVES)
 
 
-SLOW = (
-    "my-cluster.md",
-    "logs-to-deadline.md",
-    "breakpoints.md",
-    "script-a-channel.md",
-    "write-a-policy.md",
-    "test-the-timing.md",
-)
-"""Pages whose blocks run for minutes."""
+IN_THE_DEFAULT_SUITE = ("README.md", "flows.md", "overlays.md", "stragglers.md", "world.md")
+"""Pages whose blocks take seconds; those of the others are run by the slow suite."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in PAGES])
+CASES = [pytest.param(name, marks=() if name in IN_THE_DEFAULT_SUITE else pytest.mark.slow) for name in PAGES]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_every_block_works(name, tmp_path):
     pytest.importorskip("torch", reason="the README's study trains")
     bin_folder = Path(sys.executable).parent

@@ -90,7 +90,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("parameter", "unit", "besides"), CASES)
+@pytest.mark.parametrize(
+    ("parameter", "unit", "besides"), [*CASES[:1], *(pytest.param(*case.values, marks=pytest.mark.slow) for case in CASES[1:])]
+)
 def test_drawn_changes_of_other_laws_hold_no_array_a_change_either(parameter: str, unit: str, besides: str) -> None:
     scenario = parse(beside(varying(parameter, 2000, 2000, unit), parameter, unit, besides))
     tracemalloc.start()

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.needs_torch
 
 
 def test_a_few_scenarios_again_and_again_leave_nothing_open() -> None:
-    notes = soak(0.0, 1, each_pass=6)
+    notes = soak(0.0, 1, each_pass=4)
     assert growth(notes)[1] == 0
     assert notes[-1].threads == notes[1].threads
 

@@ -98,7 +98,7 @@ def test_probes_are_on_the_clients_track(tmp_path: Path) -> None:
 WORLDS = {
     "synchronous": lambda: rough(),
     "asynchronous, jammed": lambda: other("jammer", "reactive"),
-    "slots": lambda: other("topology", "complete") | {"rounds": 4, "output": {"messages_table": True}},
+    "slots": lambda: other("topology", "complete") | {"rounds": 2, "output": {"messages_table": True}},
 }
 
 

@@ -139,6 +139,7 @@ def test_without_the_data_a_file_of_the_study_says_where_they_belong(tmp_path: P
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_file_of_the_study_plays_on_images_of_that_size(tmp_path: Path) -> None:
     small = ["rounds=2", "learner.max_steps=1", "learner.batch_size=4", "learner.contribution_samples=4"]
     images = 'learner.data={kind = "tests.helpers.own_learning:small_cifar", validation_samples = 40}'

@@ -11,7 +11,7 @@ from models.schedulers.random import Random
 from models.theory.aoi import ages, regret, simulate
 
 CLIENTS, CHANNELS = 2, 5
-HORIZONS = (1000, 2000, 4000, 8000)
+HORIZONS = (1000, 2000, 4000)
 # Three segments of equal length: the best set moves twice, and one of its channels stays good the first time.
 MEANS = np.array([[0.9, 0.8, 0.4, 0.3, 0.2], [0.3, 0.8, 0.9, 0.2, 0.4], [0.2, 0.3, 0.4, 0.9, 0.8]])
 GROUPS, GROUP = 6, 4
@@ -37,13 +37,13 @@ def final_regret(make: type[Scheduler], rounds: int, seed: int) -> float:
     return float(regret(history.ages, oracle_ages(states, means))[-1])
 
 
-def slope_interval(make: type[Scheduler], confidence: float, horizons: tuple[int, ...] = HORIZONS) -> tuple[float, float]:
+def slope_interval(make: type[Scheduler], confidence: float) -> tuple[float, float]:
     """Two-sided interval for the slope of log regret on log horizon: one slope for the mean regrets of each group of seeds."""
     slopes = []
     for group in range(GROUPS):
         seeds = range(100 + group * GROUP, 100 + (group + 1) * GROUP)
-        mean = [np.mean([final_regret(make, rounds, seed) for seed in seeds]) for rounds in horizons]
-        slopes.append(np.polyfit(np.log(horizons), np.log(mean), 1)[0])
+        mean = [np.mean([final_regret(make, rounds, seed) for seed in seeds]) for rounds in HORIZONS]
+        slopes.append(np.polyfit(np.log(HORIZONS), np.log(mean), 1)[0])
     half = student.ppf(0.5 + confidence / 2, GROUPS - 1) * np.std(slopes, ddof=1) / np.sqrt(GROUPS)
     return float(np.mean(slopes) - half), float(np.mean(slopes) + half)
 
@@ -74,6 +74,6 @@ def test_regret_of_glr_cucb_grows_slower_than_the_horizon() -> None:
 
 
 def test_regret_of_random_scheduling_grows_with_the_horizon() -> None:
-    low, high = slope_interval(Random, 0.998, HORIZONS[:3])
+    low, high = slope_interval(Random, 0.998)
     assert low < 1.0 < high
     assert high - low < 0.3

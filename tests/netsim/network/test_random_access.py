@@ -46,7 +46,7 @@ def close(share: float, p: float, n: int) -> bool:
 
 def test_who_meets_nobody_gets_through() -> None:
     """P(success) = (1 - 1/N)^(K - 1). Rounds are independent; of one round, only one client is looked at."""
-    for clients, channels in ((4, 6), (2, 2), (5, 5), (6, 4)):
+    for clients, channels in ((2, 2), (6, 4)):
         rows = played(clients={"count": clients}, channels={"count": channels})
         first = [row for row in rows if row.client == 0]
         p = (1 - 1 / channels) ** (clients - 1)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from scenarios.runs.marker import Marker
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.sweeps import sweep as sweeps
-from tests.helpers.commands import LONG, ROOT, contents, start, tables
+from tests.helpers.commands import LONG, contents, start, tables
 from tests.helpers.small_scenario import TEXT, Shell, small
 
 
@@ -251,15 +249,6 @@ def test_the_module_runs_from_any_folder_and_quiet_means_no_progress(tmp_path):
     started = start(tmp_path, "run", "scripted_latency", "--set", "rounds=5", "--overwrite")
     _, err = started.communicate(timeout=60)
     assert (started.returncode, "5/5 rounds" in err) == (0, True)
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "quickstart"], ["check", "unreliable"]])
-def test_help_and_check_import_neither_torch_nor_matplotlib(arguments, tmp_path):
-    lines = ["import sys", f"sys.argv = ['netsim', *{arguments!r}]", "from scenarios.cli.main import main"]
-    lines += ["try: main()", "except SystemExit: pass", "print({'torch', 'matplotlib'} & set(sys.modules))"]
-    script = "\n".join(lines)
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "set()"
 
 
 def test_a_mistake_ends_the_process_with_code_2_and_no_traceback(tmp_path):

@@ -62,6 +62,7 @@ def test_workers_import_what_a_scenario_names_and_nothing_else(folder: Path) -> 
     assert not (folder / "log").exists(), (folder / "log").read_text()
 
 
+@pytest.mark.slow
 def test_dask_workers_import_nothing_from_the_present_folder(folder: Path) -> None:
     done = command(folder, "sweep", "small.toml", "--no-figures", "--quiet", "--no-import", "--scheduler", "local:1")
     assert done.returncode == 0, done.stderr

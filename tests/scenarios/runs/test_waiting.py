@@ -138,7 +138,10 @@ class Slow(Random):
 """
 
 
-@pytest.mark.parametrize("workers", [{"jobs": 1}, {"jobs": 2}, {"scheduler": "local:2"}], ids=str)
+WORKERS = [{"jobs": 1}, {"jobs": 2}, pytest.param({"scheduler": "local:2"}, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("workers", WORKERS, ids=str)
 def test_runs_of_a_sweep_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: dict[str, Any]) -> None:
     (tmp_path / "slow_own.py").write_text(SLOW, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))

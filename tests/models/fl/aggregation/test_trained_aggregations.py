@@ -98,9 +98,11 @@ def test_momentum_and_a_proximal_term_add_up_as_they_do_in_training():
 
 
 def test_fixed_points_of_fednova_and_of_the_mean():
-    at, plan = {"curvatures": [1.0, 1.0], "optima": [0.0, 1.0], "rate": 0.01}, WorkPlan(steps=np.array([1, 3]))
-    assert rounds(quadratics(**at, aggregation=FedNova(), plan=plan), 600)[-1] == pytest.approx(0.49750, abs=1e-5)
-    assert rounds(quadratics(**at, aggregation=BySize(), plan=plan), 600)[-1] == pytest.approx(0.74812, abs=1e-5)
+    # One step moves client 0 by 0.1 of its way, three move client 1 by 0.271. The mean rests at 0.271 / 0.371; FedNova, which
+    # divides by the steps, at (0.271 / 3) / (0.1 + 0.271 / 3).
+    at, plan = {"curvatures": [1.0, 1.0], "optima": [0.0, 1.0], "rate": 0.1}, WorkPlan(steps=np.array([1, 3]))
+    assert rounds(quadratics(**at, aggregation=FedNova(), plan=plan), 60)[-1] == pytest.approx(0.47461, abs=2e-5)
+    assert rounds(quadratics(**at, aggregation=BySize(), plan=plan), 60)[-1] == pytest.approx(0.73046, abs=2e-5)
 
 
 def test_fednova_by_hand():

@@ -289,7 +289,7 @@ def test_a_detector_that_declares_nothing_changes_nothing(kind: Callable[..., Uc
     played = []
     for detector in (None, NoDetection):
         policy = kind(clients=8, per_round=3, data_sizes=sizes, schedule=NoSchedule(), detector=detector)
-        played.append(run(policy, range(1, 80), np.zeros(8, np.int64), means_s, seed=1))
+        played.append(run(policy, range(1, 30), np.zeros(8, np.int64), means_s, seed=1))
     assert played[0] == played[1]
 
 
@@ -317,7 +317,7 @@ def test_state_with_detectors_goes_on(kind: Callable[..., UcbPolicy]) -> None:
     run(whole, range(40, 55), counts, slow, seed=3)
     restored = fresh()
     restored.load_state_dict(pickle.loads(pickle.dumps(whole.state_dict())))
-    ahead = [run(policy, range(55, 120), counts.copy(), slow, seed=3) for policy in (whole, restored)]
+    ahead = [run(policy, range(55, 75), counts.copy(), slow, seed=3) for policy in (whole, restored)]
     assert ahead[0] == ahead[1]
     assert whole.restarts == restored.restarts
     assert len(whole.restarts) > 0
