@@ -10,10 +10,10 @@ demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
 
 test: $(VENV)/.test-ready lint
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-slow: $(VENV)/.test-ready
-	$(BIN)/python -m pytest -n 2 -m slow tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow tests
 
 # Record the tables of every scenario file (tests/golden/README.md), or compare with those recorded.
 golden: $(VENV)/.test-ready

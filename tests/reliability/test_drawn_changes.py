@@ -30,11 +30,11 @@ def test_drawn_changes_of_many_clients_hold_no_array_a_change() -> None:
     drawn_laws, everyone = built.delays["upload"].laws, np.arange(count)
     assert len(drawn_laws) == count + 1
     first = drawn_laws[0].mean_s(everyone)
-    factors = [float((drawn_laws[j].mean_s(everyone) / first).mean()) for j in range(1, count + 1)]
+    factors = [float((drawn_laws[j].mean_s(everyone) / first).mean()) for j in range(1, count + 1, 8)]
     assert 0.5 <= min(factors) < 0.52
     assert 1.9 < max(factors) <= 2.0
-    for j in (1, 7, count):
-        assert np.allclose(drawn_laws[j].mean_s(everyone), factors[j - 1] * first, rtol=1e-12)
+    for j in (1, 9, count - 7):
+        assert np.allclose(drawn_laws[j].mean_s(everyone), factors[j // 8] * first, rtol=1e-12)
     assert drawn_laws[-1].mean_s(everyone).tolist() == drawn_laws[count].mean_s(everyone).tolist()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.commands import LONG, ROOT, contents, start
-from tests.helpers.small_scenario import TEXT
+from tests.helpers.small_scenario import TEXT, Shell
 
 COMMAND = [sys.executable, "-c", "from netsim import _command; _command()"]
 
@@ -27,12 +27,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sweep_whose_reader_has_gone_completes_its_files_and_ends_with_0(folder: Path) -> None:
-    sweep = [*COMMAND, "sweep", "small.toml", "--quiet", "--no-figures", "--jobs", "1", "--out"]
-    subprocess.run([*sweep, "read"], cwd=folder, env=environment(), capture_output=True, check=True)
+def test_a_sweep_whose_reader_has_gone_completes_its_files_and_ends_with_0(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = ["sweep", "small.toml", "--quiet", "--no-figures", "--jobs", "1", "--out"]
+    monkeypatch.chdir(folder)
+    assert Shell(folder, monkeypatch, capsys)(*sweep, "read")[0] == 0
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*sweep, "unread"], cwd=folder, env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run([*COMMAND, *sweep, "unread"], env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
     assert contents(folder / "unread").keys() == contents(folder / "read").keys()

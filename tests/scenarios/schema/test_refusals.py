@@ -213,10 +213,10 @@ def places(table: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 SHIPPED = sorted(FOLDER.rglob("*.toml"))
 
 
-@pytest.mark.parametrize("first", [pytest.param(n, marks=[pytest.mark.slow] * (n > 0)) for n in range(len(NONSENSE))])
+@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 12, 18))])
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
 def test_nonsense_anywhere_in_a_shipped_scenario_is_taken_or_refused_but_never_fatal(file, first, monkeypatch):
-    """One value at every place, another at the next; with every `first`, all values come to all places."""
+    """One value at every place, another at the next. Places of one key differ from file to file, so that it gets many values."""
     monkeypatch.setattr("scenarios.wiring.training.require_files", lambda kind, folder: None)
     tables = {key: value for key, value in read_file(file).items() if key != "sweep"}
     for i, place in enumerate(places(tables)):
