@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
+from netsim.core.state import StateFields
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -129,12 +130,14 @@ class NoSchedule:
         return np.zeros(np.shape(T))
 
 
-class Ledger:
+class Ledger(StateFields):
     """Counts every client's releases and composes their leak (PAUSE, Theorem 2); satisfies `Accountant`.
 
     `participations` (K,) and `exhausted` (K,) are live arrays that other parts read. A client is exhausted when the schedule
     has no budget left for its next release (epsilon 0); it must not be selected any more, and `charge` refuses it.
     """
+
+    state_fields = ("participations",)
 
     def __init__(self, *, clients: int, schedule: Schedule) -> None:
         if clients < 1:
@@ -207,12 +210,7 @@ class Ledger:
         """Return the composed leak of every client so far; (K,)."""
         return np.asarray(self._schedule.leak(self.participations), np.float64)
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"participations": self.participations.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        # In place, because other parts hold the live arrays.
-        self.participations[:] = state["participations"]
+    def on_load(self) -> None:
         self._most = int(self.participations.max())
         self._extend(self._most)
         self.exhausted[:] = ~(np.asarray(self._epsilons)[self.participations + 1] > 0)

@@ -11,19 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis.results.run import COLUMNS
-from netsim.records.sinks import (
-    CLIENTS,
-    COMMUNICATION_ROUNDS,
-    DETECTIONS,
-    FORMAT,
-    JAMS,
-    MESSAGES,
-    PROBES,
-    ROUNDS,
-    SCRIPT,
-    RoundRow,
-    UpdateRow,
-)
+from netsim.core.rows import FORMAT, ROWS, RoundRow, UpdateRow, schema_of
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.schema.reference import json_schema, reference
@@ -110,8 +98,7 @@ def test_scenarios_point_editors_to_the_schema():
         assert first == "#:schema ../../../docs/scenario.schema.json", file.name
 
 
-SCHEMAS = {"rounds": ROUNDS, "clients": CLIENTS, "jams": JAMS, "detections": DETECTIONS, "messages": MESSAGES}
-SCHEMAS |= {"probes": PROBES, "script": SCRIPT, "communication_rounds": COMMUNICATION_ROUNDS}
+SCHEMAS = {name: schema_of(name) for name in ROWS if name not in ("beliefs", "evaluations")}
 
 
 def _documented(text: str) -> dict[str, dict[str, str]]:

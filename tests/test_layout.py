@@ -107,8 +107,9 @@ def test_files_of_the_engine_need_few_others_at_run_time() -> None:
     modules = {dotted(path): at_run_time(tree(path)) for path in ENGINE}
     edges = [(name, other) for name, module in modules.items() for other in imported(module) & modules.keys() if other != name]
     assert len(edges) > 60
-    # Two for each file, on average: what all need (protocols, errors, types) is imported for type checkers alone.
-    assert len(edges) < 2.2 * len(modules)
+    # The ground floor is there to be imported: it holds what all files share.
+    above = [other for _, other in edges if not other.startswith("netsim.core")]
+    assert len(above) < 1.5 * len(modules)
 
 
 def test_files_do_not_import_each_other_in_circles() -> None:

@@ -15,10 +15,10 @@ from analysis.metrics.facts import Settings
 from analysis.metrics.registry import METRICS, Kind, metric, names_of
 from analysis.metrics.run_metrics import metrics_table
 from analysis.metrics.targets import UNLIMITED, Cost, Extent, least_extent, run_extent
-from analysis.results.sources import FORMAT
 from analysis.results.sweep import Sweep
 from analysis.statistics.arrays import FloatArray
 from analysis.statistics.intervals import Interval, PairedDifference, mean_interval, paired_differences, restricted_mean
+from netsim.core.rows import FORMAT
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, TextIO
 from analysis.files import replace_file
 from analysis.perfetto.events import Events
 from analysis.results.run import Run
-from analysis.results.sources import TableName
+from analysis.results.sources import COLUMNS, TableName
 
 _TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
 _AT_ONCE = 4096
@@ -61,13 +61,12 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
         return
     if _counts_communication(run, table):
         first, last = (first - 1) * run.rounds_per_row + 1, None if last is None else last * run.rounds_per_row
-    with run.source.open(table) as opened:
-        for piece in opened.pieces():
-            rounds = piece.column("round")
-            inside = pyarrow.compute.greater_equal(rounds, first)
-            if last is not None:
-                inside = pyarrow.compute.and_(inside, pyarrow.compute.less_equal(rounds, last))
-            yield piece.filter(inside)
+    for piece in run.pieces(table, COLUMNS[table]):
+        rounds = piece.column("round")
+        inside = pyarrow.compute.greater_equal(rounds, first)
+        if last is not None:
+            inside = pyarrow.compute.and_(inside, pyarrow.compute.less_equal(rounds, last))
+        yield piece.filter(inside)
 
 
 def _counts_communication(run: Run, table: TableName) -> bool:

@@ -16,7 +16,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from analysis.results.folders import is_sweep
-from analysis.results.sources import COLUMNS, ROUND_NUMBERS, RunFolder, RunSource, TableName, check_filled, check_table
+from analysis.results.sources import (
+    COLUMNS,
+    ROUND_NUMBERS,
+    RunFolder,
+    RunSource,
+    TableName,
+    check_filled,
+    check_table,
+    with_columns,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,8 +169,6 @@ class Run:
 
     def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> Any:
         """A table as `pyarrow.Table`, all columns or some. Read again each time. ValueError: absent, foreign or newer format."""
-        import pyarrow
-
         if table not in COLUMNS:
             raise ValueError(f"table = {table!r}: must be one of {', '.join(map(repr, COLUMNS))}")
         place = self.source.table_place(table)
@@ -171,11 +178,9 @@ class Run:
         with self.source.open(table) as opened:
             lacking = check_table(place, table, opened.schema)
             wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
-            found = opened.read([name for name in wanted if name not in lacking])
+            found = opened.read([name for name in wanted if name not in lacking] or opened.schema.names[:1])
             check_filled(place, table, found)
-            for name in (name for name in wanted if name in lacking):
-                found = found.append_column(name, pyarrow.nulls(opened.rows, pyarrow.float64()))
-            return found.select(wanted)
+            return with_columns(table, found, wanted)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
         """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""
@@ -183,10 +188,10 @@ class Run:
         if not self.source.has(table):
             raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table")
         with self.source.open(table) as opened:
-            check_table(place, table, opened.schema)
-            for piece in opened.pieces(columns):
+            lacking = check_table(place, table, opened.schema)
+            for piece in opened.pieces([name for name in columns if name not in lacking] or opened.schema.names[:1]):
                 check_filled(place, table, piece)
-                yield piece
+                yield with_columns(table, piece, columns)
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.

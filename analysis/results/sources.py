@@ -9,16 +9,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 from weakref import ReferenceType, ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from analysis.results.checksums import FILES, check_file, make_again, remove_checksum
-
-FORMAT = 2
-"""The newest format version this reader knows."""
+from netsim.core.rows import ALWAYS, FORMAT, ROUND_CAUSES, ROWS, schema_of
 
 TableName = Literal[
     "rounds",
@@ -36,61 +34,24 @@ TableName = Literal[
     "what_ifs",
 ]
 
+TABLES: tuple[TableName, ...] = get_args(TableName)
 ADDED: tuple[TableName, ...] = ("what_ifs",)
 """Tables that later commands add to the folder of a finished run; its summary does not list them."""
 
-ROUND_CAUSES = ("opened_by", "opened_after", "closed_by", "closed_after", "close_rule")
-"""Columns of rounds that link them to what opened and closed them, since format 2."""
-
-COLUMNS: dict[TableName, tuple[str, ...]] = {
-    "rounds": (
-        *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),
-        *("accuracy", "loss", "reward", "genie_reward", "bytes_down", "bytes_up"),
-        *("sum_age", "age_variance", "oracle_sum_age", "jammed", "collided", "jam_dwells"),
-        *("members", "opinion", "opinion_s", "opinions_missing", "consensus_s", "converged_s", "agreed_s", "exchanges"),
-        *("residual", "disagreement", "messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent"),
-        *("message_bytes", "probes", "probes_answered", "probe_s", "training_loss"),
-        *("compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"),
-        *("picked", "picked_s", "renewed", "groups"),
-        *ROUND_CAUSES,
-    ),
-    "clients": (
-        *("round", "client", "outcome", "selected_s", "download_start_s", "download_end_s", "compute_start_s", "compute_end_s"),
-        *("upload_start_s", "upload_end_s", "outcome_s", "censored", "version", "age_rounds", "epsilon", "leak"),
-        *("started_round", "channel", "good", "jammed", "collided", "age_after_rounds", "age_after_s", "cause"),
-        *("bytes_down", "bytes_up", "loss", "loss_rms", "samples", "steps", "compute_j", "send_j", "receive_j", "group"),
-        *("number", "begun_by", "begun_after", "sent_after"),
-    ),
-    "messages": (
-        *("round", "protocol", "source", "target", "number", "resend", "sent_s", "end_s", "outcome", "cause", "size_bytes"),
-    ),
-    "beliefs": ("round", "client", "opinion", "belief", "index_value", "member"),
+_OTHERS: dict[TableName, tuple[str, ...]] = {
     "links": ("source", "target", "distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"),
-    "detections": ("round", "time_s", "channel", "detector", "observations", "jammed"),
-    "jams": ("round", "jammer", "channel", "start_s", "end_s", "hit", "destroyed"),
-    "probes": (
-        *("round", "client", "outcome", "sent_s", "outcome_s", "version", "samples", "loss", "accuracy"),
-        *("download_start_s", "download_end_s", "compute_start_s", "compute_end_s", "upload_start_s", "upload_end_s"),
-        *("bytes_down", "bytes_up", "cause", "compute_j", "send_j", "receive_j"),
-    ),
-    "script": ("number", "round", "time_s", "action", "target", "entities", "parameter", "before", "after", "of"),
-    "evaluations": ("round", "time_s", "version", "metric", "value"),
-    "communication_rounds": ("round", "slot", "start_s", "end_s", *ROUND_CAUSES),
     "partition": ("client", "label", "samples"),
     "what_ifs": (
         *("round", "change", "client", "value", "start_s", "end_s", "then_end_s", "saved_s"),
         *("delivered", "then_delivered", "last", "then_last"),
     ),
 }
-"""The columns that are promised, by table; more may be there."""
+COLUMNS: dict[TableName, tuple[str, ...]] = {name: _OTHERS[name] if name in _OTHERS else ROWS[name]._fields for name in TABLES}
+"""Columns that readers may ask for, by table. Other columns may be there."""
 ROUND_NUMBERS = tuple(name for name in COLUMNS["rounds"] if name not in ROUND_CAUSES)
 """Columns of rounds that hold measured numbers: each is a metric."""
-LATER: dict[TableName, tuple[str, ...]] = {
-    "rounds": COLUMNS["rounds"][17:],
-    "clients": COLUMNS["clients"][16:],
-    "probes": ("accuracy",),
-}
-"""Columns of single servers, which came one after another: a file written before one of them came is read as if it were null."""
+_UNUSED = {"probes": ("accuracy", "compute_j", "send_j", "receive_j")}
+"""Columns that probes of earlier formats may lack."""
 
 
 KEPT_BYTES = 256_000_000
@@ -356,7 +317,7 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
 
 
 def check_table(place: str, table: TableName, schema: Any) -> list[str]:
-    """The columns that came after the file was written; raises ValueError for any other that is missing."""
+    """Return the columns of the table that the run left out. Raises ValueError if a column is missing that every run writes."""
     metadata: dict[bytes, bytes] = schema.metadata or {}
     kind = metadata.get(b"netsim.table")
     if kind != table.encode():
@@ -364,10 +325,20 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
         raise ValueError(f"{place}: expected the {table} table of a run, but the file {found}")
     _check_format(place, metadata.get(b"netsim.format", b"").decode(errors="replace"))
     missing = [name for name in COLUMNS[table] if name not in schema.names]
-    wrong = [name for name in missing if name not in LATER.get(table, ())]
+    wrong = [name for name in missing if name in ALWAYS.get(table, COLUMNS[table]) and name not in _UNUSED.get(table, ())]
     if wrong:
         raise ValueError(f"{place}: expected the {table} table of a run, but columns are missing: {', '.join(wrong)}")
     return missing
+
+
+def with_columns(table: TableName, found: Any, columns: Sequence[str]) -> Any:
+    """Return the Arrow table `found` with these columns. Those that its run left out are null, of the type that others have."""
+    import pyarrow
+
+    for name in columns:
+        if name not in found.column_names:
+            found = found.append_column(name, pyarrow.nulls(found.num_rows, schema_of(table).field(name).type))
+    return found.select(list(columns))
 
 
 FILLED: dict[TableName, tuple[str, ...]] = {

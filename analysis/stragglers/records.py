@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.results.sources import ROUND_CAUSES
+from netsim.core.rows import ROUND_CAUSES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,11 +6,12 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from models.detection.protocols import State, check_positive, check_unit
+from models.detection.protocols import check_positive, check_unit
 from models.errors import ParameterError
+from netsim.core.state import StateFields
 
 
-class Cusum:
+class Cusum(StateFields):
     """Declares a change when a one-sided sum of deviations from the mean of the first observations reaches `threshold`.
 
     The first `warm_up` observations give the mean u. From then on up <- max(0, up + x - u - drift), and down <- max(0, down + u
@@ -21,6 +22,8 @@ class Cusum:
         >>> [t for t, x in enumerate([0.0] * 20 + [1.0] * 20) if detector.update(x)][0]
         25
     """
+
+    state_fields = ("_count", "_total", "_up", "_down")
 
     def __init__(
         self,
@@ -52,10 +55,3 @@ class Cusum:
         self._up = max(0.0, self._up + deviation - self._drift)
         self._down = max(0.0, self._down - deviation - self._drift)
         return self._up >= self._threshold or self._down >= self._threshold
-
-    def state_dict(self) -> State:
-        return {"count": self._count, "total": self._total, "up": self._up, "down": self._down}
-
-    def load_state_dict(self, state: State) -> None:
-        self._count, self._total = int(state["count"]), float(state["total"])
-        self._up, self._down = float(state["up"]), float(state["down"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from models.detection.protocols import State
+from netsim.core.state import StateFields
 
 
-class NoDetection:
+class NoDetection(StateFields):
     """Detector that declares nothing and remembers nothing.
 
     Example:
@@ -17,10 +17,4 @@ class NoDetection:
         return False
 
     def reset(self) -> None:
-        pass
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
         pass

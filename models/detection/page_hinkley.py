@@ -6,10 +6,11 @@ from typing import Annotated
 
 from annotated_doc import Doc
 
-from models.detection.protocols import State, check_positive, check_unit
+from models.detection.protocols import check_positive, check_unit
+from netsim.core.state import StateFields
 
 
-class PageHinkley:
+class PageHinkley(StateFields):
     """Declares a change when the cumulated deviation from the running mean has moved `threshold` away from its extreme.
 
     Upwards this is sum_t (x_t - mean_t - drift) less its least value so far, mean_t being the mean of the first t observations;
@@ -20,6 +21,8 @@ class PageHinkley:
         >>> [t for t, x in enumerate([0.0] * 20 + [1.0] * 20) if detector.update(x)][0]
         26
     """
+
+    state_fields = ("_count", "_total", "_up", "_down")
 
     def __init__(
         self,
@@ -49,10 +52,3 @@ class PageHinkley:
         self._up = max(0.0, self._up + deviation - self._drift)
         self._down = max(0.0, self._down - deviation - self._drift)
         return self._up >= self._threshold or self._down >= self._threshold
-
-    def state_dict(self) -> State:
-        return {"count": self._count, "total": self._total, "up": self._up, "down": self._down}
-
-    def load_state_dict(self, state: State) -> None:
-        self._count, self._total = int(state["count"]), float(state["total"])
-        self._up, self._down = float(state["up"]), float(state["down"])

@@ -121,6 +121,8 @@ class FederatedLearner:
         self.label_counts: IntArray = task.label_counts
         """(K, labels) how many samples of each label each client holds."""
         self.records_losses = options.client_losses
+        self.round_columns: Sequence[str] = ("accuracy", "loss", *(("training_loss",) if options.training_loss else ()))
+        """Columns of rounds that `evaluate` fills."""
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
         self._device = device_of(options.device)

@@ -25,7 +25,7 @@ class SlotLearner:
             raise ParameterError("local", local, f"among the test samples, {error}") from error
         self._learner, self._local = learner, local
         self._first = learner.state_dict()
-        self.records_losses = learner.records_losses
+        self.records_losses, self.round_columns = learner.records_losses, learner.round_columns
 
     @property
     def version(self) -> int:

@@ -16,6 +16,7 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.laws.channels import BoolArray
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
+from netsim.core.state import StateFields
 
 _DECIBELS = 1e4  # bound on powers and thresholds, beyond any real one
 
@@ -31,7 +32,7 @@ def path_loss_db(distance_km: FloatArray) -> FloatArray:
     return np.asarray(128.1 + 37.6 * np.log10(distance))
 
 
-class BlockFading:
+class BlockFading(StateFields):
     """Rayleigh fading with path loss, independent from round to round; a transmission is lost in outage.
 
     As a law of sub-channels, each of them may have its own distance, power and threshold, and the mean is over sub-channels.
@@ -86,9 +87,3 @@ class BlockFading:
 
     def success_probability(self, entities: IntArray) -> FloatArray:
         return np.asarray(self._success[entities])
-
-    def state_dict(self) -> dict[str, object]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, object]) -> None:
-        pass  # the state may be that of any other law of channels

@@ -16,23 +16,18 @@ from numpy.typing import NDArray
 
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, same_clients, spread
+from netsim.core.state import StateFields
 
 BoolArray = NDArray[np.bool_]
 
 
-class _Memoryless:
+class _Memoryless(StateFields):
     """Base class of laws without state: rounds are independent."""
 
     memoryless = True
 
     def step(self, u: FloatArray) -> None:
         pass
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass  # the state may be that of any other law of channels
 
 
 class Perfect(_Memoryless):

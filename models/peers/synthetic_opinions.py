@@ -6,12 +6,13 @@ is a mixture of that level and of its own worth, with noise. So the best set is 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
+from netsim.core.state import StateFields
 
 
 class Draws(Protocol):
@@ -27,7 +28,7 @@ class Delivered(Protocol):
     def clients(self) -> IntArray: ...
 
 
-class SyntheticOpinions:
+class SyntheticOpinions(StateFields):
     """Opinions by a law, in the place of a learner.
 
     After a slot, level = `memory` level + (1 - `memory`) mean worth of the updates delivered (unchanged without any), at first
@@ -35,6 +36,7 @@ class SyntheticOpinions:
     (slot, client). With `own` = 0 no opinion depends on the client's own worth. `worth` is a number or (K,).
     """
 
+    state_fields = ("version", "_level", "_sum", "_count", "_slots")
     aggregates = True
     """True: deliveries change the opinions."""
 
@@ -60,7 +62,7 @@ class SyntheticOpinions:
         self.worth: FloatArray = spread(values, np.arange(clients))
         """(K,) worth of each client."""
         self.version = 0
-        self.records_losses = False
+        self.records_losses, self.round_columns = False, ()
         self._draws = draws
         self._own, self._noise, self._memory, self._start = own, noise, memory, start
         self._best = float(np.sort(self.worth)[-per_round:].mean())
@@ -120,16 +122,3 @@ class SyntheticOpinions:
         self._level = self._start
         self._sum, self._count = 0.0, 0
         self._slots = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "level": self._level,
-            "sum": self._sum,
-            "count": self._count,
-            "slots": self._slots,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.version, self._level = state["version"], state["level"]
-        self._sum, self._count, self._slots = state["sum"], state["count"], state["slots"]

@@ -22,16 +22,16 @@ from models.policies.protocols import (
     IntArray,
     NoProbes,
     Outcome,
-    State,
     View,
     check_round,
     check_share,
     check_sizes,
     fill_missing_losses,
 )
+from netsim.core.state import StateFields
 
 
-class ActiveFl(NoProbes):
+class ActiveFl(NoProbes, StateFields):
     """Selects by the losses of the first pass of each client's last delivered update; a lost update changes nothing.
 
     Only selectable clients count: alpha1 is a share of these. If fewer clients have a weight than are to be drawn, all of them
@@ -45,6 +45,7 @@ class ActiveFl(NoProbes):
         array([1, 3])
     """
 
+    state_fields = ("_known", "_value")
     needs_updates = False
     needs_losses = True
     probes = True
@@ -136,9 +137,3 @@ class ActiveFl(NoProbes):
         reporting = clients[reported]
         self._value[reporting] = self._root[reporting] * loss[reported]
         self._known[reporting] = True
-
-    def state_dict(self) -> State:
-        return {"known": self._known.copy(), "value": self._value.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._known[:], self._value[:] = state["known"], state["value"]

@@ -15,7 +15,8 @@ from typing import Annotated
 import numpy as np
 from annotated_doc import Doc
 
-from models.policies.protocols import BoolArray, FloatArray, IntArray, State, check_at_least
+from models.policies.protocols import BoolArray, FloatArray, IntArray, check_at_least
+from netsim.core.state import StateFields
 
 _VERSIONS = 5  # versions of the model whose losses are compared
 
@@ -41,8 +42,10 @@ class OutlierParameters:
         check_at_least("credits", self.credits, 1)
 
 
-class Outliers:
+class Outliers(StateFields):
     """Recent losses of `clients`, and the credits that each has left."""
+
+    state_fields = ("_loss", "_version", "credits")
 
     def __init__(self, clients: int, parameters: OutlierParameters) -> None:
         self._with = parameters
@@ -71,12 +74,6 @@ class Outliers:
             among = recent[near & ~np.isnan(self._loss[recent])]
             if len(among) >= least:
                 self.credits[among[find_noise(self._loss[among], self._with.radius, least // 2)]] -= 1
-
-    def state_dict(self) -> State:
-        return {"loss": self._loss.copy(), "version": self._version.copy(), "credits": self.credits.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._loss[:], self._version[:], self.credits[:] = state["loss"], state["version"], state["credits"]
 
 
 def find_noise(values: FloatArray, radius: float, least: int) -> BoolArray:

@@ -21,7 +21,6 @@ from models.policies.protocols import (
     IntArray,
     NoProbes,
     Outcome,
-    State,
     View,
     check_at_least,
     check_round,
@@ -29,11 +28,12 @@ from models.policies.protocols import (
     check_sizes,
     fill_missing_losses,
 )
+from netsim.core.state import StateFields
 
 _LAST = 5  # values of staleness that are averaged
 
 
-class Pisces(NoProbes):
+class Pisces(NoProbes, StateFields):
     """Selects by loss, discounted by staleness. On a server without staleness it selects by loss alone.
 
     A client that is banned as an outlier is selected only if no other client can be.
@@ -46,6 +46,7 @@ class Pisces(NoProbes):
         array([2])
     """
 
+    state_fields = ("_utility", "_seen", "_staleness", "_outliers")
     needs_updates = False
     needs_losses = True
 
@@ -104,16 +105,3 @@ class Pisces(NoProbes):
         self._staleness[1:, came] = self._staleness[:-1, came]
         self._staleness[0, came] = reports.staleness[arrived]
         self._outliers.observe(came, reports.loss_rms[arrived], outcome.round - reports.staleness[arrived])
-
-    def state_dict(self) -> State:
-        return {
-            "utility": self._utility.copy(),
-            "seen": self._seen.copy(),
-            "staleness": self._staleness.copy(),
-            "outliers": self._outliers.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self._utility[:], self._seen[:] = state["utility"], state["seen"]
-        self._staleness[:] = state["staleness"]
-        self._outliers.load_state_dict(state["outliers"])

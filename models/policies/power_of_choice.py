@@ -21,17 +21,17 @@ from models.policies.protocols import (
     IntArray,
     NoProbes,
     Outcome,
-    State,
     View,
     check_round,
     check_sizes,
     fill_missing_losses,
 )
+from netsim.core.state import StateFields
 
 Variant = Literal["pow-d", "rpow-d", "adapow-d"]
 
 
-class PowerOfChoice(NoProbes):
+class PowerOfChoice(NoProbes, StateFields):
     """Selects the m of largest loss among d candidates; ties uniformly at random.
 
     Candidates that have not answered are not selected; if none has, m selectable clients are drawn uniformly. Data sizes may be
@@ -45,6 +45,7 @@ class PowerOfChoice(NoProbes):
         array([0, 1, 3])
     """
 
+    state_fields = ("_last",)
     needs_updates = False
     needs_losses = True
     probes = True
@@ -127,9 +128,3 @@ class PowerOfChoice(NoProbes):
     def observe(self, outcome: Outcome) -> None:
         arrived = ~outcome.censored
         self._last[outcome.clients[arrived]] = fill_missing_losses(outcome.reports.loss[arrived])
-
-    def state_dict(self) -> State:
-        return {"last": self._last.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._last[:] = state["last"]

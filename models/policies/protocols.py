@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
+from netsim.core.state import StateFields
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -128,16 +129,10 @@ class NoProbes:
         return np.zeros(0, np.int64)
 
 
-class NoMemory:
+class NoMemory(StateFields):
     """Methods of a policy that learns nothing from its rounds and keeps no state."""
 
     def observe(self, outcome: Outcome) -> None:
-        pass
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
         pass
 
 

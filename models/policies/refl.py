@@ -26,18 +26,18 @@ from models.policies.protocols import (
     NoProbes,
     Outcome,
     Presence,
-    State,
     View,
     check_at_least,
     check_round,
     check_share,
 )
+from netsim.core.state import StateFields
 
 _DIGITS = 9
 """Decimals to which forecasts are rounded. They are differences of times, so equal shares would differ in their last digits."""
 
 
-class Refl(NoProbes):
+class Refl(NoProbes, StateFields):
     """Selects clients that will soon be away. A client that has not answered the request is selected only if none has.
 
     Example:
@@ -49,6 +49,7 @@ class Refl(NoProbes):
         array([0, 2, 3])
     """
 
+    state_fields = ("mean_round_s", "_since_s", "_latency_s")
     needs_updates = False
     probes = True
     question: ClassVar[str] = "request"
@@ -133,10 +134,3 @@ class Refl(NoProbes):
         self._since_s[outcome.clients] = np.nan
         came = ~outcome.censored
         self._latency_s[outcome.clients[came]] = outcome.latency_s[came]
-
-    def state_dict(self) -> State:
-        return {"mean_round_s": self.mean_round_s, "since_s": self._since_s.copy(), "latency_s": self._latency_s.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.mean_round_s = float(state["mean_round_s"])
-        self._since_s[:], self._latency_s[:] = state["since_s"], state["latency_s"]

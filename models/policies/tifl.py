@@ -28,11 +28,11 @@ from models.policies.protocols import (
     IntArray,
     NoProbes,
     Outcome,
-    State,
     View,
     check_at_least,
     check_round,
 )
+from netsim.core.state import StateFields
 
 TABLES: dict[str, tuple[float, ...]] = {
     "slow": (0.0, 0.0, 0.0, 0.0, 1.0),
@@ -81,7 +81,7 @@ class RankingParameters:
             raise ParameterError("tested", self.tested, "has no meaning where measure = 'loss', which asks no client")
 
 
-class Tifl(NoProbes):
+class Tifl(NoProbes, StateFields):
     """Selects m clients of the tier drawn for the round; slower tiers, then faster ones, fill it up if it has too few.
 
     Without `ranking.fill` fewer are selected.
@@ -94,6 +94,7 @@ class Tifl(NoProbes):
         array([0, 2, 3])
     """
 
+    state_fields = ("_profiled", "_sum_s", "tier_of", "_share", "_credits", "_loss", "_before", "_last_tier")
     needs_updates = False
     needs_losses: bool = False
     """True for an object that ranks tiers by losses."""
@@ -243,25 +244,6 @@ class Tifl(NoProbes):
         loss = outcome.reports.loss
         reported = ~np.isnan(loss)
         self._loss[outcome.clients[reported]] = loss[reported]
-
-    def state_dict(self) -> State:
-        return {
-            "profiled": self._profiled,
-            "sum_s": self._sum_s.copy(),
-            "tier_of": self.tier_of.copy(),
-            "share": self._share.copy(),
-            "credits": self._credits.copy(),
-            "loss": self._loss.copy(),
-            "before": self._before.copy(),
-            "last_tier": self._last_tier,
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self._profiled, self._last_tier = int(state["profiled"]), int(state["last_tier"])
-        self._sum_s[:], self._loss[:] = state["sum_s"], state["loss"]
-        self.tier_of = np.array(state["tier_of"], np.int64)
-        self._share, self._credits = np.array(state["share"]), np.array(state["credits"])
-        self._before = np.array(state["before"])
 
 
 def _refuse_adaptive(ranking: RankingParameters) -> None:

@@ -22,16 +22,16 @@ from models.schedulers.protocols import (
     Matcher,
     Scheduler,
     SlotView,
-    State,
     check_finite,
     check_sizes,
 )
 from models.schedulers.running_means import DiscountedMeans, OwnMeans, RunningMeans, WindowedMeans
+from netsim.core.state import StateFields
 
 _WINDOW_ROUNDS = 250
 
 
-class AoiAware:
+class AoiAware(StateFields):
     """Follows `scheduler` while ages are low; the threshold is h(t) = 1 / (largest empirical mean), infinite if no mean is > 0.
 
     Channels without observations come last, the lower first. The scheduler learns from every round; M-Exp3 treats an overridden
@@ -45,6 +45,8 @@ class AoiAware:
         >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
         array([0, 1])
     """
+
+    state_fields = ("_running", "_scheduler")
 
     def __init__(
         self,
@@ -156,13 +158,6 @@ class AoiAware:
     def means(self) -> FloatArray:
         """Return the empirical means that are exploited; (N,), nan without observations."""
         return np.array(self._running.means())
-
-    def state_dict(self) -> State:
-        return {"means": self._running.state_dict(), "scheduler": self._scheduler.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._running.load_state_dict(state["means"])
-        self._scheduler.load_state_dict(state["scheduler"])
 
 
 def _promote(overdue: list[int], best_first: list[int], assigned: list[int]) -> list[int]:

@@ -7,7 +7,7 @@ from math import inf, log, sqrt
 
 from models.detection.no_detection import NoDetection
 from models.detection.protocols import Detector, kind_of
-from models.schedulers.protocols import Declared, Matcher, SlotView, State
+from models.schedulers.protocols import Declared, Matcher, SlotView
 from models.schedulers.ranked import RankedScheduler
 
 
@@ -21,6 +21,8 @@ class IndexPolicy(RankedScheduler):
     declared change resets all D_i and all detectors and sets tau to this round; the remaining channels of the round are not
     tested.
     """
+
+    state_fields = ("_restarts", "_detectors")
 
     def __init__(
         self,
@@ -100,17 +102,10 @@ class IndexPolicy(RankedScheduler):
         self._exploit = [inf] * self._channels
         self._narrowing = [0.0] * self._channels
 
-    def state_dict(self) -> State:
-        state = super().state_dict()
-        return {**state, "restarts": self.restarts, "detectors": [detector.state_dict() for detector in self._detectors]}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._restarts = [int(round) for round in state["restarts"]]
+    def on_load(self) -> None:
+        super().on_load()
         self._clear()
         for channel, counts in enumerate(self._counts):
             if counts:
                 self._exploit[channel] = self._scores[channel]
                 self._narrowing[channel] = 1.0 / sqrt(counts)
-        for detector, saved in zip(self._detectors, state["detectors"], strict=True):
-            detector.load_state_dict(saved)

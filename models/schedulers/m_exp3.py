@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.schedulers.protocols import ChosenMatcher, SlotView, State, check_finite, check_rounds
+from models.schedulers.protocols import ChosenMatcher, SlotView, check_finite, check_rounds
 from models.schedulers.ranked import RankedScheduler
 from models.schedulers.super_arm_weights import SuperArm, SuperArmWeights
 
@@ -34,6 +34,8 @@ class MExp3(RankedScheduler):
         >>> scheduler.assign(SlotView(1, np.ones(2, int), np.ones(2), np.random.default_rng(1)))
         array([1, 0])
     """
+
+    state_fields = ("_weights", "_drawn")
 
     def __init__(
         self,
@@ -124,14 +126,6 @@ class MExp3(RankedScheduler):
         # If updates outlast a round, two of them may end on one channel in the same round: the used channels are no super-arm.
         complete = len(used) == len(set(used)) == self._clients
         return tuple(sorted(used)) if self._credits_used and complete else ()
-
-    def state_dict(self) -> State:
-        return {**super().state_dict(), "weights": self._weights.state_dict(), "drawn": list(self._drawn)}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._weights.load_state_dict(state["weights"])
-        self._drawn = tuple(int(channel) for channel in state["drawn"])
 
 
 def tune_gamma(rounds: int, *, clients: int, channels: int) -> float:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.schedulers.protocols import BoolArray, IntArray, SlotView, State, check_at_least_one
+from models.schedulers.protocols import BoolArray, IntArray, SlotView, check_at_least_one
+from netsim.core.state import StateFields
 
 
-class RandomAccess:
+class RandomAccess(StateFields):
     """Gives each client any of the N sub-channels, drawn anew and independently in every round. Needs `server.contention`.
 
     Example:
@@ -39,10 +40,4 @@ class RandomAccess:
         return np.asarray(view.rng.integers(self._channels, size=self._clients))
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        pass
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
         pass

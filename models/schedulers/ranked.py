@@ -9,19 +9,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import nan
+from typing import ClassVar
 
 import numpy as np
 
 from models.schedulers.matchers.rotation import Rotation
-from models.schedulers.protocols import BoolArray, Declared, FloatArray, IntArray, Matcher, SlotView, State, check_sizes
+from models.schedulers.protocols import BoolArray, Declared, FloatArray, IntArray, Matcher, SlotView, check_sizes
+from netsim.core.state import StateFields
 
 # Score of a channel without observations: below every mean, but finite.
 NEVER = -1.0
 
 
-class RankedScheduler(ABC):
+class RankedScheduler(StateFields, ABC):
     """Ranks K of N channels in `_rank`, lets `matcher` (None: rotation) give them to the clients, and counts their successes."""
 
+    state_fields: ClassVar[tuple[str, ...]] = ("_counts", "_wins", "matcher")
     contends = False
 
     def __init__(self, *, clients: int, channels: int, matcher: Matcher | None = None) -> None:
@@ -68,17 +71,8 @@ class RankedScheduler(ABC):
         """Return the empirical success of each channel; (N,), nan without observations (since the last restart)."""
         return np.array([w / n if n else nan for w, n in zip(self._wins, self._counts, strict=True)])
 
-    def state_dict(self) -> State:
-        return {
-            "counts": np.array(self._counts, np.int64),
-            "wins": np.array(self._wins, np.int64),
-            "matcher": self.matcher.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self._counts, self._wins = state["counts"].tolist(), state["wins"].tolist()
+    def on_load(self) -> None:
         self._scores = [w / n if n else NEVER for w, n in zip(self._wins, self._counts, strict=True)]
-        self.matcher.load_state_dict(state["matcher"])
 
     def _sort_by_score(self, channels: list[int]) -> list[int]:
         """Return `channels` by empirical mean, best first; channels without observations last, equal ones in the given order."""
@@ -94,5 +88,5 @@ class RankedScheduler(ABC):
     def _rank(self, view: SlotView) -> list[int]:
         """Return K distinct channels, best first."""
 
-    def _learn(self, round: int, used: list[int], won: list[bool]) -> None:  # noqa: B027 - most schedulers need the counts only
+    def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
         """Learn from the round beyond the counts, which hold it already."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from models.schedulers.protocols import ChosenMatcher, SlotView, State
+from models.schedulers.protocols import ChosenMatcher, SlotView
 from models.schedulers.ranked import RankedScheduler
+from netsim.core.state import StateFields
 
 
 class RoundRobin(RankedScheduler):
@@ -35,14 +36,8 @@ class RoundRobin(RankedScheduler):
         return channels if self._in_order else self._sort_by_score(channels)
 
 
-class _InOrder:
+class _InOrder(StateFields):
     """Matcher that gives client j the j-th channel."""
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
         return ranked
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

@@ -10,6 +10,7 @@ import numpy as np
 
 from models.errors import ParameterError
 from models.schedulers.protocols import BoolArray, IntArray, Scheduler, State
+from netsim.core.state import StateFields
 
 
 class RunningMeans(Protocol):
@@ -26,7 +27,7 @@ class RunningMeans(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-class OwnMeans:
+class OwnMeans(StateFields):
     """Means of the wrapped scheduler itself, which drops them when it restarts."""
 
     def __init__(self, *, scheduler: Scheduler) -> None:
@@ -39,15 +40,11 @@ class OwnMeans:
         means: list[float] = self._scheduler.means().tolist()
         return means
 
-    def state_dict(self) -> State:
-        return {}
 
-    def load_state_dict(self, state: State) -> None:
-        pass
-
-
-class DiscountedMeans:
+class DiscountedMeans(StateFields):
     """Means in which an observation of n rounds ago weighs `discount`^n; 1: the whole history counts equally."""
+
+    state_fields = ("_counts", "_wins")
 
     def __init__(self, *, channels: int, discount: float) -> None:
         if not 0.0 < discount <= 1.0:
@@ -67,12 +64,6 @@ class DiscountedMeans:
 
     def means(self) -> list[float]:
         return [w / n if n else nan for w, n in zip(self._wins, self._counts, strict=True)]
-
-    def state_dict(self) -> State:
-        return {"counts": np.array(self._counts), "wins": np.array(self._wins)}
-
-    def load_state_dict(self, state: State) -> None:
-        self._counts, self._wins = state["counts"].tolist(), state["wins"].tolist()
 
 
 class WindowedMeans:

@@ -13,10 +13,11 @@ from models.errors import ParameterError
 from models.policies.pause.exact_search import best_set
 from models.policies.pause.parameters import RewardParameters
 from models.policies.pause.rewards import Rewards, Schedule, latency_ratio
-from models.policies.protocols import FloatArray, IntArray, Outcome, State, Truth, View, check_at_least
+from models.policies.protocols import FloatArray, IntArray, Outcome, Truth, View, check_at_least
+from netsim.core.state import StateFields
 
 
-class PauseRewardMeter:
+class PauseRewardMeter(StateFields):
     """Reward of the selected sets and of the genie's, round by round (eq. 9); satisfies `RewardMeter`.
 
     Both sets are scored on the draws of the round: the whole latencies of their clients, as if no update were lost, waited in a
@@ -37,6 +38,8 @@ class PauseRewardMeter:
         >>> meter.history
         'own'
     """
+
+    state_fields = ("_played", "_genie")
 
     def __init__(
         self,
@@ -101,13 +104,6 @@ class PauseRewardMeter:
         """
         to_mean = self._per_round / len(modular)
         return float(latency_ratio(self._tau_min_s, latency_s).min() + modular.sum() * to_mean)
-
-    def state_dict(self) -> State:
-        return {"played": self._played.state_dict(), "genie": self._genie.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._played.load_state_dict(state["played"])
-        self._genie.load_state_dict(state["genie"])
 
 
 def delta_max_bound(alpha: float, gamma: float, mu: FloatArray) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 
 from netsim.clients.steps.stages import STAGES, Stage
 from netsim.clients.update import BEGUN_BY, OUTCOMES
-from netsim.records.rows import UpdateRow
+from netsim.core.rows import UpdateRow
 
 if TYPE_CHECKING:
     from netsim.clients.powers import KnownPhases

@@ -297,6 +297,11 @@ class Energy:
         by_state = {name: joules[state] for name, state in COLUMNS.items()}
         return {**by_state, "besides_j": sum(self.besides.up_to(now_s))}
 
+    @property
+    def round_columns(self) -> list[str]:
+        """Columns of rounds that `totals` and `now` fill."""
+        return [*COLUMNS, "besides_j", *self.now()]
+
     def now(self) -> dict[str, int]:
         """Columns of a round that say what is so as it closes."""
         return {} if self.batteries is None else {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}

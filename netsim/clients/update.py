@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, STAGE_OF
 from netsim.core.causes import OPEN, Cause
-from netsim.records.rows import LATER, UpdateRow
+from netsim.core.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
     from netsim.clients.steps.access import Access

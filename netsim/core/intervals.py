@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.core.state import StateFields
+
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray
 
 _EVER = float("inf")
 
 
-class Intervals:
+class Intervals(StateFields):
     """Half-open intervals of seconds; those that touch or overlap are one. An end of inf: not over yet, or never."""
 
     __slots__ = ("_ends", "_starts")
+    state_fields = __slots__
 
     def __init__(self, intervals: Iterable[tuple[float, float]] = ()) -> None:
         self._starts: list[float] = []

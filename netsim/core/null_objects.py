@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.core.errors import AnswerError
+from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, Content, DelayLaw, Deliveries, Evaluation, FloatArray, IntArray, RoundView, State
-    from netsim.core.reports import RoundOutcome
+    from collections.abc import Sequence
+
+    from netsim.core.protocols import BoolArray, Content, DelayLaw, Deliveries, Evaluation, FloatArray, IntArray
 
 
-class _Stateless:
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None
-
-
-class NoLearner(_Stateless):
+class NoLearner(StateFields):
     """Nothing is trained: updates have a size and no content."""
 
     aggregates = False
+    round_columns: Sequence[str] = ()
     records_losses = False
 
     def __init__(self) -> None:
@@ -92,7 +86,7 @@ class NoTime:
         return self, math.inf
 
 
-class NoAccountant(_Stateless):
+class NoAccountant(StateFields):
     """Nothing is released, and nothing spent."""
 
     def __init__(self) -> None:
@@ -110,14 +104,7 @@ class NoAccountant(_Stateless):
         return 0.0
 
 
-class NoMeter(_Stateless):
-    """No reward is measured."""
-
-    def measure(self, outcome: RoundOutcome, view: RoundView, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
-        return float("nan"), float("nan")
-
-
-class NoOracle(_Stateless):
+class NoOracle(StateFields):
     """No oracle runs beside the scheduler."""
 
     def measure(self, round: int, good: BoolArray) -> float:

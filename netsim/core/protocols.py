@@ -365,10 +365,14 @@ class Learner(Stateful, Protocol):
 
     aggregates: bool = True
     """True if deliveries change it; a learner that they do not change gets no calls."""
-    version: int
-    """Counts the aggregations that changed the model, from 0."""
+    round_columns: Sequence[str] = ("accuracy", "loss", "training_loss")
+    """Columns of rounds that `evaluate` fills."""
     records_losses: bool
     """True if the losses of delivered updates go to the record of attempts."""
+
+    @property
+    def version(self) -> int:
+        """Counts the aggregations that changed the model, from 0."""
 
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered, all in one call, and fold it into the model; what is wanted of it, None: nothing is."""

@@ -14,13 +14,14 @@ import numpy as np
 
 from netsim.core.errors import AnswerError, ParameterError
 from netsim.core.jamming import JammerLaw, JamView
+from netsim.core.rows import JamRow
 from netsim.network.spectrum import Jam, Spectrum
-from netsim.records.sinks import JamRow, Recorder
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.protocols import IntArray, State
     from netsim.core.streams import Stream
+    from netsim.records.sinks import Recorder
 
 _NEVER = float("inf")
 

@@ -8,13 +8,14 @@ looked up as a transmission ends; there are no events of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
 from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, FloatArray, IntArray, State, Stateful
+from netsim.core.state import StateFields
 
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
@@ -38,7 +39,7 @@ class When(Stateful, Protocol):
         """Find out when, after `time_s`, it is next over, as far as that is known while no round opens."""
 
 
-class InSeconds:
+class InSeconds(StateFields):
     """On over [`start_s`, `end_s`); end_s inf: for good."""
 
     def __init__(self, *, start_s: float, end_s: float = _EVER) -> None:
@@ -57,15 +58,11 @@ class InSeconds:
     def reach_end(self, time_s: float) -> None:
         return None
 
-    def state_dict(self) -> State:
-        return {}
 
-    def load_state_dict(self, state: State) -> None:
-        return None
-
-
-class _Switched:
+class _Switched(StateFields):
     """An outage that begins and ends as time passes."""
+
+    state_fields: ClassVar[tuple[str, ...]] = ("intervals", "_on")
 
     def __init__(self) -> None:
         self.intervals = Intervals()
@@ -83,12 +80,6 @@ class _Switched:
 
     def reach_end(self, time_s: float) -> None:
         return None
-
-    def state_dict(self) -> State:
-        return {"intervals": list(self.intervals), "on": self._on}
-
-    def load_state_dict(self, state: State) -> None:
-        self.intervals, self._on = Intervals(state["intervals"]), state["on"]
 
 
 class InRounds(_Switched):
@@ -109,6 +100,8 @@ class InRounds(_Switched):
 class DrawnInRounds(_Switched):
     """On while the one sub-channel of `law`, which loses all or nothing, is Bad: one step a round."""
 
+    state_fields = ("_law",)
+
     def __init__(self, *, law: ChannelLaw, draws: Draws) -> None:
         super().__init__()
         self._law, self._draws = law, draws
@@ -118,16 +111,11 @@ class DrawnInRounds(_Switched):
         self._law.step(u)
         self._switch(not self._law.good(u, _FIRST)[0], time_s)
 
-    def state_dict(self) -> State:
-        return {"law": self._law.state_dict(), **super().state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._law.load_state_dict(state["law"])
-        super().load_state_dict(state)
-
 
 class DrawnInSeconds(_Switched):
     """On while the one client of `presence` is away."""
+
+    state_fields = ("_presence",)
 
     def __init__(self, *, presence: Availability, draws: Draws) -> None:
         super().__init__()
@@ -147,16 +135,11 @@ class DrawnInSeconds(_Switched):
         while self.intervals.next_end(time_s) == _EVER:
             self.reach(float(self._presence.next_change_s[0]))
 
-    def state_dict(self) -> State:
-        return {"presence": self._presence.state_dict(), **super().state_dict()}
 
-    def load_state_dict(self, state: State) -> None:
-        self._presence.load_state_dict(state["presence"])
-        super().load_state_dict(state)
-
-
-class ClientOutage:
+class ClientOutage(StateFields):
     """One outage: its `name`, which the tables give as the cause of what it destroys, and the `members` (None: all clients)."""
+
+    state_fields = ("when",)
 
     def __init__(self, *, name: str, when: When, clients: int, members: IntArray | None = None) -> None:
         if name in CAUSES:
@@ -206,12 +189,6 @@ class ClientOutage:
     def forget(self, before_s: float) -> None:
         """No transmission is under way that began before `before_s`."""
         self.when.intervals.forget(before_s)
-
-    def state_dict(self) -> State:
-        return self.when.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.when.load_state_dict(state)
 
 
 class CutOffs:

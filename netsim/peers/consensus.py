@@ -16,12 +16,12 @@ import numpy as np
 
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
+from netsim.core.rows import BeliefRow
 from netsim.network.transport.draws import EdgeDraws
 from netsim.peers.belief.asynchronous import AsynchronousBelief
 from netsim.peers.belief.synchronous import SynchronousBelief
 from netsim.peers.gossip.flooding import Flooding
 from netsim.peers.gossip.push import Push
-from netsim.records.rows import BeliefRow
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.records.rows import UpdateRow
+from netsim.core.rows import UpdateRow
 
 
 class Block(Protocol):

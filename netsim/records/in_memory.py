@@ -3,23 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 
-from netsim.records.attempts import AttemptTable, Block, NoTable
-from netsim.records.columns import column, empty, words_at
-from netsim.records.rows import (
-    BELIEFS,
-    CLIENTS,
-    COMMUNICATION_ROUNDS,
-    DETECTIONS,
-    EVALUATIONS,
-    JAMS,
-    MESSAGES,
-    PROBES,
-    ROUNDS,
-    SCRIPT,
+from netsim.core.rows import (
     BeliefRow,
     CommunicationRow,
     DetectionRow,
@@ -29,7 +18,10 @@ from netsim.records.rows import (
     ProbeRow,
     RoundRow,
     ScriptRow,
+    schema_of,
 )
+from netsim.records.attempts import AttemptTable, Block, NoTable
+from netsim.records.columns import column, empty, words_at
 from netsim.records.wanted import USUAL, WantedTables
 
 _FLUSH_ROWS = 8192
@@ -38,8 +30,10 @@ _FLUSH_ROWS = 8192
 class TableRows:
     """Rows of one table that are not yet written; `write` is given them as a table whenever there are so many, and by `flush`."""
 
-    def __init__(self, schema: pa.Schema, write: Callable[[pa.Table], object]) -> None:
-        self._schema, self._write = schema, write
+    def __init__(self, table: str, write: Callable[[pa.Table], object]) -> None:
+        self._name, self._write = table, write
+        self.schema = schema_of(table)
+        """Columns of the table. The run chooses them before the first row is written."""
         # Values row after row. Kept as rows they would be objects for the garbage collector to walk through, again and again.
         self._values: list[Any] = []
         self._blocks: list[Any] = []
@@ -47,14 +41,12 @@ class TableRows:
         self._in_blocks = 0
         self._sealed: list[pa.Table] = []
         """The rows before those."""
-        self._names: Sequence[str] = schema.names
-        self._full = _FLUSH_ROWS * len(schema)
+        self._full = _FLUSH_ROWS * len(self.schema)
         """How many `_values` make a table."""
 
-    def taking(self, columns: Sequence[str]) -> TableRows:
-        """Itself, for rows that hold these `columns` of the table, in this order; the others are null."""
-        self._seal()
-        self._names = columns
+    def choose(self, columns: Sequence[str]) -> TableRows:
+        """Give the table these columns only, in this order; rows hold a value for each. Return the rows."""
+        self.schema = schema_of(self._name, tuple(columns))
         self._make_room()
         return self
 
@@ -72,14 +64,14 @@ class TableRows:
             self._seal()
         self._blocks.append(block)
         self._in_blocks += len(block)
-        if self._in_blocks * len(self._names) >= self._full:
+        if self._in_blocks * len(self.schema) >= self._full:
             self._write_blocks()
 
     def waiting(self) -> pa.Table:
         """The rows that are not yet written."""
         self._seal()
         if not self._sealed:
-            return empty(self._schema)
+            return empty(self.schema)
         if len(self._sealed) > 1:
             self._sealed = [pa.concat_tables(self._sealed).unify_dictionaries().combine_chunks()]
         return self._sealed[0]
@@ -98,13 +90,14 @@ class TableRows:
         self._make_room()
 
     def _make_room(self) -> None:
-        self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self._names)
+        self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self.schema)
 
     def _seal(self) -> None:
         """Make a table of the rows that came last."""
         if self._values:
-            width = len(self._names)
-            self._sealed.append(self._table({name: self._values[i::width] for i, name in enumerate(self._names)}))
+            width = len(self.schema)
+            arrays = [column(self._values[i::width], field.type) for i, field in enumerate(self.schema)]
+            self._sealed.append(pa.Table.from_arrays(arrays, schema=self.schema))
             self._values.clear()
         elif self._blocks:
             self._sealed.append(self._of_block(self._blocks[0].with_others(self._blocks[1:])))
@@ -116,7 +109,7 @@ class TableRows:
     def _write_blocks(self) -> None:
         """Write tables of the very length that rows which come one by one are written in."""
         rows = self._blocks[0].with_others(self._blocks[1:])
-        first, last = 0, self._full // len(self._names)
+        first, last = 0, self._full // len(self.schema)
         while last <= len(rows):
             self._blocks, self._in_blocks = [rows.piece(first, last)], last - first
             self.flush()
@@ -126,23 +119,13 @@ class TableRows:
 
     def _of_block(self, rows: Block) -> pa.Table:
         arrays = []
-        for field in self._schema:
-            words = rows.words(field.name) if field.name in self._names else None
+        for field in self.schema:
+            words = rows.words(field.name)
             if words is not None:
                 arrays.append(words_at(*words, field.type))
-            elif field.name in self._names:
-                arrays.append(column(rows.column(field.name), field.type))
             else:
-                arrays.append(pa.nulls(len(rows), field.type))
-        return pa.Table.from_arrays(arrays, schema=self._schema)
-
-    def _table(self, columns: dict[str, Any]) -> pa.Table:
-        count = len(next(iter(columns.values())))
-        arrays = [
-            column(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
-            for field in self._schema
-        ]
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+                arrays.append(column(rows.column(field.name), field.type))
+        return pa.Table.from_arrays(arrays, schema=self.schema)
 
 
 class ArrowRecorder:
@@ -153,34 +136,26 @@ class ArrowRecorder:
 
     def __init__(self, wanted: WantedTables = USUAL) -> None:
         self.tables: dict[str, pa.Table] = {}
-        schemas = {
-            "rounds": ROUNDS,
-            "clients": CLIENTS,
-            "jams": JAMS,
-            "detections": DETECTIONS,
-            "messages": MESSAGES,
-            "beliefs": BELIEFS,
-            "probes": PROBES,
-            "script": SCRIPT,
-            "evaluations": EVALUATIONS,
-            "communication_rounds": COMMUNICATION_ROUNDS,
-        }
-        self._schemas = {name: schemas[name] for name in wanted.names}
-        self._pieces: dict[str, list[pa.Table]] = {name: [] for name in self._schemas}
-        self._rows = {name: TableRows(schema, self._pieces[name].append) for name, schema in self._schemas.items()}
+        self._pieces: dict[str, list[pa.Table]] = {name: [] for name in wanted.names}
+        self._rows = {name: TableRows(name, pieces.append) for name, pieces in self._pieces.items()}
+        self._round: Callable[[RoundRow], tuple[Any, ...]] = tuple
 
     def _keep(self, table: str, row: tuple[Any, ...]) -> None:
         if table in self._rows:
             self._rows[table].append(row)
 
+    def rounds_with(self, columns: Sequence[str]) -> None:
+        self._rows["rounds"].choose(columns)
+        self._round = attrgetter(*columns)
+
     def round(self, row: RoundRow) -> None:
-        self._keep("rounds", row)
+        self._keep("rounds", self._round(row))
 
     def communication(self, row: CommunicationRow) -> None:
         self._keep("communication_rounds", row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
-        return self._rows["clients"].taking(columns) if "clients" in self._rows else NoTable()
+        return self._rows["clients"].choose(columns) if "clients" in self._rows else NoTable()
 
     def jam(self, row: JamRow) -> None:
         self._keep("jams", row)
@@ -205,7 +180,7 @@ class ArrowRecorder:
 
     def close(self) -> None:
         """Make the tables complete."""
-        for name, schema in self._schemas.items():
-            self._rows[name].flush()
+        for name, rows in self._rows.items():
+            rows.flush()
             pieces = self._pieces.pop(name)
-            self.tables[name] = pa.concat_tables(pieces) if pieces else empty(schema)
+            self.tables[name] = pa.concat_tables(pieces) if pieces else empty(rows.schema)

@@ -3,66 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netsim.records.attempts import AttemptTable, NoTable, RowList
-from netsim.records.rows import (
-    BELIEFS,
-    CLIENTS,
-    COMMUNICATION_ROUNDS,
-    DETECTIONS,
-    EVALUATIONS,
-    FORMAT,
-    JAMS,
-    MESSAGES,
-    PROBES,
-    ROUNDS,
-    SCRIPT,
-    BeliefRow,
-    CommunicationRow,
-    DetectionRow,
-    EvaluationRow,
-    JamRow,
-    MessageRow,
-    ProbeRow,
-    RoundRow,
-    ScriptRow,
-    UpdateRow,
-)
 from netsim.records.tables import Table
 from netsim.records.wanted import USUAL, WantedTables
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
-
-__all__ = [
-    "CLIENTS",
-    "COMMUNICATION_ROUNDS",
-    "DETECTIONS",
-    "FORMAT",
-    "JAMS",
-    "MESSAGES",
-    "PROBES",
-    "ROUNDS",
-    "SCRIPT",
-    "DetectionRow",
-    "EvaluationRow",
-    "JamRow",
-    "MemoryRecorder",
-    "MessageRow",
-    "NoRecorder",
-    "ParquetRecorder",
-    "ProbeRow",
-    "Recorder",
-    "RoundRow",
-    "ScriptRow",
-    "UpdateRow",
-]
-
+    from netsim.core.rows import (
+        BeliefRow,
+        CommunicationRow,
+        DetectionRow,
+        EvaluationRow,
+        JamRow,
+        MessageRow,
+        ProbeRow,
+        RoundRow,
+        ScriptRow,
+        UpdateRow,
+    )
 
 class Recorder(Protocol):
     """Takes the records of a run in the order in which they come about."""
+
+    def rounds_with(self, columns: Sequence[str]) -> None:
+        """Name the columns of `RoundRow` that this run fills, before its first round. The table has no others."""
 
     def round(self, row: RoundRow) -> None:
         """A round has closed."""
@@ -71,10 +39,9 @@ class Recorder(Protocol):
         """A communication round of a slot has closed."""
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
-        """Who takes the row of each attempt that has ended, or that the run has ended before.
+        """Return the table that takes a row for each attempt, as the attempt or the run ends.
 
-        Rows hold the values of these `columns` of `UpdateRow`, in this order; nothing is to be said of the others in this run,
-        which cost it nothing then.
+        Rows hold the values of these `columns` of `UpdateRow`, in this order. The table has no others.
         """
 
     def jam(self, row: JamRow) -> None:
@@ -104,6 +71,9 @@ class Recorder(Protocol):
 
 class NoRecorder:
     """Keeps nothing."""
+
+    def rounds_with(self, columns: Sequence[str]) -> None:
+        return None
 
     def round(self, row: RoundRow) -> None:
         return None
@@ -154,6 +124,9 @@ class MemoryRecorder:
         self.acts: list[ScriptRow] = []
         self.evaluations: list[EvaluationRow] = []
 
+    def rounds_with(self, columns: Sequence[str]) -> None:
+        return None
+
     def round(self, row: RoundRow) -> None:
         self.rounds.append(row)
 
@@ -196,30 +169,29 @@ class ParquetRecorder:
     """
 
     def __init__(self, folder: Path, wanted: WantedTables = USUAL) -> None:
-        rounds = Table(folder, "rounds", ROUNDS)
-        updates = Table(folder, "clients", CLIENTS) if wanted.clients else None
-        dwells = Table(folder, "jams", JAMS) if wanted.jams else None
-        declared = Table(folder, "detections", DETECTIONS) if wanted.detections else None
-        sent = Table(folder, "messages", MESSAGES) if wanted.messages else None
-        thought = Table(folder, "beliefs", BELIEFS) if wanted.beliefs else None
-        asked = Table(folder, "probes", PROBES) if wanted.probes else None
-        acts = Table(folder, "script", SCRIPT) if wanted.script else None
-        metrics = Table(folder, "evaluations", EVALUATIONS) if wanted.evaluations else None
-        trained = Table(folder, "communication_rounds", COMMUNICATION_ROUNDS) if wanted.communication_rounds else None
-        tables = (rounds, updates, dwells, declared, sent, thought, asked, acts, metrics, trained)
-        self._tables = [table for table in tables if table is not None]
+        self._tables = [Table(folder, name) for name in wanted.names]
+        rows = {table.name: table.rows for table in self._tables}
+        nothing = NoRecorder()
         self.digests: dict[str, str] = {}
         """The SHA-256 of each file, once the recorder is closed."""
-        self.round = rounds.rows.append
-        self.attempts: Callable[[Sequence[str]], AttemptTable] = updates.rows.taking if updates else NoRecorder().attempts
-        self.jam = dwells.rows.append if dwells else NoRecorder().jam
-        self.detection = declared.rows.append if declared else NoRecorder().detection
-        self.message = sent.rows.append if sent else NoRecorder().message
-        self.belief = thought.rows.append if thought else NoRecorder().belief
-        self.probe = asked.rows.append if asked else NoRecorder().probe
-        self.evaluation = metrics.rows.append if metrics else NoRecorder().evaluation
-        self.script = acts.rows.append if acts else NoRecorder().script
-        self.communication = trained.rows.append if trained else NoRecorder().communication
+        self._rounds = rows["rounds"]
+        self._round: Callable[[RoundRow], tuple[Any, ...]] = tuple
+        self.attempts = rows["clients"].choose if wanted.clients else nothing.attempts
+        self.jam = rows["jams"].append if wanted.jams else nothing.jam
+        self.detection = rows["detections"].append if wanted.detections else nothing.detection
+        self.message = rows["messages"].append if wanted.messages else nothing.message
+        self.belief = rows["beliefs"].append if wanted.beliefs else nothing.belief
+        self.probe = rows["probes"].append if wanted.probes else nothing.probe
+        self.evaluation = rows["evaluations"].append if wanted.evaluations else nothing.evaluation
+        self.script = rows["script"].append if wanted.script else nothing.script
+        self.communication = rows["communication_rounds"].append if wanted.communication_rounds else nothing.communication
+
+    def rounds_with(self, columns: Sequence[str]) -> None:
+        self._rounds.choose(columns)
+        self._round = attrgetter(*columns)
+
+    def round(self, row: RoundRow) -> None:
+        self._rounds.append(self._round(row))
 
     def state_dict(self) -> State:
         """What is recorded so far, as pieces on disk and rows."""

@@ -107,16 +107,16 @@ class Table:
     and without checkpoints.
     """
 
-    def __init__(self, folder: Path, name: str, schema: pa.Schema) -> None:
-        self.name, self._schema = name, schema
+    def __init__(self, folder: Path, name: str) -> None:
+        self.name = name
         self._path, self._unfinished = folder / f"{name}.parquet", folder / UNFINISHED
         self._begun = atomic.temporary(self._path)
-        self.rows = TableRows(schema, self._write)
+        self.rows = TableRows(name, self._write)
         self._digests: list[str] = []  # of the pieces on disk, by number
         self._file: _File | None = None
 
     def _open(self) -> _File:
-        self._file = _File(self._begun, self._schema)
+        self._file = _File(self._begun, self.rows.schema)
         return self._file
 
     def _finish(self) -> str:
@@ -148,7 +148,7 @@ class Table:
             self._begun.replace(self._piece(len(self._digests)))
             self._digests.append(digest)
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self._schema) as stream:
+        with pa.ipc.new_stream(sink, self.rows.schema) as stream:
             stream.write_table(self.rows.waiting())
         return {"pieces": list(self._digests), "rows": np.frombuffer(sink.getvalue(), np.uint8).copy()}
 
@@ -173,7 +173,7 @@ class Table:
         for path in [*pieces, rest]:
             with pq.ParquetFile(path) as piece:
                 for group in range(piece.num_row_groups):
-                    whole.write(_as_written(piece.read_row_group(group), self._schema))
+                    whole.write(_as_written(piece.read_row_group(group), self.rows.schema))
         digest = self._finish()
         rest.unlink()
         return digest

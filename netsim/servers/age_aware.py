@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
+from netsim.core.state import StateFields
 from netsim.servers.close import FixedLength, NothingOnTheAir, check_round_s
 from netsim.servers.loop import ClosedRound, CloseRule, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
     from netsim.core.scheduling import AgeMeter
     from netsim.network.spectrum import Spectrum
     from netsim.servers.channels import ScheduledChannels
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 
 
-class Everyone:
+class Everyone(StateFields):
     """Dispatch of a round in which every client that is present takes part.
 
     A client with an undelivered update sends it again; the others are sent the model. `round_s`: length of a round, which passes
@@ -93,16 +94,12 @@ class Everyone:
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing."""
 
-    def state_dict(self) -> State:
-        """Nothing lasts from round to round."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None
-
 
 class Ages(Instrument):
     """Ages of information (Li et al. eq. 8), in the records of rounds and of attempts, beside those of an oracle."""
+
+    state_fields = ("meter",)
+    round_columns = ("sum_age", "age_variance", "oracle_sum_age")
 
     def __init__(self, *, pool: ClientPool, spectrum: Spectrum, dispatch: Everyone, meter: AgeMeter) -> None:
         self.pool = pool
@@ -128,12 +125,6 @@ class Ages(Instrument):
         # Whole numbers up to the last division, so that the sum of squares loses nothing.
         variance = (pool.count * squares - total * total) / pool.count
         return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
-
-    def state_dict(self) -> State:
-        return self.meter.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.meter.load_state_dict(state)
 
 
 def age_aware_server(

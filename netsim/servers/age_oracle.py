@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.scheduling import OracleScheduler, SlotView
+from netsim.core.state import StateFields
 from netsim.servers.checks import check_schedule
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, IntArray, State
+    from netsim.core.protocols import BoolArray, IntArray
     from netsim.core.streams import Streams
 
 
-class AgeOracle:
+class AgeOracle(StateFields):
     """Runs `scheduler` untimed: in every round each of its K clients sends, and succeeds exactly if its sub-channel lets it.
 
     A sub-channel that is jammed as the round opens counts as Bad for the oracle too; jamming later in a round does not reach it.
     The scheduler is shown the states (N,) first.
     """
+
+    state_fields = ("ages", "scheduler")
 
     def __init__(self, *, scheduler: OracleScheduler, clients: int, channels: int, streams: Streams) -> None:
         self.scheduler = scheduler
@@ -40,12 +43,3 @@ class AgeOracle:
         ages = [1 if reset else age + 1 for age, reset in zip(self.ages.tolist(), arrived.tolist(), strict=True)]
         self.ages = np.array(ages, np.int64)
         return float(sum(ages))
-
-    def state_dict(self) -> State:
-        """The oracle's ages and its scheduler's state."""
-        return {"ages": self.ages.copy(), "scheduler": self.scheduler.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state."""
-        self.ages = state["ages"].copy()
-        self.scheduler.load_state_dict(state["scheduler"])

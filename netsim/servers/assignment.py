@@ -13,6 +13,7 @@ import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.core.scheduling import ChannelScheduler, SlotView
+from netsim.core.state import StateFields
 from netsim.servers.checks import check_schedule
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Assignment(Protocol):
     def load_state_dict(self, state: State) -> None: ...
 
 
-class NoAssignment:
+class NoAssignment(StateFields):
     """Every client has a link of its own, or waits in one queue: there is nothing to assign."""
 
     unused_columns: Sequence[str] = ("channel", "good", "jammed", "collided")
@@ -57,14 +58,8 @@ class NoAssignment:
     def close(self) -> None:
         return None
 
-    def state_dict(self) -> State:
-        return {}
 
-    def load_state_dict(self, state: State) -> None:
-        return None
-
-
-class ScheduledAssignment:
+class ScheduledAssignment(StateFields):
     """Assignment by a scheduler. `places`: their number; None: one for each client, which is its number.
 
     `refill`: places are taken and left in mid-round; otherwise a round's clients take the places from the first on, and wait
@@ -72,6 +67,7 @@ class ScheduledAssignment:
     places without contention.
     """
 
+    state_fields = ("scheduler", "_place_of", "_tried")
     unused_columns: Sequence[str] = ()
 
     def __init__(
@@ -171,12 +167,3 @@ class ScheduledAssignment:
         tried, self._tried = sorted(self._tried), []
         channels = np.array([channel for _, channel, _ in tried], np.int64)
         self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))
-
-    def state_dict(self) -> State:
-        """The scheduler's, who has which place, and what it has not been told of yet."""
-        return {"scheduler": self.scheduler.state_dict(), "places": dict(self._place_of), "tried": list(self._tried)}
-
-    def load_state_dict(self, state: State) -> None:
-        self.scheduler.load_state_dict(state["scheduler"])
-        self._place_of = dict(state["places"])
-        self._tried = [(place, channel, arrived) for place, channel, arrived in state["tried"]]

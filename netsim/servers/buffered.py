@@ -17,6 +17,7 @@ import numpy as np
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import RoundView, Selection
+from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.checks import check_selection
 from netsim.servers.close import EndsOfRound
@@ -30,18 +31,20 @@ from netsim.servers.waking import Waking
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy, State
+    from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy
     from netsim.core.streams import Streams
 
 _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
-class KeepAtWork:
+class KeepAtWork(StateFields):
     """Whenever fewer than `concurrency` clients are at work, the policy is asked for more, one decision at a time.
 
     A client is asked at most once a round, and not in the round in which its last attempt ended: (round, client) is the address
     of its draws. Raises ValueError for a concurrency that is not in 1..K.
     """
+
+    state_fields = ("policy",)
 
     def __init__(
         self, *, pool: ClientPool, policy: SelectionPolicy, learner: Learner, streams: Streams, concurrency: int
@@ -122,13 +125,6 @@ class KeepAtWork:
         censored = np.asarray(closed.attempts.column("censored"), np.bool_)
         self.policy.observe(round_outcome(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
 
-    def state_dict(self) -> State:
-        """The policy's."""
-        return {"policy": self.policy.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.policy.load_state_dict(state["policy"])
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRule:
@@ -147,6 +143,8 @@ class BufferFull(EndsOfRound):
 
     A client whose update ends is followed by another, as `dispatch` says. Raises ValueError for a buffer below 1.
     """
+
+    state_fields = ("rule", "pacing")
 
     def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, rule: ModelRule) -> None:
         super().__init__()
@@ -207,15 +205,6 @@ class BufferFull(EndsOfRound):
             taken = len(self.ends)
         now, self.ends = self.ends[:taken], self.ends[taken:]
         return Ended(now)
-
-    def state_dict(self) -> State:
-        """Return the state of the close, of the rule and of the pacing."""
-        return {**super().state_dict(), "rule": self.rule.state_dict(), "pacing": self.pacing.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self.rule.load_state_dict(state["rule"])
-        self.pacing.load_state_dict(state["pacing"])
 
 
 def buffered_server(

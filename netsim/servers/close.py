@@ -14,6 +14,7 @@ from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
 from netsim.core.clock import LAST
 from netsim.core.closing import RoundState, fold_ends
 from netsim.core.errors import ParameterError
+from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
@@ -82,7 +83,7 @@ def _no_deadline(deadline_s: float) -> ParameterError:
     return ParameterError("deadline_s", deadline_s, "the rounds of this server close by no deadline")
 
 
-class _OfOneRound:
+class _OfOneRound(StateFields):
     """A round is about the attempts that were begun as it opened."""
 
     folds_none = False
@@ -105,13 +106,6 @@ class _OfOneRound:
     def limit(self, deadline_s: float) -> None:
         """It has no deadline."""
         raise _no_deadline(deadline_s)
-
-    def state_dict(self) -> State:
-        """Nothing lasts from round to round."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None
 
 
 class WhenEnded(_OfOneRound):
@@ -309,7 +303,7 @@ class End(NamedTuple):
     bytes_up: int
 
 
-class EndsOfRound:
+class EndsOfRound(StateFields):
     """A round is about the attempts that ended in it, whenever they began."""
 
     folds_none = False
@@ -339,10 +333,10 @@ class EndsOfRound:
         raise _no_deadline(deadline_s)
 
     def state_dict(self) -> State:
-        """What has ended and counts for a later round."""
-        return {"ends": [{name: getattr(end, name) for name in End._fields} for end in self.ends]}
+        return super().state_dict() | {"ends": [{name: getattr(end, name) for name in End._fields} for end in self.ends]}
 
     def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
         self.ends = [End(**end) for end in state["ends"]]
 
 

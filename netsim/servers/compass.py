@@ -15,6 +15,7 @@ import numpy as np
 
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.clock import LAST
+from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Attempt, ClosedRound, Instrument, NobodyLeftError, RoundLoop
@@ -25,15 +26,16 @@ from netsim.servers.waking import Waking
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
 
 
-class BySteps:
+class BySteps(StateFields):
     """Dispatch in which every client that is present works the steps that it is given, unless its update waits for its group.
 
     A client begins at most once a round: (round, client) is the address of its draws.
     """
 
+    state_fields = ("scheduler", "waiting")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
@@ -103,14 +105,6 @@ class BySteps:
     def tell(self, closed: ClosedRound) -> None:
         """The scheduler was told as they arrived."""
 
-    def state_dict(self) -> State:
-        """Groups, speeds, and who waits."""
-        return {"scheduler": self.scheduler.state_dict(), "waiting": dict(self.waiting)}
-
-    def load_state_dict(self, state: State) -> None:
-        self.scheduler.load_state_dict(state["scheduler"])
-        self.waiting = dict(state["waiting"])
-
 
 class GroupComplete(EndsOfRound):
     """Close as a group is complete, or at its latest time with at least one update in.
@@ -118,6 +112,8 @@ class GroupComplete(EndsOfRound):
     It also closes as an update arrives from a client without a group, which is applied alone. An update that arrives later than
     its group enters the next model of a group, or a model of its own if no client is at work any more.
     """
+
+    state_fields = ("_late", "_ready")
 
     def __init__(self, *, pool: ClientPool, dispatch: BySteps) -> None:
         super().__init__()
@@ -209,20 +205,16 @@ class GroupComplete(EndsOfRound):
                 del waiting[client]
         return Ended(now)
 
-    def state_dict(self) -> State:
-        """Return the state of the close, with the updates that are ready and those that came late."""
-        return {**super().state_dict(), "late": list(self._late), "ready": [list(batch) for batch in self._ready]}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._late = [(client, round) for client, round in state["late"]]
-        self._ready = [[(client, round) for client, round in batch] for batch in state["ready"]]
+    def on_load(self) -> None:
+        super().on_load()
         for number in self.dispatch.scheduler.groups:
             self._set_alarm(number)
 
 
 class OpenGroups(Instrument):
     """Column with the number of groups under way as a round closes."""
+
+    round_columns = ("groups",)
 
     def __init__(self, *, scheduler: StepScheduler) -> None:
         self.scheduler = scheduler

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
-from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
+from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy
 from netsim.core.reports import NOBODY_PROBED, RoundOutcome
+from netsim.core.state import StateFields
 from netsim.servers.checks import check_probe, check_selection
 from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError
 from netsim.servers.presence import Presence
@@ -45,12 +46,14 @@ class SelectionRule:
         return () if self.probing is None else (self.probing,)
 
 
-class PolicyDispatch:
+class PolicyDispatch(StateFields):
     """The policy of `rule` chooses the clients of a round, all at once, out of those that are selectable as it opens.
 
     `carry_over`: latencies are told of the attempts that ended in the round, whenever they began; otherwise of those begun in it,
     where one that was not delivered is told as the time after which the server stopped waiting.
     """
+
+    state_fields = ("policy",)
 
     def __init__(self, *, pool: ClientPool, rule: SelectionRule, learner: Learner, carry_over: bool = False) -> None:
         policy = rule.policy
@@ -146,15 +149,8 @@ class PolicyDispatch:
         self.outcome = round_outcome(closed, latency_s, censored, phases=self.pool.reports_phases)
         self.policy.observe(self.outcome)
 
-    def state_dict(self) -> State:
-        """The policy's."""
-        return {"policy": self.policy.state_dict()}
 
-    def load_state_dict(self, state: State) -> None:
-        self.policy.load_state_dict(state["policy"])
-
-
-class MembersDispatch:
+class MembersDispatch(StateFields):
     """The members of a slot train together, round after round, as many of them as are there.
 
     `whole`: a round waits until every member is selectable; otherwise for the first of them. `reselect_busy` as of
@@ -217,10 +213,3 @@ class MembersDispatch:
 
     def tell(self, closed: ClosedRound) -> None:
         """Nobody decides by a round: who takes part is settled slot by slot."""
-
-    def state_dict(self) -> State:
-        """Nothing lasts from slot to slot."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None

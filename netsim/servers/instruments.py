@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from netsim.records.rows import DetectionRow
+from netsim.core.rows import DetectionRow
 from netsim.servers.loop import ClosedRound, Dispatch, Instrument
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import RewardMeter, State
+    from netsim.core.protocols import RewardMeter
     from netsim.core.scheduling import ChannelScheduler
     from netsim.network.jamming import Jammers
     from netsim.records.sinks import Recorder
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 class Reward(Instrument):
     """The policy's reward and the genie's (PAUSE eq. 9, 10, 15)."""
+
+    state_fields = ("meter",)
+    round_columns = ("reward", "genie_reward")
 
     def __init__(self, *, dispatch: PolicyDispatch, meter: RewardMeter) -> None:
         self.dispatch = dispatch
@@ -31,16 +34,12 @@ class Reward(Instrument):
         )
         return {"reward": reward, "genie_reward": genie}
 
-    def state_dict(self) -> State:
-        return self.meter.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self.meter.load_state_dict(state)
-
 
 class Jamming(Instrument):
     """Columns for the effect of jammers and collisions on a round's transmissions, and for the cost of jamming."""
 
+    state_fields = ("_spent_before",)
+    round_columns = ("jammed", "collided", "jam_dwells")
     reads_ends = True
 
     def __init__(self, *, jammers: Jammers) -> None:
@@ -62,15 +61,11 @@ class Jamming(Instrument):
         """`jam_dwells`."""
         return {"jam_dwells": self.jammers.spent}
 
-    def state_dict(self) -> State:
-        return {"spent_before": self._spent_before}
-
-    def load_state_dict(self, state: State) -> None:
-        self._spent_before = state["spent_before"]
-
 
 class Undisturbed(Instrument):
     """The null object of `Jamming`, where there are no jammers and no two transmissions can meet."""
+
+    round_columns = Jamming.round_columns
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """None of what `Jamming` counts."""
@@ -83,6 +78,8 @@ class Undisturbed(Instrument):
 
 class Restarts(Instrument):
     """The changes of clients' latencies that a policy declares: it has no column for them, and tells `on_declared`."""
+
+    state_fields = ("_told",)
 
     def __init__(self, *, dispatch: Dispatch, on_declared: Callable[[int, list[int]], None]) -> None:
         self.dispatch = dispatch
@@ -97,15 +94,11 @@ class Restarts(Instrument):
             self._told = len(restarts)
         return {}
 
-    def state_dict(self) -> State:
-        return {"told": self._told}
-
-    def load_state_dict(self, state: State) -> None:
-        self._told = state["told"]
-
 
 class Detections(Instrument):
     """The changes that a scheduler declares, each a record of its own. `jammers`: whether there are any."""
+
+    state_fields = ("_hits",)
 
     def __init__(self, *, scheduler: ChannelScheduler, recorder: Recorder, jammers: bool = True) -> None:
         self.scheduler = scheduler
@@ -129,9 +122,3 @@ class Detections(Instrument):
             self._hits.clear()
             self.on_declared(closed.number, sorted({channel for channel, _, _ in declared}))
         return {}
-
-    def state_dict(self) -> State:
-        return {"hits": dict(self._hits)}
-
-    def load_state_dict(self, state: State) -> None:
-        self._hits = dict(state["hits"])

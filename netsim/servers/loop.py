@@ -14,6 +14,7 @@ import numpy as np
 
 from netsim.core.causes import CLOSE, END, RETURN, START, Cause
 from netsim.core.protocols import Content, Deliveries, IntArray, Learner, Selection, State, Stateful
+from netsim.core.state import StateFields
 from netsim.servers.assignment import Assignment, NoAssignment
 
 if TYPE_CHECKING:
@@ -173,12 +174,14 @@ class CloseRule(Stateful, Protocol):
         """Return the round's `deliveries` as the learner gets them."""
 
 
-class Instrument:
+class Instrument(StateFields):
     """Measures from outside: it changes nothing, and adds columns to the record of a round, and of its attempts.
 
     This one measures nothing; others override what they have something to say on.
     """
 
+    round_columns: Sequence[str] = ()
+    """Columns of rounds that `columns` fills."""
     reads_ends = False
     """True if it reads `ClosedRound.ended`."""
 
@@ -192,13 +195,6 @@ class Instrument:
     def counts(self) -> dict[str, int]:
         """Columns that add up over rounds, since the start of the run."""
         return {}
-
-    def state_dict(self) -> State:
-        """What it needs from round to round."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take a saved state."""
 
 
 class Alteration:
@@ -367,6 +363,11 @@ class RoundLoop:
             self.dispatch.needs_losses or self.learner.records_losses,
         )
         return content if content is None or (places[1:] > places[:-1]).all() else _ContentAt(content, places.argsort())
+
+    @property
+    def round_columns(self) -> list[str]:
+        """Columns of rounds that the learner and the instruments fill."""
+        return [*self.learner.round_columns, *(name for one in self.instruments for name in one.round_columns)]
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """Return the columns of all instruments."""

@@ -8,7 +8,6 @@ was grows older than b models.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,13 +16,14 @@ import numpy as np
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import Stateful
+from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import FloatArray, State
+    from netsim.core.protocols import FloatArray
     from netsim.servers.loop import Attempt
 
 _NEVER = -1.0
@@ -56,7 +56,7 @@ def arrivals(ends: Sequence[Attempt]) -> int:
     return sum(not end.censored for end in ends)
 
 
-class Deliveries:
+class Deliveries(StateFields):
     """A model of every `buffer` deliveries. Raises ValueError for a buffer below 1."""
 
     name = "deliveries"
@@ -88,12 +88,6 @@ class Deliveries:
                 return i + 1
         return len(ends)
 
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        return None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyPacing:
@@ -111,13 +105,14 @@ class LatencyPacing:
                 raise ParameterError(name, value, "must be > 0 seconds and finite")
 
 
-class ByLatency:
+class ByLatency(StateFields):
     """A model of all that has arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
 
     L_k is the time from the selection of client k to its last delivery. No model is made of no update: where none has arrived by
     then, the first that does is waited for. `wake` has `due` asked again.
     """
 
+    state_fields = ("latency_s",)
     name = "pacing"
 
     def __init__(
@@ -186,10 +181,3 @@ class ByLatency:
     def count_taken(self, ends: Sequence[Attempt]) -> int:
         """All."""
         return len(ends)
-
-    def state_dict(self) -> State:
-        """Return the last latencies."""
-        return {"latency_s": self.latency_s.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.latency_s[:] = state["latency_s"]

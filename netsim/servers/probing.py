@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from netsim.core.reports import Probed
-from netsim.records.rows import ProbeRow
+from netsim.core.rows import ProbeRow
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.loop import ClosedRound, Instrument
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from netsim.clients.probes import Probes
     from netsim.clients.update import Update
     from netsim.core.clock import Clock
-    from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, State
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner
 
 _NAN = float("nan")
 
@@ -29,6 +29,9 @@ class Probing(Instrument, ABC):
     only of the clients that answered. `evaluated` (K,): samples that each client evaluates; None if unknown. `losses`: True if
     the loss is asked for; otherwise the answers have none.
     """
+
+    state_fields: ClassVar[tuple[str, ...]] = ("asked", "answered")
+    round_columns = ("probes", "probes_answered", "probe_s")
 
     def __init__(
         self, *, clock: Clock, learner: Learner, samples: int | None, evaluated: IntArray | None, losses: bool = True
@@ -95,17 +98,16 @@ class Probing(Instrument, ABC):
     def counts(self) -> dict[str, int]:
         return {"probes": self.asked, "probes_answered": self.answered}
 
-    def state_dict(self) -> State:
-        return {"asked": self.asked, "answered": self.answered}
-
-    def load_state_dict(self, state: State) -> None:
-        self.asked, self.answered = self._before = state["asked"], state["answered"]
+    def on_load(self) -> None:
+        self._before = self.asked, self.answered
 
 
 class TimedProbing(Probing):
     """By `probes`, over the links. Who answered holds the model, and is not sent it again if it is then selected, unless
     `reuse_model` is False.
     """
+
+    state_fields = ("probes",)
 
     def __init__(
         self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True, losses: bool = True
@@ -183,13 +185,6 @@ class TimedProbing(Probing):
         now = self.clock.now
         for probe in self.probes.unfinished():
             self.recorder.probe(self._row(probe)._replace(outcome="in_flight", outcome_s=now))
-
-    def state_dict(self) -> State:
-        return super().state_dict() | {"probes": self.probes.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self.probes.load_state_dict(state["probes"])
 
 
 class FreeProbing(Probing):

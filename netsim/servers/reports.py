@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim.clients.columns import plain
 from netsim.core.reports import Reports, RoundOutcome
-from netsim.records.rows import CommunicationRow
+from netsim.core.rows import CommunicationRow
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+import math
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.records.rows import LATER, EvaluationRow, RoundRow, UpdateRow
+from netsim.core.rows import ALWAYS, LATER, ROUND_CAUSES, EvaluationRow, RoundRow, UpdateRow
+from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder
 from netsim.servers.reports import losses_by_update
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import Evaluation, Learner, State
@@ -19,16 +22,25 @@ if TYPE_CHECKING:
     from netsim.servers.probing import Probing
 
 _NAN = float("nan")
-# Every column, in order: NaN, or its default, where nobody has anything to say of it.
 _BLANK: dict[str, Any] = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_defaults
+"""A row without values: all columns in order, NaN or their default."""
 
 
-class Book:
+class Book(StateFields):
     """Counts what began and ended from one record to the next."""
+
+    state_fields = ("_before",)
 
     def __init__(self, pool: ClientPool) -> None:
         self._pool = pool
         self._before = self._now()
+        self._columns = frozenset(_BLANK)
+
+    def choose(self, columns: Iterable[str]) -> list[str]:
+        """Take the `columns` that others fill and add those of each run. Return all in the order of `RoundRow`."""
+        energy = () if self._pool.energy is None else self._pool.energy.round_columns
+        self._columns = frozenset((*ALWAYS["rounds"], *energy, *columns))
+        return [name for name in _BLANK if name in self._columns]
 
     def _now(self) -> dict[str, Any]:
         pool, life = self._pool, self._pool.life
@@ -46,11 +58,13 @@ class Book:
     ) -> RoundRow:
         """The record of what closes now, with further `columns`; its attempts began or ended since the last such call."""
         pool, now, before = self._pool, self._now(), self._before
-        said = _BLANK | columns
+        said = dict(columns)
         said["round"], said["start_s"], said["end_s"], said["version"] = round, start_s, end_s, version
         said["in_flight"], said["max_leak"] = pool.under_way, pool.accountant.max_leak()
         if evaluation is not None:
-            said["accuracy"], said["loss"], said["training_loss"] = evaluation.accuracy, evaluation.loss, evaluation.training_loss
+            said["accuracy"], said["loss"] = evaluation.accuracy, evaluation.loss
+            if not math.isnan(evaluation.training_loss):
+                said["training_loss"] = evaluation.training_loss
         if pool.energy is not None:
             pool.advance()
             now |= pool.energy.totals(end_s)
@@ -58,18 +72,10 @@ class Book:
         for name, count in now.items():
             said[name] = count - before.get(name, 0)
         self._before = now
-        # In the order of the columns, which those that were there keep; a name that is none of theirs makes it too long.
-        if len(said) > len(_BLANK):
-            raise TypeError(f"{[*said][len(_BLANK) :]}: no columns of a round")
-        return tuple.__new__(RoundRow, said.values())
-
-    def state_dict(self) -> State:
-        """The counts at the last record."""
-        return dict(self._before)
-
-    def load_state_dict(self, state: State) -> None:
-        """Take over the counts at the last record."""
-        self._before = dict(state)
+        if not said.keys() <= self._columns:
+            wrong = ", ".join(sorted(said.keys() - self._columns))
+            raise TypeError(f"{wrong}: no part of the server names such a column of rounds; add it to round_columns")
+        return tuple.__new__(RoundRow, (_BLANK | said).values())
 
 
 class Recording(Protocol):
@@ -166,8 +172,10 @@ def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, 
             recorder.evaluation(EvaluationRow(round, time_s, version, name, value))
 
 
-class RoundServer:
+class RoundServer(StateFields):
     """Rounds one after the other, each a record. `recording`: who else writes records; `probing`: who asks before selections."""
+
+    state_fields = ("loop", "rows", "_book")
 
     def __init__(
         self,
@@ -213,9 +221,7 @@ class RoundServer:
 
     def _record(self, closed: ClosedRound) -> None:
         columns = self.loop.columns(closed)
-        columns["opened_by"], columns["opened_after"] = closed.opened_by
-        columns["closed_by"], columns["closed_after"] = closed.closed_by
-        columns["close_rule"] = closed.close_rule
+        columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
         self.rows.closed(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
         evaluation = learner.evaluate(number, end_s, number == self.last_round)
@@ -249,6 +255,7 @@ class RoundServer:
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
+        recorder.rounds_with(self._book.choose((*self.loop.round_columns, *ROUND_CAUSES)))
         self.rows.record_to(recorder)
         for writer in self._recording:
             writer.recorder = recorder
@@ -259,14 +266,3 @@ class RoundServer:
         if self._probing is not None:
             self._probing.stop()
         self.loop.pool.medium.access.stop()
-
-    def state_dict(self) -> State:
-        """Everything at a round boundary."""
-        loop, rows = self.loop.state_dict(), self.rows.state_dict()
-        return {"round": self.round, "loop": loop, "rows": rows, "book": self._book.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take over a state of a round boundary; the clock must stand at its time."""
-        self.loop.load_state_dict(state["loop"])
-        self.rows.load_state_dict(state["rows"])
-        self._book.load_state_dict(state["book"])

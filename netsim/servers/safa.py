@@ -18,6 +18,7 @@ import numpy as np
 from netsim.clients.attempts import Attempts, Ended, Single
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
+from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Attempt, ClosedRound, Instrument, RoundLoop
@@ -28,13 +29,13 @@ from netsim.servers.waking import Waking
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import BoolArray, Deliveries, FloatArray, IntArray, Learner, Selection, State
+    from netsim.core.protocols import BoolArray, Deliveries, FloatArray, IntArray, Learner, Selection
 
 _EVER = float("inf")
 _NAN = float("nan")
 
 
-class ByVersion:
+class ByVersion(StateFields):
     """Everyone present takes part, each from the model that its version entitles it to.
 
     `lag_tolerance`: rounds by which a model may be old for its client to go on with it; who is at work on an older one drops it,
@@ -42,6 +43,7 @@ class ByVersion:
     download; the model that was lost on its way is sent again, as the newest. Raises ValueError for a tolerance below 0.
     """
 
+    state_fields = ("_wants", "_begun", "_made_round", "_version")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
@@ -135,17 +137,6 @@ class ByVersion:
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing."""
 
-    def state_dict(self) -> State:
-        """Which model each client holds."""
-        arrays = {"wants": self._wants, "begun": self._begun, "made_round": self._made_round, "version": self._version}
-        return {name: array.copy() for name, array in arrays.items()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._wants = np.array(state["wants"], np.bool_)
-        self._begun = np.array(state["begun"], np.int64)
-        self._made_round = np.array(state["made_round"], np.int64)
-        self._version = np.array(state["version"], np.int64)
-
 
 class PickedArrived(EndsOfRound):
     """Close once `per_round` updates are picked, at a deadline, or when no client is at work any more.
@@ -158,6 +149,7 @@ class PickedArrived(EndsOfRound):
     Raises ValueError for fewer than one update, and a deadline that is not > 0.
     """
 
+    state_fields = ("_last",)
     folds_none = True
 
     def __init__(
@@ -276,18 +268,15 @@ class PickedArrived(EndsOfRound):
         held = np.array([one not in picked for one in whose], np.bool_)
         return replace(deliveries, held=held, renewed=self.dispatch.renewed)
 
-    def state_dict(self) -> State:
-        """Return the state of the close, with the clients picked last."""
-        return {**super().state_dict(), "last": sorted(self._last)}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._last = set(state["last"])
+    def on_load(self) -> None:
+        super().on_load()
         self._others = []
 
 
 class Picks(Instrument):
     """Columns for the number of updates picked, the arrival of the last of them, and the clients forced to renew."""
+
+    round_columns = ("picked", "picked_s", "renewed")
 
     def __init__(self, *, dispatch: ByVersion, close: PickedArrived) -> None:
         self.dispatch = dispatch

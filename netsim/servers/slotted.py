@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
+from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.reports import communication_row
 from netsim.servers.rounds import AttemptRows, Book, Recording, record_metrics
@@ -76,13 +77,15 @@ class IndexPolicy(Stateful, Protocol):
         """Learn from slot `round`, as `OpinionPolicy` does."""
 
 
-class SlotServer(ABC):
+class SlotServer(StateFields, ABC):
     """Common base of both servers: slots one after the other. `run_round` is a slot, `round` counts slots.
 
     `training`: the communication rounds of a slot, with its members. `rounds_per_slot`: L. `reset_each_slot`: every slot trains
     from the first model again; otherwise the model goes on (the times of the paper's Table I show that it does). `recording`:
     further writers of records.
     """
+
+    state_fields: ClassVar[tuple[str, ...]] = ("round", "training", "rows", "_book")
 
     def __init__(
         self,
@@ -113,6 +116,11 @@ class SlotServer(ABC):
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
         self._recording = recording
         self._book = Book(training.pool)
+
+    @property
+    def round_columns(self) -> Sequence[str]:
+        """Columns of rounds that the server fills, beside those of its learner and instruments."""
+        return ("reward", "genie_reward", "members", "opinion", "opinion_s", "consensus_s")
 
     def run_round(self) -> Generator[Any, Any, None]:
         """Run one slot as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
@@ -213,6 +221,7 @@ class SlotServer(ABC):
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
+        recorder.rounds_with(self._book.choose((*self.training.round_columns, *self.round_columns)))
         self.rows.record_to(recorder)
         for writer in self._recording:
             writer.recorder = recorder
@@ -222,18 +231,6 @@ class SlotServer(ABC):
         self.rows.unfinished()
         self.training.pool.medium.access.stop()
 
-    def state_dict(self) -> State:
-        """Everything at a slot boundary."""
-        training, rows = self.training.state_dict(), self.rows.state_dict()
-        return {"round": self.round, "training": training, "rows": rows, "book": self._book.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        """Take over a state of a slot boundary; the clock must stand at its time."""
-        self.round = state["round"]
-        self.training.load_state_dict(state["training"])
-        self.rows.load_state_dict(state["rows"])
-        self._book.load_state_dict(state["book"])
-
 
 class FlFaServer(SlotServer):
     """FL&FA: all clients upload their opinions, the server's policy selects.
@@ -241,6 +238,8 @@ class FlFaServer(SlotServer):
     Of an opinion that did not arrive the server keeps the client's last one; of a client it never heard of, the average of those
     it heard (1/2 if there are none).
     """
+
+    state_fields = ("_heard", "policy")
 
     def __init__(self, *, policy: OpinionPolicy, uplink: OpinionUplink, streams: Streams, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -251,6 +250,10 @@ class FlFaServer(SlotServer):
         self._counts = uplink.transport.counts()
         if self.clients.energy is not None:
             uplink.transport.on_sent = self._meter
+
+    @property
+    def round_columns(self) -> Sequence[str]:
+        return (*super().round_columns, *self._counts, "opinions_missing")
 
     @property
     def transport(self) -> Transport:
@@ -303,14 +306,11 @@ class FlFaServer(SlotServer):
 
     def state_dict(self) -> State:
         """Everything at a slot boundary, with what the server has heard."""
-        mine = {"heard": self._heard.copy(), "policy": self.policy.state_dict(), "uplink": self.uplink.state_dict()}
-        return super().state_dict() | mine
+        return super().state_dict() | {"uplink": self.uplink.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a slot boundary; the clock must stand at its time."""
         super().load_state_dict(state)
-        self._heard = state["heard"].copy()
-        self.policy.load_state_dict(state["policy"])
         self.uplink.load_state_dict(state["uplink"], self.round, self.clock.now)
         self._counts = self.uplink.transport.counts()
 
@@ -321,6 +321,8 @@ class FlDaServer(SlotServer):
     Opinions are those of the model as it is in the consensus phase: of the test at the end of the slot before, and in slot 1
     of a test of the first model. A slot begins when the last client has tested. `beliefs`: whether they are recorded.
     """
+
+    state_fields = ("policy", "_opinions")
 
     def __init__(self, *, policy: IndexPolicy, consensus: ConsensusPhase, beliefs: bool = False, **keywords: Any) -> None:
         super().__init__(**keywords)
@@ -333,6 +335,11 @@ class FlDaServer(SlotServer):
             consensus.links.bytes_over = np.zeros(consensus.links.graph.edges, np.int64)
         self._opinions: FloatArray | None = None
         self._counts = self._count()
+
+    @property
+    def round_columns(self) -> Sequence[str]:
+        settled = ("messages_in_flight", "converged_s", "agreed_s", "exchanges", "residual", "disagreement")
+        return (*super().round_columns, *self._counts, *settled)
 
     @property
     def transport(self) -> Transport:
@@ -419,16 +426,10 @@ class FlDaServer(SlotServer):
 
     def state_dict(self) -> State:
         """Everything at a slot boundary, with messages in flight."""
-        return super().state_dict() | {
-            "policy": self.policy.state_dict(),
-            "consensus": self.consensus.state_dict(),
-            "opinions": None if self._opinions is None else self._opinions.copy(),
-        }
+        return super().state_dict() | {"consensus": self.consensus.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a slot boundary; the clock must stand at its time."""
         super().load_state_dict(state)
-        self.policy.load_state_dict(state["policy"])
         self.consensus.load_state_dict(state["consensus"], self.round)
-        self._opinions = None if state["opinions"] is None else state["opinions"].copy()
         self._counts = self._count()

@@ -12,6 +12,7 @@ from netsim.clients.shortening import shorten
 from netsim.clients.steps.stages import COMPUTE
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import Stateful
+from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -34,7 +35,7 @@ class StalenessRule(Stateful, Protocol):
         """Round `number` has closed."""
 
 
-class NoBound:
+class NoBound(StateFields):
     """Updates may be as old as they become."""
 
     def may_close(self, number: int) -> bool:
@@ -46,14 +47,8 @@ class NoBound:
     def on_close(self, number: int) -> None:
         return None
 
-    def state_dict(self) -> State:
-        return {}
 
-    def load_state_dict(self, state: State) -> None:
-        return None
-
-
-class WaitForOld:
+class WaitForOld(StateFields):
     """A round waits for every update at work that the next one would find more than `bound` rounds old. ValueError below 1."""
 
     def __init__(self, *, pool: ClientPool, bound: int) -> None:
@@ -70,12 +65,6 @@ class WaitForOld:
         return any(update.begun_round <= number - self.bound for update in updates)
 
     def on_close(self, number: int) -> None:
-        return None
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
         return None
 
 

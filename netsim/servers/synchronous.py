@@ -26,23 +26,24 @@ def synchronous_server(
     selecting: SelectionRule,
     learner: Learner,
     wait: WaitRule,
-    meter: RewardMeter,
+    meter: RewardMeter | None = None,
     channels: OwnLinks | None = None,
     stragglers: Literal["finish", "cancel"] = "finish",
 ) -> RoundServer:
     """Rounds one after the other.
 
-    `stragglers`: "finish" lets the clients that missed a close go on (they stay busy, their updates end as late, lost or aborted
-    in their own time), "cancel" cancels them as the round closes.
+    `meter`: measures the policy's reward, or None. `stragglers`: "finish" lets the clients that missed a close go on (they stay
+    busy, their updates end as late, lost or aborted in their own time), "cancel" cancels them as the round closes.
     """
     channels = channels or OwnLinks()
     dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner)
+    rewards = [] if meter is None else [Reward(dispatch=dispatch, meter=meter)]
     loop = RoundLoop(
         pool=pool,
         dispatch=dispatch,
         close=WhenEnded(pool=pool, rule=wait),
         learner=learner,
-        instruments=[Reward(dispatch=dispatch, meter=meter), *channels.instruments, *selecting.instruments],
+        instruments=[*rewards, *channels.instruments, *selecting.instruments],
         assignment=channels.assignment,
         straggle=stragglers == "finish",
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.core.protocols import FloatArray
+from netsim.core.rows import RoundRow
 from netsim.core.streams import Streams
-from netsim.records.rows import RoundRow
 from netsim.records.sinks import NoRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.wiring.simulation import build

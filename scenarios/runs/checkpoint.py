@@ -88,6 +88,8 @@ def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return [kind, [_pack(item, arrays) for item in value]]
+    if isinstance(value, set):
+        return ["set", [_pack(item, arrays) for item in sorted(value)]]
     raise StateError(f"state: {value!r} of type {type(value).__name__} is no plain data")
 
 
@@ -122,4 +124,4 @@ def _unpack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
     if kind == "dict":
         return {_unpack(key, arrays): _unpack(item, arrays) for key, item in content}
     items = [_unpack(item, arrays) for item in content]
-    return tuple(items) if kind == "tuple" else items
+    return {"tuple": tuple, "set": set, "list": list}[kind](items)

@@ -14,7 +14,7 @@ from scenarios.runs.summary import Summing
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
-    from netsim.records.rows import RoundRow
+    from netsim.core.rows import RoundRow
     from netsim.simulation import Simulation
 
 FILE = "tensorboard/events.out.tfevents.netsim"

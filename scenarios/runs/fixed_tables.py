@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from netsim.core.rows import FORMAT
 from netsim.records.columns import column
-from netsim.records.sinks import FORMAT
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import Built
 
@@ -20,8 +20,8 @@ NAMES = ("partition", "links")
 def given_tables(built: Built, scenario: Scenario) -> dict[str, pa.Table]:
     """The tables of the run by name, of `NAMES` those that it has."""
     found = {}
-    if built.trained is not None:
-        found["partition"] = partition_table(built.trained.label_counts)
+    if built.world.trained is not None:
+        found["partition"] = partition_table(built.world.trained.label_counts)
     if built.graph is not None and scenario.output.beliefs_table:
         found["links"] = links_table(built.graph)
     return found

@@ -78,15 +78,18 @@ def _difference(before: Path, now: Path) -> str | None:
     if before.read_bytes() == now.read_bytes():
         return None
     first, second = pq.read_table(before), pq.read_table(now)
-    if first.schema.names != second.schema.names:
-        return f"{before.name}: has other columns"
     if first.num_rows != second.num_rows:
         return f"{before.name}: {first.num_rows} rows, and {second.num_rows} the second time"
-    for name in first.schema.names:
-        values = zip(first[name].to_pylist(), second[name].to_pylist(), strict=True)
+    for name in dict.fromkeys([*first.schema.names, *second.schema.names]):
+        here, there = _values(first, name), _values(second, name)
+        values = zip(here, there, strict=True)
         # Of no number, NaN, one is the other.
         row = next((i for i, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
         if row is not None:
-            values_there = f"{first[name][row].as_py()}, and {second[name][row].as_py()} the second time"
-            return f"{before.name}: {name} of row {row} is {values_there}"
+            return f"{before.name}: {name} of row {row} is {here[row]}, and {there[row]} the second time"
     return f"{before.name}: the same values in other bytes"
+
+
+def _values(table: Any, name: str) -> list[Any]:
+    """Return a column of an Arrow table; all None for a column that the run left out."""
+    return table[name].to_pylist() if name in table.column_names else [None] * table.num_rows

@@ -14,9 +14,9 @@ from analysis.detections.measure import detection_totals
 from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
+from netsim.core.rows import FORMAT, BeliefRow, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, RoundRow, ScriptRow
 from netsim.network.access import AssignedAccess
-from netsim.records.rows import BeliefRow
-from netsim.records.sinks import FORMAT, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, Recorder, RoundRow, ScriptRow
+from netsim.records.sinks import Recorder
 from netsim.servers.facts import facts_of
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
@@ -108,6 +108,7 @@ class Summing:
         self.totals = totals
         self.last: RoundRow | None = None
         """The record of the last round; None: there is none yet."""
+        self.rounds_with = inner.rounds_with
         self.communication = inner.communication
         self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam
@@ -139,7 +140,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         return None if math.isnan(value) else value
 
     kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
-    late = after_run(Outcome(scenario, totals, built.clients, built.trained, ended))
+    late = after_run(Outcome(scenario, totals, built.clients, built.world.trained, ended))
     energy = energy_accounts(built)
     return {
         "format": FORMAT,
@@ -158,9 +159,9 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "fastest_round_s": known(_fastest_round_s(built, scenario)),
             "regret": known(totals.regret),
         },
-        "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.world.context.drawn_changes],
+        "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.world.drawn_changes],
         "coordinator": facts_of(built.clients, slotted=scenario.server.slotted).plain(),
-        "pause": pause_notes(built.truth, scenario, totals.rounds),
+        "pause": pause_notes(built.world.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
         "availability": built.clients.presence.notes(),
         "aoi": _aoi(built, scenario, totals),
@@ -183,7 +184,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "also_released": also_released(scenario),
             **({} if kept is None else {"accounting": kept}),
         },
-        "learner": _learner_notes(built.trained),
+        "learner": _learner_notes(built.world.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *late)],
         "machine": effort.notes(),
         "versions": versions(),
@@ -194,8 +195,8 @@ def _fastest_round_s(built: Built, scenario: Scenario) -> float:
     """Expected latency of a round of the m clients that are fastest in expectation; NaN where not asked for, or not known."""
     if not scenario.metrics.fastest_round:
         return math.nan
-    order = np.argsort(built.truth.mean_latency_s(1, 0.0), kind="stable")
-    return built.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
+    order = np.argsort(built.world.truth.mean_latency_s(1, 0.0), kind="stable")
+    return built.world.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
 
 
 def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LARGEST = 2**63 - 1
 """Largest whole number of a Parquet column, and of TOML."""
-SLOT_TABLES = ("slots", "opinions", "peers", "belief", "gossip")
+SLOT_TABLES = ("slots", "opinions", "belief", "gossip")
 """Tables of the servers with slots."""
 
 
@@ -131,6 +131,8 @@ def _check_no_slots(scenario: Scenario) -> None:
     for name in SLOT_TABLES:
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", "belongs to servers with slots; leave it out, or set server.kind to fl-fa or fl-da")
+    if scenario.peers is not None:
+        raise problem(("peers",), "..", "no client sends another a message here; leave it out, or set server.kind to fl-da")
     if scenario.policy is not None and scenario.policy.kind in (*OPINION_POLICIES, *INDEX_POLICIES):
         remedy = "fl-da" if scenario.policy.kind in INDEX_POLICIES else "fl-fa"
         raise problem(("policy", "kind"), scenario.policy.kind, f"learns from opinions; set server.kind = '{remedy}'")

@@ -246,7 +246,7 @@ class Scenario(Section):
         if not has_slots(server):
             return value
         # Validators of the base class run later, so that a table left out by NO_VALUE is still there.
-        absent = [name for name in SLOT_TABLES if name != "peers" and value.get(name, NO_VALUE) in (None, NO_VALUE)]
+        absent = [name for name in SLOT_TABLES if value.get(name, NO_VALUE) in (None, NO_VALUE)]
         return {**value, **{name: {} for name in absent}}
 
     @model_validator(mode="after")

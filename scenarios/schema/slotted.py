@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
+from scenarios.schema.peers import Pause
 from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
 from scenarios.schema.section import Section, missing, problem, refusal
 from scenarios.schema.server import Server, check_channels, refuse_links, refuse_oracle, refuse_reward, require_policy
@@ -15,11 +16,8 @@ if TYPE_CHECKING:
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
-Pause = Annotated[float, Field(ge=0, le=1e9)]
-"""Seconds between two things that a client does: at most some thirty years."""
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
-Whole = Annotated[int, Field(ge=0)]
 Bytes = Annotated[int, Field(ge=0, le=10**12)]
 OPINION_POLICIES = ("super-arm-ucb", "quick-init-ucb", "round-robin", "random-set", "fixed-set")
 """Policies that select by opinions (fl-fa); random and all may stand beside them."""
@@ -176,47 +174,6 @@ class OpinionKeys(Section):
     """Seconds after the last test that the server waits for opinions; absent: for all that may come."""
     synthetic: Synthetic | None = None
     """Opinions by a law, in place of `[learner]`."""
-
-
-class Outage(Section):
-    """Links that are down for a while."""
-
-    from_s: NonNegative
-    """Time of the failure."""
-    to_s: Positive | None = None
-    """Time of the return; absent: never."""
-    links: list[Annotated[list[Whole], Field(min_length=2, max_length=2)]] = []
-    """Pairs of neighbours whose link is down."""
-    groups: list[list[Whole]] = []
-    """A partition: every link between two of these groups of clients is down; who is named in none is in one further group."""
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
-        if bool(self.links) == bool(self.groups):
-            raise problem(("links",), self.links, "give either links or groups")
-        if not all(self.groups):
-            raise problem(("groups",), self.groups, "holds a group of nobody; name the clients of each group")
-        if self.to_s is not None and self.to_s <= self.from_s:
-            raise problem(("to_s",), self.to_s, f"must be after from_s = {self.from_s}")
-        return self
-
-
-class PeerKeys(Section):
-    """The links between clients (fl-da). A message takes distance over speed, bytes over bandwidth and a delay.
-
-    A parameter that differs between clients is the sender's.
-    """
-
-    topology: component_of("topology") = {"kind": "random-geometric"}  # type: ignore[valid-type]
-    """Graph of neighbours."""
-    speed_km_per_s: Positive = 299_792.458
-    """Speed of signals."""
-    max_resends: Annotated[int, Field(ge=0, le=999)] = 0
-    """Number of times that a lost message is sent again."""
-    resend_after_s: Pause = 0.0
-    """Seconds after the time at which a lost message would have arrived, until it is sent again."""
-    outages: list[Outage] = []
-    """Links that fail and come back, and partitions."""
 
 
 Exchanges = Annotated[int, Field(ge=1, le=100_000)]

@@ -6,9 +6,10 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from netsim.network.outages import CAUSES
 from scenarios.registry.components import component_of
+from scenarios.schema.peers import PeerKeys
 from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
 from scenarios.schema.section import Section, missing, problem, refusal
-from scenarios.schema.slotted import OpinionKeys, PeerKeys
+from scenarios.schema.slotted import OpinionKeys
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]

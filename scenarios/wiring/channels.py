@@ -31,6 +31,8 @@ from scenarios.wiring.payload import updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
 
 if TYPE_CHECKING:
+    from netsim.clients.update import Update
+    from netsim.core.scheduling import ChannelScheduler
     from scenarios.wiring.world import World
 
 
@@ -63,9 +65,9 @@ class ChannelTruth:
 class BuiltChannels:
     """The sub-channels of a scenario, as far as they do not depend on its server's clients."""
 
-    access: AssignedAccess[Any]
-    scheduler: Any
-    supplied: dict[str, Any]
+    access: AssignedAccess[Update]
+    scheduler: ChannelScheduler
+    supplied: dict[str, object]
     """Arguments that schedulers and oracles are supplied with."""
 
     def schedule(
@@ -121,7 +123,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     )
 
 
-def channel_states(scenario: Scenario, context: Context) -> tuple[Any, StateSequence | None]:
+def channel_states(scenario: Scenario, context: Context) -> tuple[Timeline[ChannelLaw], StateSequence | None]:
     """The timeline of the sub-channels' law, and the sequence of states behind it if there is one; raises UserError."""
     channels = scenario.channels
     assert channels is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,10 +16,19 @@ from scenarios.wiring.payload import codec_s
 from scenarios.wiring.population import Context
 from scenarios.wiring.work import TimeOfWork, Training, build_training
 
+if TYPE_CHECKING:
+    from models.fl.learner import FederatedLearner
+    from scenarios.wiring.cautions.outlook import HasLaws
+
 
 def add_extra_pass(
-    scenario: Scenario, context: Context, sizes: Sizes, plan: WorkPlan, trained: Any, delays: dict[str, Any]
-) -> tuple[Training, dict[str, Any]]:
+    scenario: Scenario,
+    context: Context,
+    sizes: Sizes,
+    plan: WorkPlan,
+    trained: FederatedLearner | None,
+    delays: dict[str, HasLaws],
+) -> tuple[Training, dict[str, HasLaws]]:
     """Local training and the timelines `delays` of an update's phases, with that pass where there is one; raises UserError.
 
     A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.

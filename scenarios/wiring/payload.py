@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.compression import Compressions, build_compressions, check_messages
 from scenarios.wiring.population import FloatArray, IntArray, Population
 from scenarios.wiring.training import learner_refusals
+
+if TYPE_CHECKING:
+    from models.fl.learner import FederatedLearner
 
 LONGEST_S = 1e12
 """Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
@@ -35,7 +38,7 @@ class Message:
         raise UserError(f"{bandwidth_key}: a message of 0 bytes{whose} takes no bandwidth; set {self.key}")
 
 
-def build_sizes(scenario: Scenario, population: Population, trained: Any) -> Sizes:
+def build_sizes(scenario: Scenario, population: Population, trained: FederatedLearner | None) -> Sizes:
     """The sizes of models and updates as they are sent, headers included; raises UserError.
 
     `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for what nobody can
@@ -81,7 +84,7 @@ def _share(sizes: IntArray, share: float) -> IntArray:
     return np.array([share_of(share, size) for size in each.tolist()], np.int64)[place].reshape(sizes.shape)
 
 
-def _network_bytes(scenario: Scenario, trained: Any, compressions: Compressions) -> tuple[int, int] | None:
+def _network_bytes(scenario: Scenario, trained: FederatedLearner | None, compressions: Compressions) -> tuple[int, int] | None:
     """Bytes of a model and of an update; None: only the built network can tell."""
     if trained is not None:
         return trained.down_bytes, trained.up_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from netsim.network.medium import Medium
 from netsim.servers.probing import FreeProbing, Probing, TimedProbing
 from scenarios.schema.errors import UserError
 from scenarios.schema.probe import Probe, question_of, tests
+from scenarios.schema.world import Downlink
 from scenarios.wiring.bandwidth import varies
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.payload import Message, decompress_s
@@ -22,6 +23,7 @@ from scenarios.wiring.population import Context, IntArray
 from scenarios.wiring.work import TimeOfWork
 
 if TYPE_CHECKING:
+    from scenarios.wiring.cautions.outlook import HasLaws
     from scenarios.wiring.world import World
 
 
@@ -79,14 +81,15 @@ def _answer_links(
     world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
 ) -> Medium:
     """The links with small answers: to the model, which is evaluated, or (not `losses`) to a request as small, at once."""
-    scenario, context, training = world.scenario, world.context, world.training
+    scenario, training = world.scenario, world.training
     answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
 
-    def small(link: Any, name: str, phase: str) -> Any:
-        if link.bandwidth_bytes_per_s is None or varies(link, context):
+    def small(link: Downlink, name: str, phase: str) -> HasLaws:
+        if link.bandwidth_bytes_per_s is None or varies(link, world):
             return world.delays[phase]
         # The time of the bytes is a number that is added to the delay.
-        return timeline(link, "delay", name, context, Message(answer, "probe.answer_bytes"))
+        brief: HasLaws = timeline(link, "delay", name, world, Message(answer, "probe.answer_bytes"))
+        return brief
 
     upload = small(scenario.uplink, "uplink", "upload")
     if not losses:
@@ -102,7 +105,7 @@ def _answer_links(
     return pool.medium.for_probes(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
-        sample=None if training.sample is None else _share(training.sample, section.forward_share, context),
+        sample=None if training.sample is None else _share(training.sample, section.forward_share, world),
         upload=upload,
         streams=streams,
         answer_bytes=answer,
@@ -128,20 +131,21 @@ def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
     return held
 
 
-def _share(each: Any, share: float, context: Context) -> TimeOfWork:
+def _share(each: HasLaws, share: float, context: Context) -> TimeOfWork:
     return TimeOfWork(np.full(context.population.count, share), each)
 
 
-def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> Any:
+def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLaws:
     """The timeline of what an evaluation takes beside the time of its samples.
 
     Where a speed is given, that is `compute.delay`, as of training; otherwise `compute.delay` is the time of the whole training,
     of which an evaluation takes its share. The model is decompressed for it, and no update is compressed.
     """
     codec_s = decompress_s(world.scenario, world.population, world.sizes)
-    compute = partial(timeline, world.scenario.compute, "delay", "compute", world.context)
+    compute = partial(timeline, world.scenario.compute, "delay", "compute", world)
     if world.training.sample is not None:
-        return compute(besides_s=codec_s)
+        besides: HasLaws = compute(besides_s=codec_s)
+        return besides
     factor = np.full(world.population.count, section.forward_share)
     planned = world.training.work.amounts(np.arange(len(factor)))[0]
     if evaluated is not None and None not in planned:

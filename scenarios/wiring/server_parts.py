@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from netsim.network.access import AssignedAccess
 from netsim.servers.instruments import Detections
 
 if TYPE_CHECKING:
+    from netsim.clients.update import Update
     from netsim.network.transport.transport import Transport
     from netsim.peers.consensus import ConsensusPhase
     from netsim.servers.rounds import RoundServer
@@ -17,7 +18,7 @@ Server: TypeAlias = "RoundServer | SlotServer"
 """A server, put together."""
 
 
-def assigned_access(server: Server) -> AssignedAccess[Any] | None:
+def assigned_access(server: Server) -> AssignedAccess[Update] | None:
     """Return the sub-channels with states, or None if the server has none."""
     access = server.clients.medium.access
     return access if isinstance(access, AssignedAccess) else None

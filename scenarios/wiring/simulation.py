@@ -5,18 +5,18 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import numpy as np
 
 from models.laws.expectations import Truth
 from models.laws.work import WorkPlan
-from models.privacy import Ledger, NoPrivacy, NoSchedule
+from models.privacy import Ledger, NoPrivacy, NoSchedule, Schedule
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoLearner
-from netsim.core.protocols import DelayLaw, FloatArray, Timeline
+from netsim.core.protocols import Accountant, Availability, DelayLaw, FloatArray, Timeline
 from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess, UplinkAccess
 from netsim.network.medium import Medium, MediumLaws
@@ -30,7 +30,7 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.accounting import require_accountant
 from scenarios.wiring.bandwidth import Carried, build_carrier, varies
 from scenarios.wiring.cautions import before_run
-from scenarios.wiring.cautions.outlook import Outlook, least_s
+from scenarios.wiring.cautions.outlook import HasLaws, Outlook, least_s
 from scenarios.wiring.client_state import check_client_state
 from scenarios.wiring.devices import fill_keys
 from scenarios.wiring.endless import refuse_endless
@@ -52,6 +52,7 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
+    from netsim.clients.update import Update
     from netsim.network.transport.messages import PeerGraph
 
 _LARGE: WeakSet[ClientPool] = WeakSet()
@@ -72,42 +73,24 @@ class Built:
     """The warnings of the scenario."""
 
     @property
-    def truth(self) -> Truth:
-        """Expected latencies of all clients, over time."""
-        return self.world.truth
-
-    @property
-    def data_sizes(self) -> FloatArray:
-        """Samples (K,) that each client holds."""
-        return self.world.data_sizes
-
-    @property
     def clients(self) -> ClientPool:
         """The clients of the server."""
         return self.server.clients
 
     @property
-    def trained(self) -> FederatedLearner | None:
-        """The learner; None if nothing is trained, or the scenario is only checked."""
-        return self.world.trained
-
-    @property
     def parameters(self) -> int | None:
         """Numbers in one update; None without a learner."""
-        return None if self.trained is None else self.trained.release.numbers
+        trained = self.world.trained
+        return None if trained is None else trained.release.numbers
 
     @property
     def unprotected(self) -> int:
         """Numbers in one update that no mechanism protects."""
-        return 0 if self.trained is None else self.trained.release.unprotected
+        trained = self.world.trained
+        return 0 if trained is None else trained.release.unprotected
 
     @property
-    def delays(self) -> Mapping[str, Timeline[DelayLaw]]:
-        """The delays of the phases of an update: download, compute, upload."""
-        return self.world.delays
-
-    @property
-    def channels(self) -> AssignedAccess[Any] | None:
+    def channels(self) -> AssignedAccess[Update] | None:
         """The sub-channels with states, or None if the server has none."""
         return assigned_access(self.server)
 
@@ -123,7 +106,7 @@ def build(
     *,
     learner: bool = True,
     strict: bool = False,
-    trained: Any = None,
+    trained: FederatedLearner | None = None,
     multiplier: Multiplier | None = None,
 ) -> Built:
     """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
@@ -140,7 +123,7 @@ def build(
     cautions: list[Caution] = []
     with collecting(cautions):
         built = _wired(scenario, learner, trained, multiplier)
-    if built.trained is not None or built.clients.count >= _MANY:
+    if built.world.trained is not None or built.clients.count >= _MANY:
         _LARGE.add(built.clients)
     built = replace(built, cautions=(*cautions, *built.cautions))
     if strict:
@@ -148,7 +131,7 @@ def build(
     return built
 
 
-def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multiplier | None) -> Built:
+def _wired(scenario: Scenario, learner: bool, trained: FederatedLearner | None, multiplier: Multiplier | None) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = fill_keys(scenario, population.devices)
@@ -163,13 +146,13 @@ def _wired(scenario: Scenario, learner: bool, trained: Any, multiplier: Multipli
     worked = training.times()
     clock, availability = Clock(), _presence(scenario, context)
     network, down, up = _carriers(scenario, context, clock, sent)
-    timed = [*delays.items(), *(("compute", law) for law in worked)]
+    timed: list[tuple[str, HasLaws]] = [*delays.items(), *(("compute", law) for law in worked)]
     carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
     truth = _truth(scenario, timed, carried, population.count)
     private, schedule = _schedule(scenario)
     world = World(
         scenario=scenario,
-        context=context,
+        **vars(context),
         clock=clock,
         medium_with=_medium_of(scenario, context, delays, (down, up), sent, training),
         availability=availability,
@@ -219,7 +202,7 @@ def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -
     return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
 
 
-def _keep_results(server: Server, trained: Any) -> None:
+def _keep_results(server: Server, trained: FederatedLearner | None) -> None:
     """Let the trainer keep what it trained ahead for updates that are delivered; only an eager trainer trains ahead."""
     if trained is not None and trained.eager:
         server.clients.follow(
@@ -235,7 +218,7 @@ def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArr
     return besides_s
 
 
-def _accountant(clients: int, schedule: Any, private: bool) -> Any:
+def _accountant(clients: int, schedule: Schedule, private: bool) -> Accountant:
     return Ledger(clients=clients, schedule=schedule) if private else NoPrivacy(clients=clients)
 
 
@@ -246,7 +229,9 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
     return Context(population, streams, rounds, scenario.time_limit_s, targets)
 
 
-def _truth(scenario: Scenario, timed: list[tuple[str, Any]], carried: list[tuple[str, Any]], clients: int) -> Truth:
+def _truth(
+    scenario: Scenario, timed: list[tuple[str, HasLaws]], carried: list[tuple[str, Timeline[DelayLaw]]], clients: int
+) -> Truth:
     """Return the expected latencies from the timelines of phases and of bytes, each with its name; raises UserError."""
     refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
     # Who shares with whom is nobody's law: what is expected is the time alone.
@@ -254,7 +239,7 @@ def _truth(scenario: Scenario, timed: list[tuple[str, Any]], carried: list[tuple
     return Truth(phases=[law for _, law in phases], clients=clients, kinds=[name for name, _ in phases])
 
 
-def _presence(scenario: Scenario, context: Context) -> Any:
+def _presence(scenario: Scenario, context: Context) -> Availability:
     population = context.population
     keywords = resolve_parameters(scenario.availability, "availability", "availability", population)
     law = construct(scenario.availability, "availability", "availability", keywords, {"clients": population.count})
@@ -272,7 +257,7 @@ def _simulation(world: World, server: Server) -> Simulation:
     )
 
 
-def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any]:
+def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:
     """Return the timelines of the phases of an update, without bytes whose time is not a number that adds."""
     down = None if varies(scenario.downlink, context) else models_down(sizes)
     up = None if varies(scenario.uplink, context) else updates_up(sizes)
@@ -285,7 +270,7 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Any
     }
 
 
-def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> Any:
+def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> FederatedLearner | None:
     """The learner; None where there is none or `learner` is false."""
     if learner:
         return build_trained(scenario, streams, plan)
@@ -293,7 +278,7 @@ def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool
     return None
 
 
-def _schedule(scenario: Scenario) -> tuple[bool, Any]:
+def _schedule(scenario: Scenario) -> tuple[bool, Schedule]:
     """Return True if updates are private, and the schedule of their budgets."""
     section = scenario.privacy
     if section is None or section.mechanism == "none":
@@ -305,14 +290,14 @@ def _schedule(scenario: Scenario) -> tuple[bool, Any]:
 def _medium_of(
     scenario: Scenario,
     context: Context,
-    delays: Mapping[str, Any],
+    delays: Mapping[str, HasLaws],
     carried: tuple[Carried, Carried],
     sizes: Sizes,
     training: Training,
-) -> Callable[[UplinkAccess[Any]], Medium]:
+) -> Callable[[UplinkAccess[Update]], Medium]:
     """The links of all clients, once it is known how they get access to the uplink."""
 
-    def medium(access: UplinkAccess[Any]) -> Medium:
+    def medium(access: UplinkAccess[Update]) -> Medium:
         return Medium(
             clients=context.population.count,
             laws=MediumLaws(

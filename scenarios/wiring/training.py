@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import AnswerError, ParameterError
 from models.fl.data.files import DATASETS, check_counts, published_shape, published_sizes, require_files
@@ -25,6 +25,9 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.learning import Learner, plain
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.compression import build_compressions
+
+if TYPE_CHECKING:
+    from models.fl.learner import FederatedLearner
 
 MOST_PARAMETERS = 10**9
 
@@ -135,7 +138,7 @@ def memory_bytes() -> int:
     return min(limits)
 
 
-def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = None) -> Any:
+def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = None) -> FederatedLearner | None:
     """The learner that `[learner]` describes, a `models.fl.learner.FederatedLearner`, or None; raises UserError.
 
     `plan`: how much work it asks of each client, where `[work]` says it.

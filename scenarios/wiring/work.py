@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from scenarios.wiring.payload import LONGEST_S
 from scenarios.wiring.piecewise import join_steps
 from scenarios.wiring.population import Context, FloatArray, Population
 from scenarios.wiring.script.targets import Overlay
+
+if TYPE_CHECKING:
+    from models.fl.learner import FederatedLearner
+    from scenarios.wiring.cautions.outlook import HasLaws
 
 _MOST = 2**31 - 1
 _KEPT = 8
@@ -48,7 +52,7 @@ def _integers(spec: Any, key: str, population: Population) -> IntArray:
     return np.asarray(values, np.int64)
 
 
-def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
+def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
     """The work of updates: the learner's, or what `[work]` says, of which a share may be done in part; raises UserError."""
     planned = _planned_work(scenario, context, plan, trained)
     if trained is None or not trained.eager:
@@ -59,7 +63,7 @@ def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: An
     return EagerWork(planned=planned, learner=trained)
 
 
-def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> WorkLaw:
+def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
     work = _whole_work(scenario, context.population, plan, trained)
     section = scenario.work
     if work is None:
@@ -72,7 +76,7 @@ def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained:
         return PartialWork(work=work, draws=context.streams["partial-work"], **given)
 
 
-def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: Any) -> Work | None:
+def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: FederatedLearner | None) -> Work | None:
     if trained is not None:
         work: Work = trained.work
         return work
@@ -210,7 +214,7 @@ class TimeOfWork:
     def __init__(
         self,
         samples: IntArray | FloatArray,
-        each: Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork,
+        each: HasLaws,
         besides_s: FloatArray | float = 0.0,
         partial: PartialWork | None = None,
     ) -> None:
@@ -277,6 +281,6 @@ class Training:
         return [TimeOfWork(samples, each, partial=self.work if isinstance(self.work, PartialWork) else None)]
 
 
-def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: Any) -> Training:
+def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> Training:
     """Return the training that `[work]` and the speed in `[compute]` describe; raises UserError."""
     return Training(build_work(scenario, context, plan, trained), sample_times(scenario, context))

@@ -12,18 +12,14 @@ from netsim.clients.energy import Energy, Followed
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
 from netsim.core.clock import Clock
-from netsim.core.null_objects import NoMeter
 from netsim.core.protocols import (
     Accountant,
     Availability,
-    DelayLaw,
     FloatArray,
     Learner,
     RewardMeter,
     SelectionPolicy,
-    Timeline,
 )
-from netsim.core.streams import Streams
 from netsim.network.access import OwnLinkAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium
 from netsim.network.sizes import Sizes
@@ -34,24 +30,23 @@ from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.network import WiredNetwork
-from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.population import Context, resolve_parameters
 from scenarios.wiring.probes import build_probing
-from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.work import Training
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
+    from netsim.clients.update import Update
+    from scenarios.wiring.cautions.outlook import HasLaws
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
-    """The components of a scenario, of which its server is put together."""
+class World(Context):
+    """The components of a scenario, of which its server is put together. `rounds` are those of training: a slot has several."""
 
     scenario: Scenario
-    context: Context
-    """Clients, streams and rounds, with which laws are built."""
     clock: Clock
-    medium_with: Callable[[UplinkAccess[Any]], Medium]
+    medium_with: Callable[[UplinkAccess[Update]], Medium]
     availability: Availability
     energy: Energy | None
     """Energy of the clients and their batteries; None: not counted."""
@@ -67,7 +62,7 @@ class World:
     """Budgets of a client's releases."""
     truth: Truth
     """Expected latencies of all clients, over time."""
-    delays: Mapping[str, Timeline[DelayLaw]]
+    delays: Mapping[str, HasLaws]
     """The delays of the phases of an update: download, compute, upload."""
     training: Training
     """Work of the clients, and the time of a sample."""
@@ -78,26 +73,6 @@ class World:
     def clients(self) -> int:
         """The number of clients, K."""
         return self.population.count
-
-    @property
-    def population(self) -> Population:
-        """The clients and their groups."""
-        return self.context.population
-
-    @property
-    def streams(self) -> Streams:
-        """The random numbers of the run, by their address."""
-        return self.context.streams
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of training: with slots, several of them in a slot."""
-        return self.context.rounds
-
-    @property
-    def targets(self) -> Targets | None:
-        """Laws that a script can change; None without a script."""
-        return self.context.targets
 
     def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
         """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
@@ -112,7 +87,7 @@ class World:
         pool = self.pool(built.access)
         return built.schedule(self, pool, places=places, refill=refill), pool
 
-    def pool(self, access: UplinkAccess[Any] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
+    def pool(self, access: UplinkAccess[Update] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
         """The clients; `access` None: as `[uplink]` says."""
         scenario = self.scenario
         if access is None:
@@ -169,11 +144,11 @@ class World:
         """Return what asks clients of `pool` before a policy selects, or None; raises UserError."""
         return build_probing(self, pool)
 
-    def meter(self, per_round: int) -> RewardMeter:
-        """Return the meter of the policy's reward; raises UserError."""
+    def meter(self, per_round: int) -> RewardMeter | None:
+        """Return the meter of the policy's reward, or None without one; raises UserError."""
         reward = self.scenario.metrics.reward
         if reward is None:
-            return NoMeter()
+            return None
         meter: RewardMeter = self.component(reward, "reward", "metrics.reward", self._supplied(per_round, None))
         return meter
 

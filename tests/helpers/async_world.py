@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -100,6 +101,7 @@ class Counting:
 
     version: int = 0
     records_losses: bool = False
+    round_columns: Sequence[str] = ()
     calls: list[Deliveries] = field(default_factory=list)
     aggregates: bool = True
 

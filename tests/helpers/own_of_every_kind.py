@@ -27,7 +27,6 @@ from models.privacy import GeometricSchedule
 from models.schedulers.cucb import Cucb
 from models.schedulers.matchers.rotation import Rotation
 from models.theory.regret import PauseRewardMeter
-from netsim.core.null_objects import NoMeter
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
 from netsim.servers.synchronous import synchronous_server
@@ -203,7 +202,6 @@ class Server:
             selecting=SelectionRule(policy=world.policy(self.per_round), streams=world.streams, need=1),
             learner=world.learner,
             wait=WaitRule(first=1),
-            meter=NoMeter(),
             channels=channels,
         )
         return server

@@ -13,7 +13,7 @@ from analysis.api import open_run
 from analysis.results.checksums import FILES, add_checksum
 from analysis.results.run import COLUMNS, Run
 from analysis.results.sources import read_json
-from netsim.records import sinks as trace
+from netsim.core.rows import FORMAT, RoundRow
 from netsim.records.tables import sha256_of
 
 INTEGERS = {"round", "version", "bytes_down", "bytes_up", "client", "age_rounds"}
@@ -58,10 +58,12 @@ def column_type(table: str, name: str) -> pa.DataType:
     return pa.bool_() if name == "censored" else pa.float64()
 
 
-def write_table(path: Path, table: str, columns: dict[str, list[Any]], *, format: str = "2", drop: tuple[str, ...] = ()) -> None:
+def write_table(
+    path: Path, table: str, columns: dict[str, list[Any]], *, format: str = str(FORMAT), drop: tuple[str, ...] = ()
+) -> None:
     """A table: given columns, all others zero (nullable ones null)."""
     rows = len(next(iter(columns.values())))
-    nullable = {"accuracy", "loss", "reward", "genie_reward", *trace.RoundRow._field_defaults}
+    nullable = {"accuracy", "loss", "reward", "genie_reward", *RoundRow._field_defaults}
     arrays = {}
     for name in COLUMNS[table]:
         if name in drop:
@@ -96,7 +98,7 @@ def write_run(
     text = f'name = "study"\nseed = {seed}\n\n[policy]\nkind = "{policy}"\n{private}'
     (path / "scenario.toml").write_text(text, encoding="utf-8")
     content = {
-        "format": 2,
+        "format": FORMAT,
         "name": "study",
         "coordinator": FACTS,
         "policy": policy,

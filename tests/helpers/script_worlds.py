@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netsim.records.rows import UpdateRow
+from netsim.core.rows import UpdateRow
 from netsim.records.sinks import MemoryRecorder
 from tests.helpers.scripted import recorded
 

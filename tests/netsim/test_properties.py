@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from netsim.clients.update import OUTCOMES
-from netsim.records.sinks import MemoryRecorder, UpdateRow
+from netsim.core.rows import UpdateRow
+from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.registry.components import component_model
 from scenarios.registry.kinds import BUILT_IN, known_names

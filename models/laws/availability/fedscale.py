@@ -41,6 +41,8 @@ class FedScale(Recorded):
         (array([ True,  True]), array([60., 60.]))
     """
 
+    state_fields = ("_drawn", "_table_of")
+
     def __init__(
         self,
         *,
@@ -88,13 +90,8 @@ class FedScale(Recorded):
             yield np.arange(len(self.on)), np.zeros(len(self.on))
         yield from super().changes(now_s, draws)
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"drawn": self._drawn, "table_of": self._table_of.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._drawn = bool(state["drawn"])
-        self._table_of = state["table_of"].copy()
-        super().load_state_dict(state)
+    def on_load(self) -> None:
+        super().on_load()
         if not self._drawn:
             self.on[:] = False
             self.next_change_s[:] = 0.0

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients
+from netsim.core.state import StateFields
 
 BoolArray = NDArray[np.bool_]
 Changes = Iterator[tuple[IntArray, FloatArray]]
@@ -31,7 +32,7 @@ class Draws(Protocol):
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray: ...
 
 
-class Presence:
+class Presence(StateFields):
     """Base class of the laws of presence, with their two arrays and their clock."""
 
     settles = True
@@ -87,12 +88,6 @@ class Always(Presence):
     def changes(self, now_s: float, draws: Draws) -> Changes:
         return iter(())
 
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
 
 class Alternating(Presence, ABC):
     """Base class of laws under which clients come and go by draws, independently: a sojourn present, a sojourn away, and so on.
@@ -100,6 +95,8 @@ class Alternating(Presence, ABC):
     Draw 0 of a client decides its state at time 0, draw j the length of its j-th sojourn; so presence does not depend on the
     times at which it is looked at. Before the first `advance` no client is present and every client's change is due at 0.
     """
+
+    state_fields = ("_now_s", "on", "next_change_s", "_sojourn")
 
     def __init__(self, clients: int) -> None:
         super().__init__(clients)
@@ -140,20 +137,6 @@ class Alternating(Presence, ABC):
                 self.next_change_s[who] = self._ends_s(who, -np.log1p(-draws.uniforms_at(j, who, len(self.on))))
             yield due, times_s
             due = due[self.next_change_s[due] <= now_s]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "now_s": self._now_s,
-            "on": self.on.copy(),
-            "next_change_s": self.next_change_s.copy(),
-            "sojourn": self._sojourn.copy(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._now_s = float(state["now_s"])
-        self.on[:] = state["on"]
-        self.next_change_s[:] = state["next_change_s"]
-        self._sojourn[:] = state["sojourn"]
 
 
 class Markov(Alternating):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from annotated_doc import Doc
@@ -36,6 +36,8 @@ class Recorded(Presence):
     first of them begins an interval unless `wraps[j]`, where the client is present as a period begins. `periods[j]` inf: no
     repetition.
     """
+
+    state_fields: ClassVar[tuple[str, ...]] = ("_now_s",)
 
     def __init__(
         self, *, clients: int, times: FloatArray, first: IntArray, periods: FloatArray, wraps: BoolArray, table_of: IntArray
@@ -129,11 +131,7 @@ class Recorded(Presence):
             yield due, times_s
             due = due[self.next_change_s[due] <= now_s]
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"now_s": self._now_s}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._now_s = float(state["now_s"])
+    def on_load(self) -> None:
         self._restart()
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from models.data_files import lines_of
 from models.errors import ParameterError
+from netsim.core.state import StateFields
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -41,16 +42,6 @@ class View(Protocol):
     def rng(self) -> np.random.Generator: ...
 
 
-class _Stateless:
-    """Base class of laws that depend on the number of the dwell and its draws only."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
-
 def _checked_width(width: int) -> int:
     """Return `width`. Raises ParameterError unless it is >= 1."""
     if width < 1:
@@ -58,7 +49,7 @@ def _checked_width(width: int) -> int:
     return width
 
 
-class Sweep(_Stateless):
+class Sweep(StateFields):
     """Moves over the sub-channels in reach in a circle: `width` neighbours at a time, `step` further every dwell.
 
     Example:
@@ -86,7 +77,7 @@ class Sweep(_Stateless):
         return view.reach[((view.dwell - 1) * self._step + np.arange(count)) % len(view.reach)]
 
 
-class Pulse(_Stateless):
+class Pulse(StateFields):
     """Jams the first `width` sub-channels in reach for `on` dwells, rests for `off`, and so on; it begins with a pulse.
 
     Example:
@@ -118,7 +109,7 @@ class Pulse(_Stateless):
         return view.reach[: min(self._checked_width, view.allowed)]
 
 
-class Random(_Stateless):
+class Random(StateFields):
     """Jams `width` sub-channels in reach drawn without replacement, in each dwell with probability `duty`.
 
     Example:
@@ -148,7 +139,7 @@ class Random(_Stateless):
         return view.rng.permutation(view.reach)[: min(self._checked_width, view.allowed)]
 
 
-class File(_Stateless):
+class File(StateFields):
     r"""Follows a plan from a text file: one line for each dwell, the sub-channels to jam separated by commas or blanks, or none.
 
     Sub-channels of a line beyond the budget are left out, from its end. Lines that begin with # are skipped.
@@ -210,7 +201,7 @@ class File(_Stateless):
         return chosen
 
 
-class Reactive:
+class Reactive(StateFields):
     """Jams the sub-channels in reach where it hears most.
 
     Example:
@@ -223,6 +214,8 @@ class Reactive:
         >>> Reactive().choose(view)
         array([2])
     """
+
+    state_fields = ("_heard",)
 
     def __init__(
         self,
@@ -265,9 +258,3 @@ class Reactive:
         order = np.lexsort((view.rng.random(len(heard)), -heard))
         order = order[heard[order] > 0.0]
         return view.reach[order[: min(self._checked_width, view.allowed)]]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {} if self._heard is None else {"heard": self._heard.copy()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._heard = np.array(state["heard"], np.float64) if "heard" in state else None

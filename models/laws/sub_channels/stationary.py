@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from annotated_doc import Doc
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from models.errors import ParameterError
 from models.laws.changes import Piecewise, draw_change_points
 from models.laws.channels import Bernoulli
+from netsim.core.state import StateFields
 
 FloatArray = NDArray[np.float64]
 Unit = Literal["rounds", "seconds"]
@@ -149,9 +150,10 @@ class PiecewiseStationary:
         return self._timeline.at(round, time_s)
 
 
-class Sequence:
+class Sequence(StateFields):
     """Law of states fixed beforehand: row t - 1 of `table` (rounds, N) is round t, the same for every transmission of a round."""
 
+    state_fields = ("_round",)
     memoryless = False
 
     def __init__(self, *, table: NDArray[np.bool_]) -> None:
@@ -170,12 +172,6 @@ class Sequence:
     def success_probability(self, entities: NDArray[np.int64]) -> FloatArray:
         """Return the share of Good rounds over the whole sequence; (n,)."""
         return np.asarray(self._table.mean(axis=0)[entities])
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"round": self._round}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._round = int(state["round"])
 
 
 def _spread_breakpoints(

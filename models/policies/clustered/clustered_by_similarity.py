@@ -21,7 +21,8 @@ from scipy.spatial.distance import cdist, squareform
 
 from models.errors import ParameterError
 from models.policies.clustered.distributions import ROUNDING, Distribution, draw_set, make_distribution
-from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, State, View, check_round, check_sizes
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, View, check_round, check_sizes
+from netsim.core.state import StateFields
 
 MOST_CLIENTS = 10_000
 """Largest number of clients: the distances of more would take over 800 MB."""
@@ -79,7 +80,7 @@ def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[
     return [make_distribution(np.array(c, np.int64), np.array(p)) for c, p in zip(clients, parts, strict=True)]
 
 
-class ClusteredBySimilarity(NoProbes):
+class ClusteredBySimilarity(NoProbes, StateFields):
     """Draws one client from each of m distributions made of clients with similar updates (Algorithm 2).
 
     Memory and state hold 4 K d bytes of representatives (single precision) and 8 K^2 of distances, from the first delivered
@@ -92,6 +93,7 @@ class ClusteredBySimilarity(NoProbes):
         [array([2]), array([0, 1])]
     """
 
+    state_fields = ("_gradients", "_distances")
     needs_updates = True
 
     def __init__(
@@ -162,12 +164,7 @@ class ClusteredBySimilarity(NoProbes):
         self._distances[np.ix_(delivered, delivered)] = square
         self._distributions = None
 
-    def state_dict(self) -> State:
-        return {"gradients": self._gradients.copy(), "distances": self._distances.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._gradients = state["gradients"].copy()
-        self._distances = state["distances"].copy()
+    def on_load(self) -> None:
         self._distributions = None
 
     def _cluster(self) -> list[Distribution]:

@@ -22,18 +22,18 @@ from models.policies.protocols import (
     IntArray,
     NoProbes,
     Outcome,
-    State,
     Truth,
     View,
     check_round,
     check_sizes,
     fill_missing_losses,
 )
+from netsim.core.state import StateFields
 
 _MOST_BLACKLISTED = 0.3  # share of all clients
 
 
-class Oort(NoProbes):
+class Oort(NoProbes, StateFields):
     """Selects by the root mean square of losses and by speed; a client is unknown before its first delivery.
 
     A duration is the time from selection to delivery. For an update that did not arrive it is the time waited, if that is
@@ -53,6 +53,7 @@ class Oort(NoProbes):
         array([0, 2])
     """
 
+    state_fields = ("utility", "last_round", "_duration_s", "_count", "_seen", "_exploited", "_all_seen", "_pacer")
     needs_updates = False
     needs_losses = True
 
@@ -180,25 +181,6 @@ class Oort(NoProbes):
         self._all_seen = self._all_seen or bool(self._seen.all())
         best = self.utility[came[self._exploited[came]]]
         self._pacer.observe(outcome.round, float(best.mean()) if len(best) else 0.0)
-
-    def state_dict(self) -> State:
-        return {
-            "utility": self.utility.copy(),
-            "last_round": self.last_round.copy(),
-            "duration_s": self._duration_s.copy(),
-            "count": self._count.copy(),
-            "seen": self._seen.copy(),
-            "exploited": self._exploited.copy(),
-            "all_seen": self._all_seen,
-            "pacer": self._pacer.state_dict(),
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self.utility[:], self.last_round[:] = state["utility"], state["last_round"]
-        self._duration_s[:], self._count[:] = state["duration_s"], state["count"]
-        self._seen[:], self._exploited[:] = state["seen"], state["exploited"]
-        self._all_seen = bool(state["all_seen"])
-        self._pacer.load_state_dict(state["pacer"])
 
 
 def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArray:

@@ -11,10 +11,11 @@ import numpy as np
 from models.policies.pause.exact_search import best_set
 from models.policies.pause.parameters import RewardParameters
 from models.policies.pause.rewards import Rewards, Schedule
-from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, State, Truth, View
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, Truth, View
+from netsim.core.state import StateFields
 
 
-class Genie(NoProbes):
+class Genie(NoProbes, StateFields):
     """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client.
 
     Example:
@@ -31,6 +32,7 @@ class Genie(NoProbes):
         array([1, 2])
     """
 
+    state_fields = ("_rewards",)
     needs_updates = False
     counts_updates = True
 
@@ -65,9 +67,3 @@ class Genie(NoProbes):
 
     def observe(self, outcome: Outcome) -> None:
         self._rewards.count(outcome.clients)
-
-    def state_dict(self) -> State:
-        return {"rewards": self._rewards.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._rewards.load_state_dict(state["rewards"])

@@ -7,16 +7,19 @@ from collections.abc import Callable
 import numpy as np
 
 from models.detection.protocols import Detector
-from models.policies.protocols import FloatArray, IntArray, State
+from models.policies.protocols import FloatArray, IntArray
+from netsim.core.state import StateFields
 
 
-class LatencyMeans:
+class LatencyMeans(StateFields):
     """Means over each client's own observations, all in (0, 1].
 
     `detector` makes the detector of one client (None: no detection). A declared change drops the client's observations except
     the last one, which the change has already reached. Dropping that one as well, as GLR-CUCB does (Li et al., Algorithm 2),
     would make the client unexplored, and it would be selected again at once. The observations of other clients stay.
     """
+
+    state_fields = ("_counts", "_sums", "_detectors", "restarts")
 
     def __init__(self, *, clients: int, detector: Callable[[], Detector] | None = None) -> None:
         self._counts: FloatArray = np.zeros(clients)
@@ -44,17 +47,3 @@ class LatencyMeans:
         counts = self._counts[clients]
         divisor = np.maximum(counts, 1.0)
         return self._sums[clients] / divisor, np.minimum(counts, 1.0) / np.sqrt(divisor)
-
-    def state_dict(self) -> State:
-        state: State = {"counts": self._counts.copy(), "sums": self._sums.copy()}
-        if self._detectors is not None:
-            state["detectors"] = [detector.state_dict() for detector in self._detectors]
-            state["restarts"] = [list(pair) for pair in self.restarts]
-        return state
-
-    def load_state_dict(self, state: State) -> None:
-        self._counts[:], self._sums[:] = state["counts"], state["sums"]
-        if self._detectors is not None:
-            for detector, saved in zip(self._detectors, state["detectors"], strict=True):
-                detector.load_state_dict(saved)
-            self.restarts = [(int(round), int(client)) for round, client in state["restarts"]]

@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from models.policies.pause.parameters import RewardParameters
-from models.policies.protocols import FloatArray, IntArray, State, check_at_least, check_round, check_sizes
+from models.policies.protocols import FloatArray, IntArray, check_at_least, check_round, check_sizes
+from netsim.core.state import StateFields
 
 
 class Schedule(Protocol):
@@ -35,13 +36,15 @@ def latency_ratio(tau_min_s: float, latency_s: FloatArray) -> FloatArray:
     return ratio
 
 
-class Rewards:
+class Rewards(StateFields):
     """Generalization rewards g_k, privacy rewards p_k, and modular scores (alpha g_k + gamma p_k)/m of all clients.
 
     It counts selections itself (`count`); `update` takes the releases. Privacy rewards are recomputed only for clients whose
     releases changed. Returned arrays are buffers that the next `update` overwrites. `per_model`: m of eq. 8, where a round
     takes more clients than are selected at once (None: `per_round`).
     """
+
+    state_fields = ("counts",)
 
     def __init__(
         self,
@@ -102,12 +105,6 @@ class Rewards:
     def count(self, clients: IntArray) -> None:
         """Count one more selection of each of `clients` (n,), distinct."""
         self.counts[clients] += 1.0
-
-    def state_dict(self) -> State:
-        return {"counts": self.counts.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self.counts[:] = state["counts"]
 
     def _privacy_of(self, releases: IntArray) -> FloatArray:
         """Return p_k (n,) of eq. 7 after so many `releases` (n,)."""

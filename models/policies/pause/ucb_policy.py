@@ -17,7 +17,8 @@ from models.detection.protocols import Detector
 from models.policies.pause.latency_means import LatencyMeans
 from models.policies.pause.parameters import PauseParameters
 from models.policies.pause.rewards import Rewards, Schedule, latency_ratio
-from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, State, View
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, View
+from netsim.core.state import StateFields
 
 PerClientDetector = Annotated[
     Callable[[], Detector] | None,
@@ -37,7 +38,7 @@ class Terms(NamedTuple):
     privacy: FloatArray
 
 
-class UcbPolicy(ABC, NoProbes):
+class UcbPolicy(StateFields, ABC, NoProbes):
     """Selects by ucb, generalization and privacy rewards. Subclasses search for the best set, in `_search`.
 
     Every selection gives one observation of tau_min/tau, at the close of its round. The paper knows no censoring: the latency
@@ -55,6 +56,7 @@ class UcbPolicy(ABC, NoProbes):
     14 m stays the size of the selected set, `per_round`.
     """
 
+    state_fields = ("_rewards", "_latency")
     needs_updates = False
     counts_updates = True
 
@@ -133,12 +135,7 @@ class UcbPolicy(ABC, NoProbes):
         """(round, client) of every declared change of a client's latency; a copy."""
         return self._latency.restarts.copy()
 
-    def state_dict(self) -> State:
-        return {"rewards": self._rewards.state_dict(), "latency": self._latency.state_dict()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._rewards.load_state_dict(state["rewards"])
-        self._latency.load_state_dict(state["latency"])
+    def on_load(self) -> None:
         self._refresh(np.arange(len(self._exploit)))
 
     def _refresh(self, clients: IntArray) -> None:

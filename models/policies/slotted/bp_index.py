@@ -14,12 +14,13 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.protocols import FloatArray, IntArray, check_round
 from models.policies.slotted.arm_table import check_mu
 from models.policies.slotted.protocols import check_opinions
+from netsim.core.state import StateFields
 
 
-class BpIndex:
+class BpIndex(StateFields):
     """Index mean_n + b_n / K + mu sqrt(ln t / n_n), the mean over the slots in which client n was selected.
 
     Example:
@@ -28,6 +29,8 @@ class BpIndex:
         >>> policy.top(policy.index(1, np.array([0.9, 0.1, 0.5])))
         array([0, 2])
     """
+
+    state_fields = ("_mean", "_count")
 
     def __init__(
         self,
@@ -98,10 +101,3 @@ class BpIndex:
         if round > 1:
             self._count[tested] += 1
         self._mean[tested] += (rewards - self._mean[tested]) / self._count[tested]
-
-    def state_dict(self) -> State:
-        return {"mean": self._mean.copy(), "count": self._count.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._mean[:] = state["mean"]
-        self._count[:] = state["count"]

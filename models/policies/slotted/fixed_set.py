@@ -9,11 +9,12 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.protocols import IgnoresOpinions, IntArray, State, check_round
+from models.policies.protocols import IgnoresOpinions, IntArray, check_round
 from models.policies.slotted.protocols import SlotView, check_members
+from netsim.core.state import StateFields
 
 
-class FixedSet(IgnoresOpinions):
+class FixedSet(IgnoresOpinions, StateFields):
     """Selects the same m clients in every slot, even if some are not selectable.
 
     Example:
@@ -42,9 +43,3 @@ class FixedSet(IgnoresOpinions):
     def select(self, view: SlotView) -> IntArray:
         """Return the clients of the slot, ascending; shape (m,)."""
         return self._members.copy()
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

@@ -9,11 +9,12 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.policies.protocols import IgnoresOpinions, IntArray, State, check_round
+from models.policies.protocols import IgnoresOpinions, IntArray, check_round
 from models.policies.slotted.protocols import SlotView, check_members
+from netsim.core.state import StateFields
 
 
-class PredefinedSets(IgnoresOpinions, ABC):
+class PredefinedSets(StateFields, IgnoresOpinions, ABC):
     """Selects one of `sets` and of `random_sets` further sets, which are drawn once, in the first slot.
 
     The paper takes {0, 1, 10, 15, 19} (counted from 0) and four random sets. A set is selected even if some of its clients are
@@ -22,6 +23,8 @@ class PredefinedSets(IgnoresOpinions, ABC):
     Raises:
         ParameterError: a set that does not name m different clients, or no set at all.
     """
+
+    state_fields = ("_drawn",)
 
     def __init__(
         self,
@@ -54,9 +57,3 @@ class PredefinedSets(IgnoresOpinions, ABC):
     @abstractmethod
     def _choose(self, view: SlotView, count: int) -> int:
         """Return the number of the slot's set, from 0; the given sets come first, then the drawn ones, `count` in all."""
-
-    def state_dict(self) -> State:
-        return {"drawn": self._drawn.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        self._drawn = np.array(state["drawn"], np.int64).reshape(-1, self._per_round)

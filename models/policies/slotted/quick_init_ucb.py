@@ -23,9 +23,10 @@ from models.policies.protocols import FloatArray, IntArray, State, check_round
 from models.policies.slotted.arm_order import Arm, ByMean, Ties, check_ties
 from models.policies.slotted.arm_table import ArmTable, check_mu, update_mean
 from models.policies.slotted.protocols import SlotView, check_opinions, check_played
+from netsim.core.state import StateFields
 
 
-class QuickInitUcb:
+class QuickInitUcb(StateFields):
     """Selects m clients a slot and learns from the opinions of all K. An arm is selected even if its clients are not
     selectable.
 
@@ -38,6 +39,18 @@ class QuickInitUcb:
         >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
         array([0, 1])
     """
+
+    state_fields = (
+        "_order",
+        "_credit_sum",
+        "_credit_count",
+        "_slots",
+        "_table",
+        "_groups",
+        "_pending",
+        "arms_played",
+        "repeats",
+    )
 
     def __init__(
         self,
@@ -147,32 +160,11 @@ class QuickInitUcb:
         return {"arms_played": self.arms_played, "repeats": self.repeats}
 
     def state_dict(self) -> State:
-        arm, count, mean = self._pending
-        return {
-            "order": self._order.copy(),
-            "credit_sum": self._credit_sum.copy(),
-            "credit_count": self._credit_count.copy(),
-            "slots": self._slots,
-            "table": self._table.state_dict(),
-            "unplayed": None if self._unplayed is None else self._unplayed.state_dict(),
-            "groups": [list(group) for group in sorted(self._groups)],
-            "pending": {"arm": list(arm), "count": count, "mean": mean},
-            "arms_played": self.arms_played,
-            "repeats": self.repeats,
-        }
+        return super().state_dict() | {"unplayed": None if self._unplayed is None else self._unplayed.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        self._order = np.array(state["order"], np.int64)
-        self._credit_sum[:] = state["credit_sum"]
-        self._credit_count[:] = state["credit_count"]
-        self._slots = int(state["slots"])
-        self._table.load_state_dict(state["table"])
+        super().load_state_dict(state)
         self._unplayed = None
         if state["unplayed"] is not None:
             self._unplayed = self._ranking()
             self._unplayed.load_state_dict(state["unplayed"])
-        self._groups = {tuple(group) for group in state["groups"]}
-        pending = state["pending"]
-        self._pending = (tuple(pending["arm"]), int(pending["count"]), float(pending["mean"]))
-        self.arms_played = int(state["arms_played"])
-        self.repeats = int(state["repeats"])

@@ -8,13 +8,14 @@ from typing import Annotated
 import numpy as np
 from annotated_doc import Doc
 
-from models.policies.protocols import FloatArray, IntArray, State, check_round
+from models.policies.protocols import FloatArray, IntArray, check_round
 from models.policies.slotted.arm_order import Arm, Shuffle, Ties, check_ties, unrank_subset
 from models.policies.slotted.arm_table import ArmTable, check_mu
 from models.policies.slotted.protocols import SlotView, check_opinions, check_played
+from netsim.core.state import StateFields
 
 
-class SuperArmUcb:
+class SuperArmUcb(StateFields):
     """Selects each of the C(K, m) arms once, then the arm of greatest mean_a + mu sqrt(ln t / n_a).
 
     Memory grows with the arms selected, so any C(K, m) is allowed; with more arms than slots this selects at random without
@@ -27,6 +28,8 @@ class SuperArmUcb:
         >>> policy.select(RoundView(1, 0.0, np.full(4, True), np.zeros(4, int), np.random.default_rng(1)))
         array([0, 1])
     """
+
+    state_fields = ("_unplayed", "_table", "_pending", "repeats")
 
     def __init__(
         self,
@@ -78,18 +81,3 @@ class SuperArmUcb:
     def notes(self) -> dict[str, int]:
         """Return the number of different arms selected, and the number of slots that repeated one."""
         return {"arms_played": self.arms_played, "repeats": self.repeats}
-
-    def state_dict(self) -> State:
-        arm, count = self._pending
-        return {
-            "unplayed": self._unplayed.state_dict(),
-            "table": self._table.state_dict(),
-            "pending": {"arm": list(arm), "count": count},
-            "repeats": self.repeats,
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        self._unplayed.load_state_dict(state["unplayed"])
-        self._table.load_state_dict(state["table"])
-        self._pending = (tuple(state["pending"]["arm"]), int(state["pending"]["count"]))
-        self.repeats = int(state["repeats"])

@@ -9,10 +9,11 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.schedulers.matchers.age_first import match_by_rank
 from models.schedulers.matchers.rotation import rotation_order
-from models.schedulers.protocols import SlotView, State
+from models.schedulers.protocols import SlotView
+from netsim.core.state import StateFields
 
 
-class Adaptive:
+class Adaptive(StateFields):
     """Gives the i-th channel to the i-th client by lambda_i = (1 - beta_t) C_i + beta_t a_i / (largest age so far).
 
     beta_t = `beta` V_t / (largest V so far), with V_t = sum over clients of (a_i - mean age)^2, and 0 while all V were 0. Both
@@ -26,6 +27,8 @@ class Adaptive:
         >>> Adaptive(beta=1.0).match(SlotView(1, np.array([1, 4]), np.ones(2), np.random.default_rng(1)), [7, 5])
         [5, 7]
     """
+
+    state_fields = ("_largest_age", "_largest_variance")
 
     def __init__(
         self,
@@ -51,10 +54,3 @@ class Adaptive:
         self._largest_variance = max(self._largest_variance, variance)
         beta = self._beta * variance / self._largest_variance if variance else 0.0
         return [(1.0 - beta) * c + beta * (age / largest) for c, age in zip(contribution, ages, strict=True)]
-
-    def state_dict(self) -> State:
-        return {"largest_age": self._largest_age, "largest_variance": self._largest_variance}
-
-    def load_state_dict(self, state: State) -> None:
-        self._largest_age = int(state["largest_age"])
-        self._largest_variance = float(state["largest_variance"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from models.schedulers.matchers.rotation import rotation_order
-from models.schedulers.protocols import SlotView, State
+from models.schedulers.protocols import SlotView
+from netsim.core.state import StateFields
 
 
-class AgeFirst:
+class AgeFirst(StateFields):
     """Gives the best channel to the oldest client, and so on; clients of equal age follow the order of rotation.
 
     Example:
@@ -20,12 +21,6 @@ class AgeFirst:
         ages: list[int] = view.ages.tolist()
         order = sorted(rotation_order(view.round, len(ranked)), key=ages.__getitem__, reverse=True)
         return match_by_rank(order, ranked)
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass
 
 
 def match_by_rank(order: list[int], ranked: list[int]) -> list[int]:

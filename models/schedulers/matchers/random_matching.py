@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from models.schedulers.protocols import SlotView, State
+from models.schedulers.protocols import SlotView
+from netsim.core.state import StateFields
 
 
-class RandomMatching:
+class RandomMatching(StateFields):
     """Chooses every matching with equal probability.
 
     Example:
@@ -18,9 +19,3 @@ class RandomMatching:
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
         shuffled: list[int] = view.rng.permutation(ranked).tolist()
         return shuffled
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass

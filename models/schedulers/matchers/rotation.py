@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from models.schedulers.protocols import SlotView, State
+from models.schedulers.protocols import SlotView
+from netsim.core.state import StateFields
 
 
-class Rotation:
+class Rotation(StateFields):
     """Gives every client each rank in turn, regardless of ages.
 
     Example:
@@ -18,12 +19,6 @@ class Rotation:
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
         shift = view.round % len(ranked)
         return ranked[shift:] + ranked[:shift]
-
-    def state_dict(self) -> State:
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        pass
 
 
 def rotation_order(round: int, clients: int) -> list[int]:

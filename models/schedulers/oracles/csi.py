@@ -6,7 +6,7 @@ import numpy as np
 
 from models.errors import ParameterError
 from models.schedulers.matchers.age_first import AgeFirst
-from models.schedulers.protocols import BoolArray, ChosenMatcher, SlotView, State, Truth
+from models.schedulers.protocols import BoolArray, ChosenMatcher, SlotView, Truth
 from models.schedulers.ranked import RankedScheduler
 
 
@@ -23,6 +23,8 @@ class Csi(RankedScheduler):
         >>> scheduler.assign(SlotView(1, np.array([2, 5]), np.ones(2), np.random.default_rng(1)))
         array([2, 1])
     """
+
+    state_fields = ("_shown",)
 
     def __init__(
         self,
@@ -48,11 +50,3 @@ class Csi(RankedScheduler):
             states = self._truth.states(view.round)
         good: list[bool] = states.tolist()
         return sorted(range(self._channels), key=good.__getitem__, reverse=True)[: self._clients]
-
-    def state_dict(self) -> State:
-        state = super().state_dict()
-        return state if self._shown is None else {**state, "shown": self._shown.copy()}
-
-    def load_state_dict(self, state: State) -> None:
-        super().load_state_dict(state)
-        self._shown = state["shown"].copy() if "shown" in state else None

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.core.state import StateFields
 from netsim.network.transport.messages import link_count
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import State
     from netsim.network.outages import ClientOutage, ClientOutages
     from netsim.network.transport.link_outages import Cuts
     from netsim.network.transport.messages import PeerGraph
 
 
-class CutOff:
+class CutOff(StateFields):
     """`Cuts` of `schedule`, and of outages of `clients`: a client that is cut off neither sends nor receives."""
+
+    state_fields = ("_schedule",)
 
     def __init__(self, *, graph: PeerGraph, schedule: Cuts, clients: ClientOutages) -> None:
         self._schedule, self._clients = schedule, clients
@@ -51,13 +53,6 @@ class CutOff:
     def next_return_s(self, time_s: float) -> float:
         following = self._schedule.next_return_s(time_s)
         return min((following, *(outage.next_return_s(time_s) for outage, links in self._links_of if links)))
-
-    def state_dict(self) -> State:
-        """Return the state of the schedule; the owner of the clients' outages keeps theirs."""
-        return self._schedule.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        self._schedule.load_state_dict(state)
 
     def returning(self, time_s: float) -> list[int]:
         back = set(self._schedule.returning(time_s))

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.core.state import StateFields
 from netsim.network.transport.messages import link_count
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import IntArray, State
+    from netsim.core.protocols import IntArray
     from netsim.network.spectrum import Jam
     from netsim.network.transport.messages import Message, PeerGraph
 
 
-class JammedLinks:
+class JammedLinks(StateFields):
     """Spectrum for `netsim.network.jamming.Jammers`: every link is a sub-channel, in both directions at once."""
+
+    state_fields = ("begun", "delivered", "hit", "_jams_begun")
 
     def __init__(self, *, graph: PeerGraph) -> None:
         self.count = link_count(graph)
@@ -60,13 +63,3 @@ class JammedLinks:
     def clear(self, jam: Jam) -> None:
         """Jamming ends."""
         self.jams[jam.channel].remove(jam)
-
-    def state_dict(self) -> State:
-        """Return the counts of transmissions over each link."""
-        counts = {"hit": self.hit, "jams_begun": self._jams_begun}
-        return {"begun": self.begun.copy(), "delivered": self.delivered.copy(), **counts}
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state."""
-        self.begun, self.delivered = state["begun"].copy(), state["delivered"].copy()
-        self.hit, self._jams_begun = state["hit"], state["jams_begun"]

@@ -15,6 +15,7 @@ import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
+from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
@@ -97,7 +98,7 @@ def links_down(graph: PeerGraph, outage: Outage) -> list[int]:
     return [link_between(graph, a, b) for a, b in outage.links]
 
 
-class Outages:
+class Outages(StateFields):
     """Outages of the links of a graph. Raises ValueError for an unknown link, or a client named twice."""
 
     def __init__(self, *, graph: PeerGraph, outages: Sequence[Outage] = ()) -> None:
@@ -140,10 +141,3 @@ class Outages:
     def lost(self, time_s: float) -> set[int]:
         those = self._intervals.items()
         return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}
-
-    def state_dict(self) -> State:
-        """All is known beforehand."""
-        return {}
-
-    def load_state_dict(self, state: State) -> None:
-        """There is no state."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.core.rows import MessageRow
 from netsim.network.carriers import NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.resending import NEVER_AGAIN, Resending
@@ -25,7 +26,7 @@ from netsim.network.transport.cut_off import CutOff
 from netsim.network.transport.laws import UNDISTURBED, Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Cuts, Outages
 from netsim.network.transport.messages import KEPT, Batch, Message, MessageDraws, MessageHandler, PeerGraph, Stage
-from netsim.records.sinks import MessageRow, NoRecorder, Recorder
+from netsim.records.sinks import NoRecorder, Recorder
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock

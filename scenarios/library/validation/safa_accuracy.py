@@ -14,7 +14,6 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from netsim.clients.attempts import Attempts, Single
 from netsim.clients.pool import ClientPool
-from netsim.core.null_objects import NoMeter
 from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import RoundOutcome
 from netsim.core.streams import Streams
@@ -127,7 +126,6 @@ class FedAvg:
             ),
             learner=world.learner,
             wait=WaitRule(),
-            meter=NoMeter(),
             channels=channels,
         )
 

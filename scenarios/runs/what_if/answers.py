@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.results.run import Run
-from netsim.records.sinks import FORMAT
+from netsim.core.rows import FORMAT
 from scenarios.runs.replay import read_finished
 from scenarios.runs.what_if.branches import Closed, Replay, rounds_per_unit
 from scenarios.runs.what_if.changes import Change

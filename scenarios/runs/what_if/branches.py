@@ -233,7 +233,7 @@ class Replay:
     def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
         """Run round `number` once more from `state`, with a difference; None if it does not close up to `limit_s`."""
         multiplier = Multiplier(self.link) if self.multiplied else None
-        built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
+        built = build(self.scenario, trained=self.built.world.trained if state else None, multiplier=multiplier)
         simulation, loop = built.simulation, self._loop(built)
         one = _OneRound(number, change, multiplier)
         one.watch(loop)

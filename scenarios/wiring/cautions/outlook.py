@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from netsim.core.protocols import Availability, DelayLaw, Draws, FloatArray, IntArray
+from netsim.core.protocols import Availability, DelayLaw, Draws, FloatArray, IntArray, Timeline
 from netsim.simulation import BY_ABSENCE, BY_EVENTS, BY_ROUNDS, BY_TIME
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.population import Population
 
 
-class HasLaws(Protocol):
+class HasLaws(Timeline[DelayLaw], Protocol):
     """A timeline that knows all of its laws."""
 
     @property

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from netsim.core.protocols import IntArray
+from netsim.core.rows import ScriptRow
 from netsim.network.jamming import Jammers
 from netsim.network.transport.link_outages import Outage, links_down
-from netsim.records.rows import ScriptRow
 from scenarios.schema.errors import UserError
 from scenarios.wiring.script.acts import Absence, Change, Cut, CutOff, Jamming
 from scenarios.wiring.script.observed import Observed

@@ -17,8 +17,7 @@ from analysis.api import open_run, open_sweep
 from analysis.results import sources
 from analysis.results.folders import is_run, is_sweep
 from analysis.results.run import COLUMNS, Run
-from netsim.records import rows
-from netsim.records import sinks as trace
+from netsim.records.sinks import ParquetRecorder
 from tests.helpers.result_folders import ROUNDS, write_run, write_sweep, write_table
 
 
@@ -85,10 +84,10 @@ def test_folders_are_told_apart(tmp_path: Path) -> None:
         ("{", "not JSON"),
         ("[1]", "no key 'format'"),
         ('{"name": "x"}', "no key 'format'"),
-        ('{"format": 3, "name": "x", "policy": "p", "seed": 1}', "format 3 is newer than format 2"),
+        ('{"format": 4, "name": "x", "policy": "p", "seed": 1}', "format 4 is newer than format 3"),
         ('{"format": "1", "name": "x", "policy": "p", "seed": 1}', "its format is '1', which is no whole number"),
         ('{"format": "one", "name": "x", "policy": "p", "seed": 1}', "its format is 'one', which is no whole number"),
-        ('{"format": 0, "name": "x", "policy": "p", "seed": 1}', "expected format 2, but found 0"),
+        ('{"format": 0, "name": "x", "policy": "p", "seed": 1}', "expected format 3, but found 0"),
         ('{"format": 1, "name": "x", "policy": "p"}', "key 'seed' is missing"),
     ],
 )
@@ -104,11 +103,11 @@ def test_foreign_tables_are_refused(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     file = run / "rounds.parquet"
     columns = {"round": [1]}
-    write_table(file, "rounds", columns, format="3")
-    with pytest.raises(ValueError, match=r"rounds\.parquet: format 3 is newer"):
+    write_table(file, "rounds", columns, format="4")
+    with pytest.raises(ValueError, match=r"rounds\.parquet: format 4 is newer"):
         _ = open_run(run).rounds
-    write_table(file, "rounds", columns, drop=("end_s", "reward"))
-    with pytest.raises(ValueError, match=r"rounds\.parquet: .*columns are missing: end_s, reward"):
+    write_table(file, "rounds", columns, drop=("end_s", "bytes_up", "reward"))
+    with pytest.raises(ValueError, match=r"rounds\.parquet: .*columns are missing: end_s, bytes_up"):
         _ = open_run(run).rounds
     write_table(file, "clients", columns)
     with pytest.raises(ValueError, match="says it is table 'clients'"):
@@ -124,12 +123,16 @@ def test_foreign_tables_are_refused(tmp_path: Path) -> None:
         open_run(run)
 
 
-def test_a_file_from_before_a_column_came_is_read_as_if_it_were_null(tmp_path: Path) -> None:
+def test_a_column_that_a_file_lacks_is_read_as_null_of_its_type(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"round": [1, 2]})
     write_table(run / "rounds.parquet", "rounds", {"round": [1, 2]}, drop=("consensus_s", "jammed"))
     opened = open_run(run)
     assert set(opened.rounds.columns) == set(COLUMNS["rounds"])
     assert opened.rounds["consensus_s"].isna().all()
+    types = {name: str(opened.arrow("rounds", [name]).schema.field(name).type) for name in ("consensus_s", "jammed")}
+    assert types == {"consensus_s": "double", "jammed": "int64"}
+    (piece,) = opened.pieces("rounds", ["jammed"])
+    assert piece.to_pydict() == {"jammed": [None, None]}
     assert opened.arrow("rounds", ["jammed", "round"]).to_pydict() == {"jammed": [None, None], "round": [1, 2]}
     write_table(run / "probes.parquet", "probes", {"round": [1]}, drop=("accuracy",))
     assert opened.probes["accuracy"].isna().all()
@@ -185,15 +188,9 @@ def test_every_export_resolves() -> None:
         _ = analysis.nothing
 
 
-def test_the_writer_and_the_reader_agree_on_columns(tmp_path: Path) -> None:
-    assert tuple(trace.ROUNDS.names) == COLUMNS["rounds"]
-    assert tuple(trace.CLIENTS.names) == COLUMNS["clients"]
-    assert tuple(trace.MESSAGES.names) == COLUMNS["messages"]
-    assert tuple(rows.BELIEFS.names) == COLUMNS["beliefs"]
-    assert tuple(trace.JAMS.names) == COLUMNS["jams"]
-    assert tuple(trace.DETECTIONS.names) == COLUMNS["detections"]
+def test_a_run_without_rounds_has_empty_tables(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    trace.ParquetRecorder(run).close()
+    ParquetRecorder(run).close()
     opened = open_run(run)
     assert (len(opened.rounds), len(opened.clients)) == (0, 0)
 

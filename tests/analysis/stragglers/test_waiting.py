@@ -12,9 +12,9 @@ import pytest
 
 from analysis import open_run
 from analysis.report.write import write_report
-from analysis.results.sources import ROUND_CAUSES
 from analysis.stragglers.records import run_records
 from analysis.stragglers.waiting import straggler_study
+from netsim.core.rows import ROUND_CAUSES
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.result_folders import FACTS, PARTS, write_run, write_table

@@ -10,8 +10,8 @@ import pytest
 from models.laws.channels import Bernoulli, GilbertElliott, Perfect
 from models.laws.delays import Constant
 from netsim.core.protocols import FloatArray, IntArray
+from netsim.core.rows import RoundRow
 from netsim.network.draws import Spared, loses_nothing, takes_no_time
-from netsim.records.sinks import RoundRow
 from tests.helpers.random_worlds import built
 
 # All sub-channels turn Bad and stay so. From round 4 on no Good one would turn Bad any more: in the long run nothing is lost.

@@ -13,8 +13,8 @@ import pytest
 
 from models.laws.block_fading import BlockFading
 from models.schedulers.random_access import RandomAccess
+from netsim.core.rows import UpdateRow
 from netsim.core.scheduling import SlotView
-from netsim.records.sinks import UpdateRow
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError

@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from netsim.core.rows import FORMAT, DetectionRow, JamRow, RoundRow, UpdateRow
 from netsim.records.in_memory import ArrowRecorder
-from netsim.records.sinks import FORMAT, DetectionRow, JamRow, MemoryRecorder, NoRecorder, ParquetRecorder, RoundRow, UpdateRow
+from netsim.records.sinks import MemoryRecorder, NoRecorder, ParquetRecorder
 from netsim.records.wanted import WantedTables
 
 NAN = math.nan

@@ -131,7 +131,7 @@ def test_rounds_by_hand() -> None:
 class _Noting:
     """A learner that keeps what it is told."""
 
-    aggregates, records_losses = True, False
+    aggregates, records_losses, round_columns = True, False, ()
 
     def __init__(self) -> None:
         self.version = 0

@@ -49,13 +49,13 @@ SERVERS: dict[str, dict[str, Any]] = {
 def deliveries_of(built: Built) -> list[Deliveries]:
     """Record what the learner of a simulation is given from now on."""
     seen: list[Deliveries] = []
-    aggregate = built.trained.aggregate
+    aggregate = built.world.trained.aggregate
 
     def recorded(deliveries: Deliveries, *wanted: bool) -> Any:
         seen.append(deliveries)
         return aggregate(deliveries, *wanted)
 
-    built.trained.aggregate = recorded
+    built.world.trained.aggregate = recorded
     return seen
 
 
@@ -80,10 +80,10 @@ def test_mixing_weighs_the_last_arrival_most_and_the_policy_gets_each_clients_ow
     built = build(parse(SIX | {"server": {"per_round": 6}, "policy": policy, "rounds": 1}))
     dispatch = built.simulation.server.loop.dispatch
     dispatch.needs_updates = True
-    width = built.trained.release.numbers
-    before = built.trained.state_dict()["models"][-1][:width]
+    width = built.world.trained.release.numbers
+    before = built.world.trained.state_dict()["models"][-1][:width]
     built.simulation.run()
-    after = built.trained.state_dict()["models"][-1][:width]
+    after = built.world.trained.state_dict()["models"][-1][:width]
     (outcome,) = dispatch.policy.outcomes
     # Client 2 arrives last and weighs alpha; each arrival before it weighs 1 - alpha times as much as the next.
     weights = np.array([ALPHA * (1 - ALPHA) ** (5 - ARRIVALS.index(client)) for client in range(6)])

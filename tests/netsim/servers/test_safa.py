@@ -155,7 +155,7 @@ def test_by_speed_those_come_first_who_train_fastest() -> None:
 class _Noting:
     """A learner that keeps what it is told."""
 
-    aggregates, records_losses = True, False
+    aggregates, records_losses, round_columns = True, False, ()
 
     def __init__(self) -> None:
         self.version = 0

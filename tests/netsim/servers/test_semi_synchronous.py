@@ -94,7 +94,7 @@ def test_models_are_made_of_what_arrived_whichever_version_it_started_from() -> 
     made: list[tuple[int, list[int], list[int]]] = []
 
     class Noting:
-        version, aggregates, records_losses = 0, True, False
+        version, aggregates, records_losses, round_columns = 0, True, False, ()
 
         def aggregate(self, deliveries: Any, want_updates: bool, want_losses: bool = False) -> None:
             made.append((deliveries.round, deliveries.clients.tolist(), deliveries.versions.tolist()))

@@ -48,7 +48,7 @@ def built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
 class _Noting:
     """A learner that keeps the staleness, and the steps, of what it is told."""
 
-    aggregates, records_losses = True, False
+    aggregates, records_losses, round_columns = True, False, ()
 
     def __init__(self) -> None:
         self.version = 0

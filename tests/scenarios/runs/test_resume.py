@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from netsim.records.sinks import DetectionRow
+from netsim.core.rows import DetectionRow
 from netsim.records.tables import UNFINISHED
 from scenarios.cli.main import main
 from scenarios.runs import checkpoint

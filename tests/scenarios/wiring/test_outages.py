@@ -99,7 +99,7 @@ def test_expected_latencies_are_those_of_who_shares_with_nobody() -> None:
     limits = {"shared": {"bandwidth_bytes_per_s": 1000.0}, "bandwidth_bytes_per_s": {"by_group": {"a": 250.0, "b": 5000.0}}}
     built = build(parse(SYNCHRONOUS | {"uplink": {**limits, **constant(0.5, 0.5, 0.5, 0.5)}}))
     expected = [1 + 0.5 + 4, 1 + 0.5 + 4, 1 + 0.5 + 1, 1 + 0.5 + 1]
-    assert built.truth.mean_latency_s(1, 0.0).tolist() == expected
+    assert built.world.truth.mean_latency_s(1, 0.0).tolist() == expected
     assert built.clients.medium.latency_s(1, 0.0, np.arange(4)).tolist() == expected
 
 

@@ -76,7 +76,7 @@ def test_lost_updates_move_no_control_variate() -> None:
     delivered = {row.client for row in recorder.updates if row.outcome == "delivered"}
     assert len(delivered) < len({row.client for row in recorder.updates}) or len(delivered) == 4
     assert sum(row.outcome == "lost" for row in recorder.updates) > 0
-    state = built.trained.state_dict()["corrections"]
+    state = built.world.trained.state_dict()["corrections"]
     assert set(state["own"]["clients"]) == delivered
     assert sum(state["own"]["vectors"]) / 4 == pytest.approx(state["mean"], abs=1e-6)
 
@@ -167,7 +167,7 @@ def test_a_pass_of_its_own_is_of_all_samples_that_each_client_holds() -> None:
     held = {"learner.partition": {"kind": "dirichlet-sizes", "concentration": 1.0}, "clients.count": 3, "server.per_round": 3}
     speed = {"compute": {"seconds_per_sample": 0.1}, "learner.max_steps": 1, "learner.batch_size": 5}
     tables = override(TRAINED, {"learner.aggregation": {"kind": "q-ffl"}, "rounds": 1, **held, **speed})
-    rows, sizes = played(tables).updates, build(parse(tables)).trained.data_sizes
+    rows, sizes = played(tables).updates, build(parse(tables)).world.trained.data_sizes
     for row in rows:
         expected = 0.1 * (row.samples + sizes[row.client] / 3)
         assert row.compute_end_s - row.compute_start_s == pytest.approx(expected)

@@ -134,7 +134,7 @@ def test_noise_multiplies_the_time_of_all_samples_and_has_a_stream_of_its_own() 
 def test_expected_latencies_know_the_work() -> None:
     compute = WORK["compute"] | {"noise": {"kind": "gamma", "shape": 2.0}, "changes": [{"at_round": 5, "samples_per_s": 0.5}]}
     tables = {"name": "work", "rounds": 9, "policy": {"kind": "random"}} | WORK | {"compute": compute}
-    truth = build(parse(tables)).truth
+    truth = build(parse(tables)).world.truth
     assert truth.mean_latency_s(1, 0.0).tolist() == [21, 9, 5.5]
     assert truth.mean_latency_s(5, 0.0).tolist() == [41, 33, 37]
     # E[min(1, 1/(1 + 20 G))], G gamma with shape 2 and mean 1, by a fine sum.
@@ -252,7 +252,7 @@ def trained(**changes: Any) -> tuple[Any, list[tuple[int, int]], bool]:
     records = MemoryRecorder()
     built.simulation.record_to(records)
     seen: list[tuple[int, int]] = []
-    trainer = built.trained._trainer
+    trainer = built.world.trained._trainer
     chunk = trainer._train_chunk
 
     def counting(rows: Any, local: Any) -> Any:
@@ -262,7 +262,7 @@ def trained(**changes: Any) -> tuple[Any, list[tuple[int, int]], bool]:
 
     trainer._train_chunk = counting
     built.simulation.run()
-    work = built.trained.work
+    work = built.world.trained.work
     return records, seen, bool((work.steps < work.drawn).any())
 
 

@@ -1,13 +1,18 @@
-"""The flat typed records of a run, a row each, and the schemas of their tables.
+"""Row types of the tables that a run leaves, and the schemas of these tables, for the engine that writes and analyses that read.
 
 Every table states its name and format version in its metadata. Columns carry their units; null means not reached or not measured.
 """
 
-from typing import Any, NamedTuple, cast, get_args, get_type_hints
+from __future__ import annotations
 
-import pyarrow as pa
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args, get_type_hints
 
-FORMAT = 2
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMAT = 3
+"""Version of the tables and of the summary."""
 
 
 class RoundRow(NamedTuple):
@@ -339,30 +344,58 @@ class ScriptRow(NamedTuple):
     """The number of the act that is taken back."""
 
 
-def _plain(hint: Any) -> type:
-    """The type of a column: `int` of `int | None`."""
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
-    return cast("type", kinds[0])
+ROWS: dict[str, Any] = {
+    "rounds": RoundRow,
+    "clients": UpdateRow,
+    "communication_rounds": CommunicationRow,
+    "probes": ProbeRow,
+    "jams": JamRow,
+    "detections": DetectionRow,
+    "messages": MessageRow,
+    "beliefs": BeliefRow,
+    "evaluations": EvaluationRow,
+    "script": ScriptRow,
+}
+"""The row type of each table."""
+ROUND_CAUSES = ("opened_by", "opened_after", "closed_by", "closed_after", "close_rule")
+"""Columns of rounds that link them to what opened and closed them."""
+ALWAYS: dict[str, tuple[str, ...]] = {
+    "rounds": (
+        *("round", "start_s", "end_s", "selected", "delivered", "lost", "late", "aborted", "in_flight", "max_leak", "version"),
+        *("bytes_down", "bytes_up"),
+    ),
+    "clients": UpdateRow._fields[: UpdateRow._fields.index("started_round")],
+}
+"""Columns that each run fills, of the tables whose other columns depend on the run."""
+_FEW_WORDS = ("outcome", "protocol", "detector", "action", "begun_by", "opened_by", "closed_by")
+"""Columns of words that the program chooses. A dictionary of at most 128 words is enough."""
+_NAMES = ("cause", "group", "close_rule", "jammer", "metric")
+"""Columns of names that a scenario or a user's class gives, which may be more."""
+_COUNTED = ("selected", "delivered", "lost", "late", "aborted", "in_flight")
 
 
-def _schema(table: str, row: type, overrides: dict[str, pa.DataType]) -> pa.Schema:
-    kinds = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
-    fields = [pa.field(name, overrides.get(name) or kinds[_plain(kind)]) for name, kind in get_type_hints(row).items()]
+@cache
+def schema_of(table: str, columns: tuple[str, ...] | None = None) -> pa.Schema:
+    """Return the Arrow schema of a table with these columns; None: with all columns of its row type.
+
+    Example:
+        >>> schema_of("rounds", ("round", "accuracy")).field("accuracy").type
+        DataType(double)
+    """
+    import pyarrow as pa  # takes longer than all else here, and readers of single columns do without
+
+    plain = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
+    special = dict.fromkeys(_FEW_WORDS, pa.dictionary(pa.int8(), pa.string())) | dict.fromkeys(
+        _NAMES, pa.dictionary(pa.int32(), pa.string())
+    )
+    if table == "rounds":
+        special |= dict.fromkeys(_COUNTED, pa.int32())
+    kinds = {name: special.get(name) or plain[_kind(hint)] for name, hint in get_type_hints(ROWS[table]).items()}
+    fields = [(name, kinds[name]) for name in (kinds if columns is None else columns)]
     return pa.schema(fields, metadata={"netsim.table": table, "netsim.format": str(FORMAT)})
 
 
-_WORDS = pa.dictionary(pa.int8(), pa.string())
-# Names that a scenario, or a class of the user's, gives may be more than 128.
-_NAMES = pa.dictionary(pa.int32(), pa.string())
-_CAUSES = {"opened_by": _WORDS, "closed_by": _WORDS, "close_rule": _NAMES}
-_COUNTED = dict.fromkeys(("selected", "delivered", "lost", "late", "aborted", "in_flight"), pa.int32())
-ROUNDS = _schema("rounds", RoundRow, _COUNTED | _CAUSES)
-CLIENTS = _schema("clients", UpdateRow, {"outcome": _WORDS, "cause": _NAMES, "group": _NAMES, "begun_by": _WORDS})
-COMMUNICATION_ROUNDS = _schema("communication_rounds", CommunicationRow, _CAUSES)
-PROBES = _schema("probes", ProbeRow, {"outcome": _WORDS, "cause": _NAMES})
-JAMS = _schema("jams", JamRow, {"jammer": _NAMES})
-DETECTIONS = _schema("detections", DetectionRow, {"detector": _WORDS})
-MESSAGES = _schema("messages", MessageRow, {"protocol": _WORDS, "outcome": _WORDS, "cause": _NAMES})
-BELIEFS = _schema("beliefs", BeliefRow, {})
-EVALUATIONS = _schema("evaluations", EvaluationRow, {"metric": _NAMES})
-SCRIPT = _schema("script", ScriptRow, {"action": _WORDS})
+def _kind(hint: Any) -> type:
+    """Return the type of a column's values: `int` of `int | None`."""
+    kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
+    return cast("type", kinds[0])
