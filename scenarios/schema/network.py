@@ -206,6 +206,8 @@ class NetworkCorrections(Section):
     """Weight of the bandwidths in the penalty, with rtt_fair."""
     reverse_share: NonNegative | None = None
     """Share of its rate with which a transfer also loads the way back."""
+    first_window_bytes: Positive | None = None
+    """Bytes that a connection sends before the first acknowledgement, and doubles in every round trip; 14480 in TCP."""
 
 
 class Network(Section):

@@ -388,7 +388,8 @@ class _Expected:
         takes_s = np.zeros(len(self._ends))
         for place, (source, target) in enumerate(self._ends):
             hops = [n for n, _ in network.hops(source, target)]
-            takes_s[place] = network.transfers.delay_s(network.route(source, target)) + sum(waits_s[n] for n in hops)
+            delay_s = network.transfers.delay_s(network.route(source, target), float(self._sizes[place]))
+            takes_s[place] = delay_s + sum(waits_s[n] for n in hops)
             least = min((bandwidth for n in hops if (bandwidth := rates[n]) is not None), default=math.inf)
             takes_s[place] += self._sizes[place] / (least * network.transfers.corrections.bandwidth_factor)
         return takes_s

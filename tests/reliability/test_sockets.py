@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 
 import pytest
 
-from tests.reliability.sockets.campaign import cases, errors, predict, start_up_s
+from tests.reliability.sockets.campaign import cases, errors, predict
 from tests.reliability.sockets.network import Limits, why_not
 from tests.reliability.sockets.rounds import Case
 
@@ -24,12 +25,12 @@ def test_the_predictions_of_the_cases_by_hand() -> None:
     assert predict(by_name["own links of 500 kB/s, 50 ms each way, 200 kB"])[0] == pytest.approx(0.5)
 
 
-def test_the_start_up_of_a_connection_by_hand() -> None:
-    # Windows of 10, 20 and 40 segments fill 57,920 bytes after two round trips; the link carries 600 kB/s meanwhile.
-    assert start_up_s(231_680.0, 6e5, 0.1, "transfer") == pytest.approx(0.4)
-    assert start_up_s(231_680.0, 579_200.0, 0.1, "link") == pytest.approx(0.2 - (57_920 - 14_480) / 579_200)
-    assert start_up_s(14_000.0, 6e5, 0.1, "transfer") == 0.0
-    assert start_up_s(1e6, 6e5, 0.1, "nothing") == 0.0
+def test_predictions_with_the_start_of_a_connection_by_hand() -> None:
+    (case,) = [case for case in cases() if case.name.endswith("50 ms each way, 200 kB") and case.control == "cubic"]
+    # The link holds 50 kB: log2(50,000 / 14,480) doublings of 0.1 s each, in which 35,520 bytes pass at 500 kB/s.
+    doublings = math.log2(50_000 / 14_480)
+    assert predict(case, "link")[0] == pytest.approx(0.5 + 0.1 * doublings - 35_520 / 5e5)
+    assert predict(case, "transfer")[0] == pytest.approx(0.5 + 0.1 * math.log2(200_000 / 14_480))
 
 
 def left_over() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import log2
 
 from netsim.core.errors import ParameterError
 
@@ -33,8 +34,14 @@ class Corrections:
     reverse_share: float = 0.0
     """Share of its rate with which a flow also loads the way back."""
 
+    first_window_bytes: float = _NEVER
+    """Bytes that a connection sends before the first acknowledgement; it doubles them in every round trip (TCP's slow start).
+
+    14,480 in TCP (RFC 6928: ten segments). Every transfer is a new connection, which takes `start_up_s` longer.
+    """
+
     def __post_init__(self) -> None:
-        for name in ("latency_factor", "bandwidth_factor", "window_bytes"):
+        for name in ("latency_factor", "bandwidth_factor", "window_bytes", "first_window_bytes"):
             if not getattr(self, name) > 0.0:
                 raise ParameterError(name, getattr(self, name), "must be > 0")
         for name in ("weight_s", "reverse_share"):
@@ -47,6 +54,23 @@ class Corrections:
             return 1.0
         # A flow over a link without bandwidth does not move, whatever its penalty.
         return delay_s + self.weight_s * sum(1.0 / bandwidth for bandwidth in bandwidths if bandwidth > 0.0) or 1.0
+
+    def start_up_s(self, size_bytes: float, delay_s: float, bandwidths: Sequence[float]) -> float:
+        """Return the seconds that the growth of its window adds to a transfer over links of these bandwidths (bytes/s).
+
+        The window doubles in each round trip, twice `delay_s`, until it holds the transfer, or all that is under way at the
+        flow's greatest rate: from then on the link is busy. What was sent before that is taken off.
+
+        >>> tcp = Corrections(first_window_bytes=10_000.0)
+        >>> tcp.start_up_s(1e6, 0.05, [400_000.0])          # the link holds 40 kB: two doublings, in which 30 kB pass
+        0.125
+        """
+        trip_s = 2.0 * delay_s
+        rate = self.bandwidth_factor * self.bound(delay_s, bandwidths) if bandwidths else 0.0
+        full = min(size_bytes, rate * trip_s)
+        if not full > self.first_window_bytes:
+            return 0.0
+        return trip_s * log2(full / self.first_window_bytes) - (full - self.first_window_bytes) / rate
 
     def bound(self, delay_s: float, bandwidths: Sequence[float]) -> float:
         """Return the greatest rate of a flow, bytes/s, before `bandwidth_factor`."""

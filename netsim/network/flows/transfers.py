@@ -95,9 +95,10 @@ class Transfers:
             self._routes[key] = Route(*key)
         return self._routes[key]
 
-    def delay_s(self, route: Route) -> float:
-        """Return the delay of a transfer that begins now, seconds."""
-        return self.corrections.latency_factor * self._delay_s(route)
+    def delay_s(self, route: Route, size_bytes: float) -> float:
+        """Return the seconds before the bytes of a transfer flow that begins now: the delay and the start of its connection."""
+        delay_s, bandwidths = self._delay_s(route), [self.flows.links[name].capacity for name in route.there]
+        return self.corrections.latency_factor * delay_s + self.corrections.start_up_s(size_bytes, delay_s, bandwidths)
 
     def _delay_s(self, route: Route) -> float:
         return sum(self._delays[name] for name in route.there)
@@ -115,7 +116,7 @@ class Transfers:
             raise ParameterError("limit_bytes_per_s", limit_bytes_per_s, "must be > 0 bytes a second")
         number = self._number
         self._number += 1
-        begin_s = self.clock.now + self.delay_s(route) + wait_s
+        begin_s = self.clock.now + self.delay_s(route, size_bytes) + wait_s
         self._delayed[number] = begin_s, route, size_bytes, limit_bytes_per_s
         self._call(number)
         return number

@@ -256,7 +256,7 @@ class RoutedNetwork:
         return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in each])
 
     def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
-        delay_s = self.transfers.delay_s(self.route(source, target))
+        delay_s = self.transfers.delay_s(self.route(source, target), size_bytes)
         hops = self.hops(source, target)
         left, now = size_bytes / self.transfers.corrections.bandwidth_factor, start_s + delay_s
         while left > 0.0 and hops:

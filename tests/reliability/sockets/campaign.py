@@ -70,28 +70,17 @@ def cases() -> list[Case]:
     return [replace(case, control=control) for case in base for control in ("cubic", "bbr")]
 
 
-def start_up_s(size_bytes: float, rate: float, trip_s: float, grows_to: GrowsTo) -> float:
-    """Return the seconds that the growth of TCP's window adds to a transfer over a link of `rate` bytes/s.
-
-    To the whole `transfer`: a round trip for each doubling, on top of the bytes' time. To what the `link` holds, rate x round
-    trip: from then on the link is busy, and what was sent before that is taken off.
-    """
-    if grows_to == "nothing" or size_bytes <= _FIRST_WINDOW or trip_s <= 0:
-        return 0.0
-    if grows_to == "transfer":
-        return trip_s * float(np.log2(size_bytes / _FIRST_WINDOW))
-    least = max(_FIRST_WINDOW, min(size_bytes, rate * trip_s))
-    return trip_s * float(np.log2(least / _FIRST_WINDOW)) - (least - _FIRST_WINDOW) / rate
-
-
 def scenario(case: Case, grows_to: GrowsTo = "nothing") -> dict[str, Any]:
-    """Return the scenario of a case, with the start-up of its transfers over own links in the delay of the link."""
+    """Return the scenario of a case.
+
+    `grows_to`: what TCP's window grows to before a connection has all of its rate. The whole `transfer` takes a round trip for
+    each doubling, as part of the link's delay; what the `link` holds is the correction `first_window_bytes` of a network.
+    """
     limits, count = case.limits, len(case.up_bytes)
 
     def link(own: Sequence[float] | None, shared: float | None, sizes: Sequence[int]) -> dict[str, Any]:
-        rates = own if own is not None else [np.inf] * count
-        pairs = zip(sizes, rates, strict=True)
-        delays = [limits.delay_s + start_up_s(size, rate, 2 * limits.delay_s, grows_to) for size, rate in pairs]
+        growths = [2 * limits.delay_s * max(0.0, float(np.log2(max(size, 1) / _FIRST_WINDOW))) for size in sizes]
+        delays = [limits.delay_s + (more if grows_to == "transfer" else 0.0) for more in growths]
         table: dict[str, Any] = {"delay": {"kind": "constant", "value_s": delays}}
         if own is not None:
             table["bandwidth_bytes_per_s"] = list(own)
@@ -111,6 +100,14 @@ def scenario(case: Case, grows_to: GrowsTo = "nothing") -> dict[str, Any]:
         "uplink": link(limits.up, limits.shared_up, case.up_bytes),
     }
     tables["downlink"] = link(limits.down, limits.shared_down, down) if case.down_bytes else {}
+    if grows_to == "link":
+        assert limits.up is not None
+        rates = enumerate(limits.up)
+        cables = [{"a": "s", "b": f"c{i}", "delay_s": limits.delay_s, "bandwidth_bytes_per_s": rate} for i, rate in rates]
+        names = [f"c{client}" for client in range(count)]
+        corrections = {"first_window_bytes": float(_FIRST_WINDOW)}
+        tables["network"] = {"server": "s", "clients": names, "links": cables, "corrections": corrections}
+        return {name: table for name, table in tables.items() if name not in ("uplink", "downlink")}
     if not case.down_bytes and limits.delay_s:
         tables["downlink"] = {"delay": {"kind": "constant", "value_s": limits.delay_s}}
     return tables

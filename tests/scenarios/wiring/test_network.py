@@ -127,6 +127,17 @@ def test_corrections_and_presets() -> None:
     assert ends(plain, 125_000)[0] == (0, pytest.approx(1.04, rel=1e-12), "delivered", None)
 
 
+def test_the_start_of_a_connection_by_hand() -> None:
+    """100 kB over 400 kB/s and 0.1 s: the cable holds 80 kB; from 10 kB three doublings of 0.2 s, in which 70 kB pass."""
+    cable = {"name": "c", "a": "y", "b": "s", "delay_s": 0.1, "bandwidth_bytes_per_s": 400_000.0}
+    network = {"server": "s", "clients": ["y", "s"], "links": [cable]}
+    plain = ends(network, 100_000)[0][1]
+    growing = ends(network | {"corrections": {"first_window_bytes": 10_000.0}}, 100_000)[0][1]
+    assert growing - plain == pytest.approx(3 * 0.2 - 70_000 / 400_000, rel=1e-9)
+    # A window that holds the whole transfer costs nothing.
+    assert ends(network | {"corrections": {"first_window_bytes": 100_000.0}}, 100_000)[0][1] == plain
+
+
 def test_a_cable_that_no_message_uses_changes_nothing_and_scales_cancel() -> None:
     links = [*LINE["links"], {"a": "s", "b": "z", "bandwidth_bytes_per_s": 1.0}]
     whole = ends(LINE, [500.0, 1000.0])
