@@ -21,7 +21,7 @@ class Planned(Protocol):
     def drawn(self) -> IntArray | None: ...
     @property
     def a_pass(self) -> IntArray | None: ...
-    def asked(self, round: int, clients: IntArray) -> IntArray | None: ...
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None: ...
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts: ...
 
 
@@ -53,8 +53,8 @@ class EagerWork:
     def a_pass(self) -> IntArray | None:
         return self._planned.a_pass
 
-    def asked(self, round: int, clients: IntArray) -> IntArray | None:
-        return self._planned.asked(round, clients)
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
+        return self._planned.plan_steps(round, clients)
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
         return self._planned.amounts(clients, steps)

@@ -85,7 +85,7 @@ class PartialWork:
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
         return self._work.amounts(clients, steps)
 
-    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
         """Return the steps (n,) that updates of `clients` (n,) begun in `round` are asked for."""
         u = self._draws.uniforms_at(round, clients, len(self._epochs))
         epochs, whole = self._epochs[clients], self._work.drawn[clients]

@@ -110,7 +110,7 @@ class Work:
             raise ParameterError("data_sizes", None, "must be given, for passes to have a length", shown="")
         return np.asarray(-(-self._held // self.batch_size), np.int64)
 
-    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
         """Return None: all clients do the planned work."""
         return None
 

@@ -187,7 +187,7 @@ class ClientPool(Tallies):
         """
         whole, medium, now = self.whole_rounds, self.medium, self.clock.now
         if steps is None:
-            steps = medium.work.asked(round, chosen)
+            steps = medium.work.plan_steps(round, chosen)
         if whole.left:
             whole.abort(chosen)
         if self._in_flight:
@@ -233,7 +233,7 @@ class ClientPool(Tallies):
             channel = None if channels is None else channels[place]
             # An update that is still being made goes on by itself; one that is kept is sent now.
             goes_on = retry and update.begun_round != round and update.phase != KEPT
-            cause = self.causes.of_beginning(client, update.number if goes_on else None)
+            cause = self.causes.begin_cause(client, update.number if goes_on else None)
             update.attempt(round, round - last[place], departures[place], now, send, place, channel, cause)
             update.number = self.started + place + 1
             if energy is not None:

@@ -117,7 +117,7 @@ class Causes:
             return Cause(END, self.ended)
         return Cause(SCHEDULE)
 
-    def of_timer(self, set_by: Cause) -> Cause:
+    def timer_cause(self, set_by: Cause) -> Cause:
         """Return the cause of a close that its rule has not stated; `set_by`: `latest` as the rule began to wait.
 
         An end at this instant; else the end at which the call that is being made, or the wait, was scheduled.
@@ -127,7 +127,7 @@ class Causes:
             return Cause(END, self._timers[self._clock.calling])
         return set_by if cause.kind == SCHEDULE and set_by.kind == END else cause
 
-    def of_beginning(self, client: int, earlier: int | None = None) -> Cause:
+    def begin_cause(self, client: int, earlier: int | None = None) -> Cause:
         """Return what lets an attempt of `client` begin now: its round opens, an attempt made room, or the client came back.
 
         `earlier`: the attempt before, of an update that is still being made and goes on.

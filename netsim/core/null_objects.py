@@ -55,7 +55,7 @@ class NoWork:
     drawn: IntArray | None = None
     a_pass: IntArray | None = None
 
-    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
         return None
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int | None], list[int | None]]:

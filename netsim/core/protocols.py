@@ -89,7 +89,7 @@ class WorkLaw(Protocol):
     def a_pass(self) -> IntArray | None:
         """(K,) steps of a pass over the samples of each client; None if the numbers of samples are unknown."""
 
-    def asked(self, round: int, clients: IntArray) -> IntArray | None:
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
         """(n,) steps that updates of `clients` (n,) begun in `round` are asked for, where no policy says so; None: as planned."""
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:

@@ -90,7 +90,7 @@ class Carrier(Protocol):
     def leave(self, key: Key) -> None:
         """Abort message `key`."""
 
-    def timed(self, delays: Durations) -> Phases:
+    def add_times(self, delays: Durations) -> Phases:
         """Return the delays of the messages, together with the time of their bytes where that is known as they begin."""
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
@@ -105,7 +105,7 @@ class Carrier(Protocol):
     def renew(self) -> None:
         """Look the bandwidth up again, since a law was replaced from outside."""
 
-    def resized(self, size_bytes: float | None) -> Carrier:
+    def resize(self, size_bytes: float | None) -> Carrier:
         """Return the carrier whose bytes without events have this size; itself where all bytes are carried by events."""
 
     def state_dict(self) -> State: ...
@@ -131,7 +131,7 @@ class NoCarrier:
     def leave(self, key: Key) -> None:
         """No message is there."""
 
-    def timed(self, delays: Durations) -> Phases:
+    def add_times(self, delays: Durations) -> Phases:
         return delays
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
@@ -143,7 +143,7 @@ class NoCarrier:
     def renew(self) -> None:
         """Nothing changes."""
 
-    def resized(self, size_bytes: float | None) -> Carrier:
+    def resize(self, size_bytes: float | None) -> Carrier:
         return self
 
     def state_dict(self) -> State:
@@ -165,10 +165,10 @@ class Ports:
         port = self._ports[kind] = Port(self, kind, size_bytes)  # type: ignore[arg-type]
         return port
 
-    def timed(self, delays: Durations) -> Phases:
+    def add_times(self, delays: Durations) -> Phases:
         return delays
 
-    def resized(self, size_bytes: float | None) -> Any:
+    def resize(self, size_bytes: float | None) -> Any:
         return self
 
     def _end(self, key: Key) -> None:

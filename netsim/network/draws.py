@@ -264,7 +264,7 @@ class Survivals:
             self._current = law
         return law, until_s
 
-    def beside(self, draws: Stream) -> Survivals:
+    def share_states(self, draws: Stream) -> Survivals:
         """Return the same sub-channels, in the same states, for transmissions with draws of their own."""
         return _Beside(self, draws, self._state_draws)
 

@@ -32,11 +32,11 @@ class KnownLinks(NoCarrier):
         self.law = law
         self.sizes = check_sizes(size_bytes, clients)
 
-    def resized(self, size_bytes: float | None) -> Carrier:
+    def resize(self, size_bytes: float | None) -> Carrier:
         sizes = self.sizes if size_bytes is None else np.full(len(self.sizes), size_bytes)
         return KnownLinks(clients=len(sizes), law=self.law, size_bytes=sizes)
 
-    def timed(self, delays: Durations) -> Phases:
+    def add_times(self, delays: Durations) -> Phases:
         return Transfers(delays=delays, links=self)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:

@@ -60,13 +60,13 @@ class Medium:
         """Carrier of the bytes of models once the downlink's delay has passed."""
         self.up: Carrier = NoCarrier() if up is None else up
         """Carrier of the bytes of updates once the uplink's delay has passed."""
-        self.download = self.down.timed(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
+        self.download = self.down.add_times(Durations(clients=clients, law=laws.download, draws=streams["downlink.delay"]))
         self.compute = Durations(clients=clients, law=laws.compute, draws=streams["compute.delay"])
         self.sample = Durations(clients=clients, law=sample, draws=streams["compute.noise"])
         """Time of local training for each sample, beside `compute`."""
         self.work: WorkLaw = laws.work or NoWork()
         """Number of those samples."""
-        self.upload = self.up.timed(Durations(clients=clients, law=laws.upload, draws=streams["uplink.delay"]))
+        self.upload = self.up.add_times(Durations(clients=clients, law=laws.upload, draws=streams["uplink.delay"]))
         self.downlink = Survivals(
             clients=clients, law=laws.downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
         )
@@ -80,7 +80,7 @@ class Medium:
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
 
-    def for_probes(
+    def probe_links(
         self,
         *,
         download: Timeline[DelayLaw],
@@ -110,8 +110,8 @@ class Medium:
             ),
             streams=streams,
             access=self.access,
-            down=self.down.resized(request_bytes),
-            up=self.up.resized(answer_bytes),
+            down=self.down.resize(request_bytes),
+            up=self.up.resize(answer_bytes),
             outages=self.outages,
             sizes=Sizes(
                 down=sizes.down if request_bytes is None else request_bytes,
@@ -119,8 +119,8 @@ class Medium:
                 carried=(request_bytes, answer_bytes),
             ),
         )
-        probes.downlink = self.downlink.beside(streams["downlink.loss"])
-        probes.uplink = self.uplink.beside(streams["uplink.loss"])
+        probes.downlink = self.downlink.share_states(streams["downlink.loss"])
+        probes.uplink = self.uplink.share_states(streams["uplink.loss"])
         return probes
 
     def ports(self, kind: str) -> tuple[Port, Port]:
@@ -155,7 +155,7 @@ class Medium:
             total += phase.delays_s(round, time_s, clients)
         each = self.sample.draw(round, time_s, clients)
         if not each.certain:
-            samples, _ = self.work.amounts(clients, self.work.asked(round, clients))
+            samples, _ = self.work.amounts(clients, self.work.plan_steps(round, clients))
             total += np.array(samples, np.float64) * each.values_at(time_s, len(clients))
         return total + self.up.alone_s(round, time_s + total, clients)
 

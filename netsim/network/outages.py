@@ -176,7 +176,7 @@ class ClientOutage(StateFields):
         self.when.reach_end(time_s)
         return self.when.intervals.next_end(time_s)
 
-    def lost(self, time_s: float) -> set[int]:
+    def down_indefinitely(self, time_s: float) -> set[int]:
         """Whom it cuts off at `time_s`, and nobody knows that it ends while no round opens."""
         ends = self.next_return_s(time_s) < _EVER
         on = self.when.intervals.overlap(time_s, time_s)
@@ -229,7 +229,7 @@ class CutOffs:
             hit[client] = intervals.overlap(float(starts_s[client]), float(ends_s[client]))
         return hit
 
-    def lost(self, time_s: float) -> set[int]:
+    def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients that are cut off at `time_s`: the time of their reconnection is unknown."""
         return {client for client, times in self._times.items() if times}
 
@@ -296,11 +296,11 @@ class ClientOutages:
                 return outage.name
         return None
 
-    def lost(self, time_s: float) -> set[int]:
+    def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients that are cut off at `time_s` without a known end before the next round opens."""
-        return {client for outage in self._all for client in outage.lost(time_s)}
+        return {client for outage in self._all for client in outage.down_indefinitely(time_s)}
 
-    def destroyed(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
+    def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
         """Return True for each client whose transmission over [starts_s, ends_s) (K,) meets any outage; (K,)."""
         hit = np.zeros(len(starts_s), np.bool_)
         for outage in self._all:

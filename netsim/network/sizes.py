@@ -33,16 +33,16 @@ class Sizes:
         self.up = up
         self.carried = carried
 
-    def of_models(self, clients: int) -> Sequence[int]:
+    def model_sizes(self, clients: int) -> Sequence[int]:
         """[K] bytes of the model on its way to each of K `clients`."""
-        return _each(self.down, clients)
+        return _expand(self.down, clients)
 
-    def of_updates(self, clients: int) -> Sequence[int]:
+    def update_sizes(self, clients: int) -> Sequence[int]:
         """[K] bytes of the update on its way from each of K `clients`."""
-        return _each(self.up, clients)
+        return _expand(self.up, clients)
 
 
-def _each(size: int | IntArray, clients: int) -> Sequence[int]:
+def _expand(size: int | IntArray, clients: int) -> Sequence[int]:
     # As quick to read as a list, and a fifth of the size: whole numbers in a list are an object each.
     if isinstance(size, np.ndarray):
         return array("q", size.astype(np.int64).tobytes())

@@ -90,7 +90,7 @@ class Spectrum:
         delays = Durations(clients=channels, law=delay, draws=streams["channels.delay"])
         self.steady = links is None
         """True if no bandwidth changes in time."""
-        self._delays: Phases = delays if links is None else links.timed(delays)
+        self._delays: Phases = delays if links is None else links.add_times(delays)
         self._round = 0
         self._u: FloatArray = np.zeros(channels)
         self._good: list[bool] = []

@@ -99,7 +99,7 @@ class _OfOneRound(StateFields):
         """None: what ends later is not counted for any round."""
         return ()
 
-    def folded(self, deliveries: Deliveries) -> Deliveries:
+    def amend(self, deliveries: Deliveries) -> Deliveries:
         """All that was delivered."""
         return deliveries
 
@@ -324,7 +324,7 @@ class EndsOfRound(StateFields):
         """Attempts that count for a later round."""
         return self.ends
 
-    def folded(self, deliveries: Deliveries) -> Deliveries:
+    def amend(self, deliveries: Deliveries) -> Deliveries:
         """All that was delivered."""
         return deliveries
 

@@ -170,7 +170,7 @@ class CloseRule(Stateful, Protocol):
     def pending(self) -> Sequence[Attempt]:
         """Attempts that have ended and count for a later round."""
 
-    def folded(self, deliveries: Deliveries) -> Deliveries:
+    def amend(self, deliveries: Deliveries) -> Deliveries:
         """Return the round's `deliveries` as the learner gets them."""
 
 
@@ -285,7 +285,7 @@ class RoundLoop:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
         number, pool = self.round + 1, self.pool
         self.on_open(number)
-        opened_by = yield from self._until_open(number)
+        opened_by = yield from self._wait_for_open(number)
         start_s = self.clock.now
         pool.medium.open_round(number, start_s)
         for instrument in self.instruments:
@@ -298,7 +298,7 @@ class RoundLoop:
         self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
         self.dispatch.send(number)
-        closed_by = yield from self._until_close()
+        closed_by = yield from self._wait_for_close()
         if not self.straggle and pool.under_way:
             pool.cut()
         self.is_open = False
@@ -317,7 +317,7 @@ class RoundLoop:
             self.retain([one.version for group in (pool.alive.values(), self.close.pending()) for one in group])
         return closed
 
-    def _until_open(self, number: int) -> Generator[Any, Any, Cause]:
+    def _wait_for_open(self, number: int) -> Generator[Any, Any, Cause]:
         """Wait until round `number` may open; returns the cause of its opening."""
         causes, asked_s = self.pool.causes, self.clock.now
         yield from self.dispatch.wait(number)
@@ -326,14 +326,14 @@ class RoundLoop:
             return Cause(CLOSE, number - 1) if number > 1 else Cause(START)
         return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
 
-    def _until_close(self) -> Generator[Any, Any, Cause]:
+    def _wait_for_close(self) -> Generator[Any, Any, Cause]:
         """Wait for the close of the present round; returns its cause."""
         causes = self.pool.causes
         set_by = causes.latest()
         for event in self.close.wait():
             set_by = causes.latest()
             yield event
-        return causes.closing or causes.of_timer(set_by)
+        return causes.closing or causes.timer_cause(set_by)
 
     def _aggregate(self, number: int, attempts: Attempts) -> Content | None:
         if not self.learner.aggregates:
@@ -358,7 +358,7 @@ class RoundLoop:
             steps=of("drawn_steps"),
         )
         content = self.learner.aggregate(
-            self.close.folded(deliveries),
+            self.close.amend(deliveries),
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,
         )

@@ -41,20 +41,20 @@ def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
     reports = Reports.nothing(len(attempts))
     places = np.flatnonzero(~np.asarray(attempts.column("censored"), np.bool_))
 
-    def of(name: str) -> Any:
+    def column(name: str) -> Any:
         return np.asarray(attempts.column(name))[places]
 
-    reports.staleness[places] = closed.number - of("begun_round") if version is None else version - of("version")
+    reports.staleness[places] = closed.number - column("begun_round") if version is None else version - column("version")
     for name in ("samples", "steps"):
         amounts = plain(attempts.column(name))
         getattr(reports, name)[places] = [-1 if amounts[place] is None else amounts[place] for place in places.tolist()]
-    reports.bytes_down[places] = of("bytes_down")
-    reports.bytes_up[places] = of("bytes_up")
-    reports.elapsed_s[places] = of("outcome_s") - of("selected_s")
+    reports.bytes_down[places] = column("bytes_down")
+    reports.bytes_up[places] = column("bytes_up")
+    reports.elapsed_s[places] = column("outcome_s") - column("selected_s")
     if phases:
-        reports.download_s[places] = of("download_end_s") - of("download_start_s")
-        reports.compute_s[places] = of("compute_end_s") - of("compute_start_s")
-        reports.upload_s[places] = of("upload_end_s") - of("upload_start_s")
+        reports.download_s[places] = column("download_end_s") - column("download_start_s")
+        reports.compute_s[places] = column("compute_end_s") - column("compute_start_s")
+        reports.upload_s[places] = column("upload_end_s") - column("upload_start_s")
     content = closed.content
     if content is not None and content.loss is not None and content.loss_rms is not None:
         reports.loss[places], reports.loss_rms[places] = content.loss, content.loss_rms
@@ -73,6 +73,6 @@ def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, 
     if content is None or content.loss is None or content.loss_rms is None:
         return {}
     attempts = closed.attempts
-    round_outcome = zip(*(plain(attempts.column(name)) for name in ("client", "begun_round", "censored")), strict=True)
-    keys = [(client, begun_round) for client, begun_round, censored in round_outcome if not censored]
+    rows = zip(*(plain(attempts.column(name)) for name in ("client", "begun_round", "censored")), strict=True)
+    keys = [(client, begun_round) for client, begun_round, censored in rows if not censored]
     return dict(zip(keys, zip(content.loss.tolist(), content.loss_rms.tolist(), strict=True), strict=True))

@@ -261,7 +261,7 @@ class PickedArrived(EndsOfRound):
         """Return True if an update that has arrived may be one of those of this round's model."""
         return not self._after_all or end.begun_round == self._number
 
-    def folded(self, deliveries: Deliveries) -> Deliveries:
+    def amend(self, deliveries: Deliveries) -> Deliveries:
         """Return `deliveries` with the updates held back for the next model, and the clients whose entries are renewed."""
         picked = {(one.client, one.begun_round) for one in self.picked}
         whose = zip(deliveries.clients.tolist(), deliveries.rounds.tolist(), strict=True)

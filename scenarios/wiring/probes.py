@@ -68,7 +68,7 @@ def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -
 def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
     """The links, sizes and times of updates."""
     delays, training = world.delays, world.training
-    return pool.medium.for_probes(
+    return pool.medium.probe_links(
         download=delays["download"],
         compute=delays["compute"],
         sample=training.update_sample(),
@@ -93,7 +93,7 @@ def _answer_links(
 
     upload = small(scenario.uplink, "uplink", "upload")
     if not losses:
-        return pool.medium.for_probes(
+        return pool.medium.probe_links(
             download=small(scenario.downlink, "downlink", "download"),
             compute=NoTime(),
             sample=None,
@@ -102,7 +102,7 @@ def _answer_links(
             request_bytes=answer,
             answer_bytes=answer,
         )
-    return pool.medium.for_probes(
+    return pool.medium.probe_links(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
         sample=None if training.sample is None else _share(training.sample, section.forward_share, world),

@@ -72,7 +72,7 @@ class Transfer(Step):
         self._place = attrgetter(direction.place)
         self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
         down = direction is DOWNWARD
-        self._sizes = sizes.of_models(medium.clients) if down else sizes.of_updates(medium.clients)
+        self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
         self._size = np.asarray(sizes.down if down else sizes.up)
         self._outages, self._port, self._access, self._immediate = medium.outages, port, access, immediate
         self._on_begin = on_begin

@@ -61,8 +61,8 @@ class CutOff(StateFields):
                 back.update(links)
         return sorted(link for link in back if self.cause(link, time_s, time_s) is None)
 
-    def lost(self, time_s: float) -> set[int]:
-        clients = self._clients.lost(time_s)
-        return self._schedule.lost(time_s) | {
+    def down_indefinitely(self, time_s: float) -> set[int]:
+        clients = self._clients.down_indefinitely(time_s)
+        return self._schedule.down_indefinitely(time_s) | {
             link for link, ends in enumerate(self._ends) if not clients.isdisjoint(ends)
         }

@@ -90,7 +90,7 @@ class EdgeDraws:
         flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
         return flight if self._no_delay else np.asarray(flight + self._draw_delays(self._index(key, 0)))
 
-    def of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
+    def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
         if time_s >= self._until_s:
             self._renew(time_s)

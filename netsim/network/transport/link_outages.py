@@ -70,7 +70,7 @@ class Cuts(Protocol):
     def returning(self, time_s: float) -> list[int]:
         """The links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
 
-    def lost(self, time_s: float) -> set[int]:
+    def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the links that are down at `time_s` without a known end before the next round opens."""
 
     def state_dict(self) -> State:
@@ -138,6 +138,6 @@ class Outages(StateFields):
     def returning(self, time_s: float) -> list[int]:
         return self._returns.get(time_s, [])
 
-    def lost(self, time_s: float) -> set[int]:
+    def down_indefinitely(self, time_s: float) -> set[int]:
         those = self._intervals.items()
         return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}

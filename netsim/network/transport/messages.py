@@ -78,7 +78,7 @@ class MessageDraws(Protocol):
     def lossless_until(self, time_s: float) -> float:
         """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
 
-    def of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
+    def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
 
 

@@ -62,8 +62,8 @@ class ScriptedCuts:
     def returning(self, time_s: float) -> list[int]:
         return [link for link in self._schedule.returning(time_s) if not self._times.get(link)]
 
-    def lost(self, time_s: float) -> set[int]:
-        return self._schedule.lost(time_s) | {link for link, times in self._times.items() if times}
+    def down_indefinitely(self, time_s: float) -> set[int]:
+        return self._schedule.down_indefinitely(time_s) | {link for link, times in self._times.items() if times}
 
     def state_dict(self) -> State:
         """Which links are cut, and when links were."""

@@ -76,7 +76,7 @@ class Transport:
         self.carrier: Carrier = NoCarrier() if laws.carrier is None else laws.carrier
         """Carrier of the bytes, where their time is not known as they begin."""
         self._port = self.carrier.port(kind)
-        self._port.on_end, self._port.on_loss = self._carried, self._lost_on_link
+        self._port.on_end, self._port.on_loss = self._start_flight, self._lost_on_link
         self._carries = self.carrier.carries
         self._carried_s: FloatArray = np.zeros(graph.edges if self._carries else 0)
         """(E,) seconds that the carrier took over each edge since the last `airtime_s`."""
@@ -237,7 +237,7 @@ class Transport:
     ) -> None:
         """Send one message of `size_bytes` over each of `edges`, and tell `handler` how each ends."""
         now, label, number = self.clock.now, handler.draws.label, self.sent
-        delays, goods = handler.draws.of(edges, key, attempt, now)
+        delays, goods = handler.draws.draws_of(edges, key, attempt, now)
         if self._carries:
             dues_s = [now + delay_s for _, delay_s in zip(edges, delays, strict=False)]
         else:
@@ -297,7 +297,7 @@ class Transport:
         edge = message.edge
         self._port.join(message.number, self.sources[edge], message.size_bytes, self.targets[edge])
 
-    def _carried(self, number: int) -> None:
+    def _start_flight(self, number: int) -> None:
         """Start the flight of a message whose bytes are through."""
         message, now = self.flying[number], self.clock.now
         self._carried_s[message.edge] += now - message.next_s
@@ -339,7 +339,7 @@ class Transport:
         good = message.good
         self.on_sent(message)
         if not self._plain:
-            good = not self._disturbed(message) and good
+            good = not self._is_disturbed(message) and good
         if self.recording:
             self.recorder.message(self._row(message, "delivered" if good else "lost"))
         handler = message.handler
@@ -358,7 +358,7 @@ class Transport:
         else:
             self._send_again(message, handler)
 
-    def _disturbed(self, message: Message) -> bool:
+    def _is_disturbed(self, message: Message) -> bool:
         link = self._link[message.edge]
         if self.jammed is not None:
             self.jammed.end(message, link)

@@ -115,7 +115,7 @@ class AsynchronousBelief(BeliefProtocol):
         # An edge that has used up its `max_exchanges` messages is not waited for.
         waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
         # Only an outage of this instant is waited for, not one that is yet to come.
-        if all(cuts.cause(link, now, now) is None for link in waiting - cuts.lost(now)):
+        if all(cuts.cause(link, now, now) is None for link in waiting - cuts.down_indefinitely(now)):
             self.complete = True
             self.stop_at(now)
 

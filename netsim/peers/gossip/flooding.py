@@ -85,7 +85,7 @@ class Flooding(GossipProtocol):
         """
         links, held = self.links, self.held
         cuts, now = links.cuts, links.clock.now
-        lost = cuts.lost(now)
+        lost = cuts.down_indefinitely(now)
         for edge, address in enumerate(links.graph.address.tolist()):
             link = address >> 1
             if link in lost or not self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1]:

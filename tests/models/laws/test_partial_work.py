@@ -38,25 +38,25 @@ def partial(epochs, share, draws, held=(10, 11, 20, 3), **named) -> PartialWork:
 def test_partial_work_by_hand() -> None:
     # Passes of 2, 3, 4 and 1 steps. Below a share of 0.5: 1 + floor(u/0.5 x 3) of 4 passes, else all 4.
     work = partial(4, 0.5, Told([0.0, 0.3, 0.499, 0.5]))
-    assert work.asked(7, np.arange(4)).tolist() == [1 * 2, 2 * 3, 3 * 4, 4 * 1]
-    assert work.asked(7, np.array([2, 0])).tolist() == [12, 2]
+    assert work.plan_steps(7, np.arange(4)).tolist() == [1 * 2, 2 * 3, 3 * 4, 4 * 1]
+    assert work.plan_steps(7, np.array([2, 0])).tolist() == [12, 2]
     assert work.amounts(np.array([1]), np.array([6])) == ([22], [6])
     assert work.samples.tolist() == [40, 44, 80, 12]
     # At most as many steps as the whole; who does a single pass does it.
-    assert partial(4, 1.0, Told([0.9] * 4), max_steps=5).asked(1, np.arange(4)).tolist() == [5, 5, 5, 3]
+    assert partial(4, 1.0, Told([0.9] * 4), max_steps=5).plan_steps(1, np.arange(4)).tolist() == [5, 5, 5, 3]
     single = partial(np.array([1, 2, 3, 1]), 1.0, Told([0.99] * 4))
-    assert single.asked(1, np.arange(4)).tolist() == [2, 3, 8, 1]
+    assert single.plan_steps(1, np.arange(4)).tolist() == [2, 3, 8, 1]
 
 
 def test_a_share_does_a_uniform_number_of_passes() -> None:
     clients = np.arange(20_000)
     work = partial(5, 0.4, Streams(3)["partial-work"], held=[5] * len(clients))
-    passes = np.bincount(work.asked(1, clients), minlength=6)[1:]
+    passes = np.bincount(work.plan_steps(1, clients), minlength=6)[1:]
     expected = len(clients) * np.array([0.1, 0.1, 0.1, 0.1, 0.6])
     assert stats.chisquare(passes, expected).pvalue > 1e-3
     # Draws belong to client and round.
-    assert (work.asked(1, clients[50:60]) == work.asked(1, clients)[50:60]).all()
-    assert (work.asked(2, clients) != work.asked(1, clients)).any()
+    assert (work.plan_steps(1, clients[50:60]) == work.plan_steps(1, clients)[50:60]).all()
+    assert (work.plan_steps(2, clients) != work.plan_steps(1, clients)).any()
 
 
 def test_amounts_of_work_with_their_probabilities() -> None:

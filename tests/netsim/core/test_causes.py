@@ -19,14 +19,14 @@ def test_what_happens_at_this_instant() -> None:
     assert causes.latest() == Cause("schedule")
     causes.end(Attempt(3), [])
     assert causes.latest() == Cause("end", 3)
-    assert causes.of_beginning(5) == Cause("end", 3)
+    assert causes.begin_cause(5) == Cause("end", 3)
     causes.open(2)
     assert causes.latest() == Cause("open", 2)
     clock.call_at(1.0, lambda payload: None)
     clock.step()
     assert causes.latest() == Cause("schedule")
-    assert causes.of_beginning(5) == Cause("return", 5)
-    assert causes.of_beginning(5, earlier=3) == Cause("earlier", 3)
+    assert causes.begin_cause(5) == Cause("return", 5)
+    assert causes.begin_cause(5, earlier=3) == Cause("earlier", 3)
 
 
 def test_the_first_cause_of_a_close_counts_until_the_next_opening() -> None:
@@ -49,7 +49,7 @@ def test_a_timer_that_a_listener_sets_is_due_to_the_end_that_it_heard_of() -> No
 
     def listen(attempt: Attempt) -> None:
         if attempt.number == 7:
-            clock.call_in(2.0, lambda payload: seen.append(causes.of_timer(Cause("open", 1))))
+            clock.call_in(2.0, lambda payload: seen.append(causes.timer_cause(Cause("open", 1))))
 
     for at_s, number in ((1.0, 7), (2.0, 8)):
         clock.call_at(at_s, lambda number: causes.end(Attempt(number), [listen]), number)
@@ -61,6 +61,6 @@ def test_a_timer_that_a_listener_sets_is_due_to_the_end_that_it_heard_of() -> No
 def test_a_wait_that_begins_at_an_end_is_due_to_it() -> None:
     clock = Clock(1.0)
     causes = Causes(clock)
-    assert causes.of_timer(Cause("end", 7)) == Cause("end", 7)
+    assert causes.timer_cause(Cause("end", 7)) == Cause("end", 7)
     # A time that was set as the round opened may be any: a fixed grid, or a deadline that is not stated.
-    assert causes.of_timer(Cause("open", 1)) == Cause("schedule")
+    assert causes.timer_cause(Cause("open", 1)) == Cause("schedule")

@@ -228,20 +228,20 @@ def test_which_links_are_lost_and_which_return() -> None:
     def named(found: Iterable[int]) -> list[tuple[int, int]]:
         return [pair for pair, link in links.items() if link in set(found)]
 
-    assert named(cuts.lost(1.5)) == [(2, 3)]
-    assert named(cuts.lost(2.0)) == [(0, 1), (2, 3)]
+    assert named(cuts.down_indefinitely(1.5)) == [(2, 3)]
+    assert named(cuts.down_indefinitely(2.0)) == [(0, 1), (2, 3)]
     assert named(cuts.returning(4.0)) == [(1, 2), (0, 2)]
     scripted.cut([links[0, 2]], 3.5)
-    assert named(cuts.lost(3.5)) == [(0, 1), (2, 3), (0, 2)]
+    assert named(cuts.down_indefinitely(3.5)) == [(0, 1), (2, 3), (0, 2)]
     assert named(cuts.returning(4.0)) == [(1, 2)]
     assert named(scripted.returning(4.0)) == []
     clients.cut(np.array([1]), 3.6)
-    assert named(cuts.lost(3.6)) == [(0, 1), (1, 2), (2, 3), (0, 2)]
+    assert named(cuts.down_indefinitely(3.6)) == [(0, 1), (1, 2), (2, 3), (0, 2)]
     assert named(cuts.returning(4.0)) == []
     scripted.heal([links[0, 2]], 3.7)
     clients.reconnect(np.array([1]), 3.8)
     by_round.when.intervals.close(3.9)
-    assert named(cuts.lost(3.9)) == [(0, 1)]
+    assert named(cuts.down_indefinitely(3.9)) == [(0, 1)]
     assert named(cuts.returning(4.0)) == [(1, 2), (2, 3), (0, 2)]
 
 

@@ -15,5 +15,5 @@ def test_two_sendings_never_share_their_draws() -> None:
     draws = EdgeDraws(links_between(Clock(), four(), streams, delay=delay), "gossip", streams)
     draws.open_slot(1, 0.0)
     keys, attempts = (8, 9), (0, 1, 65_535, 65_536, 65_537, 131_072, 2**32)
-    drawn = {next(iter(draws.of([0], key, attempt, 0.0)[0])) for key in keys for attempt in attempts}
+    drawn = {next(iter(draws.draws_of([0], key, attempt, 0.0)[0])) for key in keys for attempt in attempts}
     assert len(drawn) == len(keys) * len(attempts)
