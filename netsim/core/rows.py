@@ -47,7 +47,7 @@ class RoundRow(NamedTuple):
     collided: int | None = None
     """Transmissions lost because two used one sub-channel at once."""
     jam_dwells: int | None = None
-    """What jamming cost: sub-channels times dwells, of all jammers."""
+    """Cost of jamming: sub-channels times dwells, of all jammers."""
     members: int | None = None
     """Clients that took part in the slot. Of servers with slots a row is a slot: its counts are over its communication rounds."""
     opinion: float | None = None
@@ -82,7 +82,7 @@ class RoundRow(NamedTuple):
     probes: int | None = None
     """Clients that were asked for their loss before the selection; where the policy asks any."""
     probes_answered: int | None = None
-    """Those of them that answered in time."""
+    """Probes that were answered in time."""
     probe_s: float | None = None
     """Seconds that the round spent on asking."""
     training_loss: float | None = None
@@ -96,7 +96,7 @@ class RoundRow(NamedTuple):
     idle_j: float | None = None
     """Likewise in no phase of an update; absent clients included."""
     besides_j: float | None = None
-    """How much of `compute_j`, `send_j` and `receive_j` tests, opinions and messages drew."""
+    """Part of `compute_j`, `send_j` and `receive_j` that tests, opinions and messages drew."""
     batteries_empty: int | None = None
     """Clients whose battery is empty as the round closes, and that are off."""
     picked: int | None = None
@@ -150,17 +150,17 @@ class UpdateRow(NamedTuple):
     channel: int | None = None
     """The sub-channel given to the client."""
     good: bool | None = None
-    """Whether that channel let transmissions through; null where none was begun."""
+    """True if that channel let transmissions through; null where none was begun."""
     jammed: bool | None = None
-    """Whether a jammer hit the transmission."""
+    """True if a jammer hit the transmission."""
     collided: bool | None = None
-    """Whether another transmission was on the same sub-channel at the same time."""
+    """True if another transmission was on the same sub-channel at the same time."""
     age_after_rounds: int | None = None
     """Age of information after the round: 1 if delivered, else one more than before."""
     age_after_s: float | None = None
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
-    """What a lost one was lost to: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (its link's trace of
+    """Cause of a loss: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (its link's trace of
     bandwidth was over), cut-off (by a script), or an outage by its name. Of an aborted one battery: it ran empty."""
     bytes_down: int = 0
     """Bytes of the model that was sent in this attempt; 0 where none was."""
@@ -218,7 +218,7 @@ class ProbeRow(NamedTuple):
     client: int
     outcome: str
     sent_s: float
-    """When the model was sent."""
+    """Time at which the model was sent."""
     outcome_s: float
     version: int
     """The model's."""
@@ -255,7 +255,7 @@ class JamRow(NamedTuple):
     hit: int
     """Transmissions it spoilt, each counted for the jammer that came first."""
     destroyed: int
-    """Those among them whose channel was good."""
+    """Transmissions among them whose channel was good."""
 
 
 class DetectionRow(NamedTuple):
@@ -268,7 +268,7 @@ class DetectionRow(NamedTuple):
     detector: str
     """The kind of the detector that declared it."""
     observations: int
-    """What the detector had seen of the sub-channel since the scheduler's last reset."""
+    """Observations of the sub-channel by the detector since the scheduler's last reset."""
     jammed: int
     """Transmissions on the sub-channel that a jammer hit since then."""
 
@@ -284,7 +284,7 @@ class MessageRow(NamedTuple):
     """Belief propagation: the exchange (asynchronous: the sequence number of the message on this edge); push: the repetition;
     flooding: the best client whose index it carries."""
     resend: int
-    """How often the same message was sent before."""
+    """Number of earlier sendings of the same message."""
     sent_s: float
     end_s: float
     outcome: str
@@ -295,7 +295,7 @@ class MessageRow(NamedTuple):
 
 
 class BeliefRow(NamedTuple):
-    """What one client thinks at the end of one consensus phase."""
+    """Belief of one client at the end of one consensus phase."""
 
     round: int
     """The slot."""
@@ -305,13 +305,13 @@ class BeliefRow(NamedTuple):
     belief: float
     """Its probability that it should be selected, as it computed it."""
     index_value: float
-    """What it told the others."""
+    """Index that it told the other clients."""
     member: bool
-    """Whether it takes part."""
+    """True if it takes part."""
 
 
 class EvaluationRow(NamedTuple):
-    """What one metric of the user's own says of the model as a round, or a slot, ends."""
+    """Value of one metric of the user's own as a round, or a slot, ends."""
 
     round: int
     time_s: float
@@ -322,7 +322,7 @@ class EvaluationRow(NamedTuple):
 
 
 class ScriptRow(NamedTuple):
-    """What a script did, a row for each parameter that an act changed; an act without parameters is one row."""
+    """Act of a script, a row for each parameter that it changed; an act without parameters is one row."""
 
     number: int
     """The number of the act, from 1; what takes an act back has the number of its own, and `of` names the act."""
@@ -333,7 +333,7 @@ class ScriptRow(NamedTuple):
     """change, scale, restore; start, stop (jammers); take_away, bring_back, cut_off, reconnect (clients);
     cut_links, heal_links (between clients)."""
     target: str
-    """What it acted on: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
+    """Target of the act: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
     entities: str | None
     """The clients, sub-channels or links concerned: a group's name, or numbers as JSON; null: all."""
     parameter: str | None

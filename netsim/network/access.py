@@ -158,7 +158,7 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
         return list(self._queue)
 
     def state_dict(self) -> State:
-        """How many sub-channels are held; who waits is kept with the updates."""
+        """Return the number of sub-channels held; senders that wait are kept with the updates."""
         return {"held": self.held}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:

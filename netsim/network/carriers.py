@@ -286,7 +286,7 @@ class VaryingLinks(Ports):
         (self._stop if message.stops else self._end)(key)
 
     def state_dict(self) -> State:
-        """What every message under way has left, in the order in which they stand on the clock."""
+        """Return the bytes left of every message under way, in the order of the clock."""
         messages = sorted(self._under_way.items(), key=lambda one: one[1].number)
         return {"messages": [[*key, one.client, one.since_s, one.left, one.due_s, one.stops] for key, one in messages]}
 

@@ -242,7 +242,7 @@ class CutOffs:
             intervals.forget(before_s)
 
     def state_dict(self) -> State:
-        """Who is cut off, and when clients were."""
+        """Return the clients that are cut off, and the times of earlier cuts."""
         return {"times": dict(self._times), "intervals": {client: list(those) for client, those in self._intervals.items()}}
 
     def load_state_dict(self, state: State) -> None:

@@ -227,7 +227,7 @@ class VaryingMedium(Ports):
                 tell(key)
 
     def state_dict(self) -> State:
-        """What every message under way has left, its rate, and what comes next."""
+        """Return the bytes left and the rate of every message under way, and the next change."""
         return {
             "keys": [list(key) for key in self._keys],
             "clients": list(self._clients),

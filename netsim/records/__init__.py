@@ -1,1 +1,1 @@
-"""What a run leaves: the types of its rows, and where they go."""
+"""Records of a run: the types of its rows, and where they go."""

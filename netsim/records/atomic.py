@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def temporary(path: Path) -> Path:
-    """Where the content of `path` is written before it takes the place of the old one: in the same folder."""
+    """Return the place where the content of `path` is written before it replaces the old one: in the same folder."""
     return path.with_name(f".{path.name}.netsim-tmp")
 
 

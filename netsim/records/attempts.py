@@ -1,4 +1,4 @@
-"""Where the rows of attempts go: one at a time, or many as columns."""
+"""Sinks of the rows of attempts: one row at a time, or many as columns."""
 
 from __future__ import annotations
 

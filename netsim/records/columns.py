@@ -72,7 +72,7 @@ def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
 
 
 def counted(column: pa.ChunkedArray) -> Counter[str]:
-    """How often each word stands in a column of words, by a dictionary or not; nulls do not count."""
+    """Return the number of times that each word stands in a column of words; nulls do not count."""
     found = Counter[str]()
     for piece in column.chunks:
         chunk = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()

@@ -42,7 +42,7 @@ class TableRows:
         self._sealed: list[pa.Table] = []
         """The rows before those."""
         self._full = _FLUSH_ROWS * len(self.schema)
-        """How many `_values` make a table."""
+        """Number of `_values` that make a table."""
 
     def choose(self, columns: Sequence[str]) -> TableRows:
         """Give the table these columns only, in this order; rows hold a value for each. Return the rows."""

@@ -1,4 +1,4 @@
-"""Where the records of a run go: streamed to Parquet so that memory does not grow with rounds, kept in lists, or nowhere."""
+"""Sinks of the records of a run: streamed to Parquet so that memory does not grow with rounds, kept in lists, or none."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class ParquetRecorder:
         self._rounds.append(self._round(row))
 
     def state_dict(self) -> State:
-        """What is recorded so far, as pieces on disk and rows."""
+        """Return the records so far, as pieces on disk and rows."""
         return {table.name: table.state_dict() for table in self._tables}
 
     def pieces_to_come(self) -> list[str]:

@@ -268,7 +268,6 @@ class RoundLoop:
 
     @property
     def takes_all(self) -> bool:
-        """As of `netsim.clients.serving.Serving`, like the members that follow."""
         return self.close.takes_all
 
     @property
