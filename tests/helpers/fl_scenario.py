@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
 from scenarios.cli import main as cli
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
+
+TRAINED: dict[str, Any] = {
+    "name": "trained",
+    "rounds": 2,
+    "clients": {"count": 4},
+    "server": {"per_round": 2},
+    "policy": {"kind": "random"},
+    "downlink": {"bandwidth_bytes_per_s": 100.0},
+    "uplink": {"bandwidth_bytes_per_s": 50.0},
+    "learner": {
+        "data": {"kind": "digits", "samples": 80, "test_samples": 40},
+        "network": {"kind": "linear"},
+        "optimizer": {"kind": "sgd", "learning_rate": 0.1},
+        "max_steps": 1,
+    },
+}
+"""A study that trains two of four clients a round, over links of known bandwidths."""
 
 
 def tables(**learner):

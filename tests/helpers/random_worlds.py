@@ -118,6 +118,7 @@ def _availability(rng: np.random.Generator, seed: int, count: int, folder: Path)
 
 
 def built(tables: dict[str, Any]) -> tuple[Simulation, MemoryRecorder]:
+    """Build the simulation of a scenario with a recorder of all its rows."""
     simulation, records = build(parse(tables)).simulation, MemoryRecorder()
     simulation.record_to(records)
     return simulation, records

@@ -17,14 +17,13 @@ import pytest
 from netsim.clients.update import OUTCOMES
 from netsim.core.rows import UpdateRow
 from netsim.records.sinks import MemoryRecorder
-from netsim.simulation import Simulation
 from scenarios.registry.components import component_model
 from scenarios.registry.kinds import BUILT_IN, known_names
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
-from tests.helpers.random_worlds import watch
+from tests.helpers.random_worlds import built, watch
 from tests.helpers.rough_scenarios import EXAMPLES, FLOORED, OTHERS, other, rough
 
 # One key of each kind with a value that must be refused; None: the kind has no key with a limit.
@@ -105,12 +104,6 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states = np.random.default_rng(3).integers(0, 2, (30, 5))
     np.savetxt(tmp_path / "states.csv", states, fmt="%d", delimiter=",")
     (tmp_path / "jams.csv").write_text("".join(f"{dwell % 5}\n" for dwell in range(40)))
-
-
-def built(tables: dict[str, Any]) -> tuple[Simulation, MemoryRecorder]:
-    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
-    simulation.record_to(records)
-    return simulation, records
 
 
 def played(tables: dict[str, Any]) -> MemoryRecorder:

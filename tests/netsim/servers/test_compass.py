@@ -16,8 +16,7 @@ from netsim.servers.step_groups import Group, StepScheduler
 from scenarios.registry.kinds import known_names, resolve
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from scenarios.wiring.simulation import build
-from tests.helpers.random_worlds import taken_up
+from tests.helpers.random_worlds import built, taken_up
 
 SMALL: dict[str, Any] = {
     "name": "compass",
@@ -45,12 +44,6 @@ ROUGH: dict[str, Any] = SMALL | {
     "availability": {"kind": "markov", "mean_on_s": 30.0, "mean_off_s": 5.0},
     "privacy": {"sensitivity": 0.1, "schedule": {"kind": "geometric", "epsilon_total": 10.0, "eta": 0.1}},
 }
-
-
-def built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
-    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
-    simulation.record_to(records)
-    return simulation, records
 
 
 def scheduler(**named: Any) -> StepScheduler:

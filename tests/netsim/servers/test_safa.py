@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from scenarios.wiring.simulation import build
-from tests.helpers.random_worlds import taken_up
+from tests.helpers.random_worlds import built, taken_up
 
 SMALL: dict[str, Any] = {
     "name": "safa",
@@ -42,12 +40,6 @@ ROUGH: dict[str, Any] = {
     "availability": {"kind": "markov", "mean_on_s": 8.0, "mean_off_s": 2.0},
     "privacy": {"sensitivity": 0.1, "schedule": {"kind": "geometric", "epsilon_total": 10.0, "eta": 0.1}},
 }
-
-
-def built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
-    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
-    simulation.record_to(records)
-    return simulation, records
 
 
 def picks(simulation: Any) -> list[list[int]]:

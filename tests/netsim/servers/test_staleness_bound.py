@@ -12,8 +12,7 @@ from netsim.records.sinks import MemoryRecorder
 from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
-from scenarios.wiring.simulation import build
-from tests.helpers.random_worlds import copied, same, taken_up
+from tests.helpers.random_worlds import built, copied, same, taken_up
 
 # Passes of 10 steps and 1 s at the fast clients; client 3 takes 10 s for each of its 4 passes.
 SMALL: dict[str, Any] = {
@@ -37,12 +36,6 @@ ROUGH: dict[str, Any] = SMALL | {
     "uplink": {"delay": {"kind": "constant", "value_s": 0.1}, "channel": {"kind": "bernoulli", "success": 0.9}},
     "availability": {"kind": "markov", "mean_on_s": 40.0, "mean_off_s": 5.0},
 }
-
-
-def built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
-    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
-    simulation.record_to(records)
-    return simulation, records
 
 
 class _Noting:

@@ -15,23 +15,9 @@ from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.payload import sizes_in_words
 from scenarios.wiring.simulation import build
+from tests.helpers.fl_scenario import TRAINED
 
 ROOT = Path(__file__).parents[3]
-TRAINED: dict[str, Any] = {
-    "name": "compressed",
-    "rounds": 2,
-    "clients": {"count": 4},
-    "server": {"per_round": 2},
-    "policy": {"kind": "random"},
-    "downlink": {"bandwidth_bytes_per_s": 100.0},
-    "uplink": {"bandwidth_bytes_per_s": 50.0},
-    "learner": {
-        "data": {"kind": "digits", "samples": 80, "test_samples": 40},
-        "network": {"kind": "linear"},
-        "optimizer": {"kind": "sgd", "learning_rate": 0.1},
-        "max_steps": 1,
-    },
-}
 UNTRAINED = {key: value for key, value in TRAINED.items() if key != "learner"}
 TOP = {"kind": "top-k", "share": 0.1}
 

@@ -11,22 +11,8 @@ from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.protection import also_released
 from scenarios.wiring.simulation import build
+from tests.helpers.fl_scenario import TRAINED
 
-TRAINED: dict[str, Any] = {
-    "name": "methods",
-    "rounds": 2,
-    "clients": {"count": 4},
-    "server": {"per_round": 2},
-    "policy": {"kind": "random"},
-    "downlink": {"bandwidth_bytes_per_s": 100.0},
-    "uplink": {"bandwidth_bytes_per_s": 50.0},
-    "learner": {
-        "data": {"kind": "digits", "samples": 80, "test_samples": 40},
-        "network": {"kind": "linear"},
-        "optimizer": {"kind": "sgd", "learning_rate": 0.1},
-        "max_steps": 1,
-    },
-}
 KINDS = ("scaffold", "feddyn", "fednova", "q-ffl")
 
 
