@@ -174,7 +174,7 @@ def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, options: 
 def draw_all(
     source: Sweep | Run | Sequence[Run], out_dir: str | Path, *, formats: Sequence[ImageFormat] = ("png",), **settings: Any
 ) -> list[Path]:
-    """Draw every figure the runs have data for into `out_dir`, in each of `formats`; the files written, in a fixed order.
+    """Draw every figure the runs have data for into `out_dir`, in each of `formats`; return the files, in a fixed order.
 
     Accuracy against bytes is left out where there is one variant: its bytes grow with its rounds alone. `settings`: the fields of
     `FigureSettings`.

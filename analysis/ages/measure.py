@@ -41,6 +41,7 @@ def ages(run: Run) -> FloatArray:
         number = np.searchsorted(end_s, np.asarray(table.column("outcome_s").to_numpy(), np.float64))
     within = delivered & (number < end_s.size)
     heard[number[within], client[within]] = True
+    # Number of the last round up to each round in which a client was heard; 0: in none yet.
     last = np.maximum.accumulate(np.where(heard, np.arange(1, end_s.size + 1)[:, np.newaxis], 0), axis=0)
     return np.asarray(np.arange(1, end_s.size + 1)[:, np.newaxis] - last + (last > 0), np.float64)
 

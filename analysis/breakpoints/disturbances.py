@@ -21,24 +21,25 @@ def disturbances(run: Run) -> pd.DataFrame:
     """
     import pandas as pd
 
-    found: list[tuple[str, str, float, float]] = []
+    intervals: list[tuple[str, str, float, float]] = []
     starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("start_s", "end_s"))
     end_s = float(ends_s[-1]) if len(ends_s) else 0.0
     if run.source.has("jams"):
         table = run.arrow("jams", ["jammer", "start_s", "end_s"]).to_pandas()
-        for name, rows in table.groupby(table["jammer"].astype(str)):
-            for low, high in join_intervals(rows["start_s"].to_numpy(), rows["end_s"].to_numpy()):
-                found.append(("jamming", str(name), low, high))
+        for name, dwells in table.groupby(table["jammer"].astype(str)):
+            for low, high in join_intervals(dwells["start_s"].to_numpy(), dwells["end_s"].to_numpy()):
+                intervals.append(("jamming", str(name), low, high))
     for outage in run.scenario.get("outages", ()):
         interval = None if run.scenario.get("slots") else _outage_interval(outage, starts_s)
         if interval is not None:
-            found.append(("outage", str(outage["name"]), *interval))
-    rows_of = []
-    for kind, name, low, high in sorted(found, key=lambda row: row[2:]):
+            intervals.append(("outage", str(outage["name"]), *interval))
+    rows = []
+    for kind, name, low, high in sorted(intervals, key=lambda interval: interval[2:]):
         if low < end_s:
+            # The first round that ends after the interval begins, and the last that starts before it ends.
             first, last = np.searchsorted(ends_s, low, side="right") + 1, np.searchsorted(starts_s, high)
-            rows_of.append((kind, name, low, min(high, end_s), int(first), int(last)))
-    return pd.DataFrame(rows_of, columns=["kind", "name", "start_s", "end_s", "first_round", "last_round"])
+            rows.append((kind, name, low, min(high, end_s), int(first), int(last)))
+    return pd.DataFrame(rows, columns=["kind", "name", "start_s", "end_s", "first_round", "last_round"])
 
 
 def _outage_interval(outage: dict[str, Any], starts_s: FloatArray) -> tuple[float, float] | None:

@@ -82,7 +82,10 @@ def regret_around_changes_figure(
 def shares_figure(
     groups: Groups, *, window: int | None = None, over: Over | None = None, look: Look = PLAIN
 ) -> ShownFigure | None:
-    """Draw the share of changes declared, and recovered from, by the time since the change (Kaplan-Meier); None without any."""
+    """Draw the share of changes declared, and recovered from, by the time since the change (Kaplan-Meier).
+
+    Variants whose schedulers watch for no changes are not in the panel of declarations. None without changes.
+    """
     window, unit = window or WINDOW, abscissa(groups, over).over
     if not any(true_changes(run) for runs in groups.values() for run in runs):
         return None

@@ -135,6 +135,7 @@ def run_timing(run: Run) -> Timing:
 
 def timing_study(sweep: Sweep) -> list[Point]:
     """Return a point for each variant, in the order of the sweep. ValueError: a run whose server is not of kind "fl-da"."""
+    # Averages of each run, by variant and seed.
     timings: dict[str, dict[int, Timing]] = {}
     zero: dict[str, bool] = {}
     tasks: dict[str, str] = {}
@@ -142,16 +143,19 @@ def timing_study(sweep: Sweep) -> list[Point]:
         timings.setdefault(run.variant, {})[run.seed] = run_timing(run)
         zero[run.variant] = run.scenario["slots"]["start"] == "zero"
         tasks[run.variant] = repr({name: table for name, table in run.scenario.items() if name not in _NO_TASK})
+    # Regrets in zero time, by task, message latency and seed: what regrets with message times are compared with.
     reference: dict[tuple[str, float, int], list[float]] = {}
     for name in (name for name in timings if zero[name]):
-        for seed, t in timings[name].items():
-            reference.setdefault((tasks[name], t.latency_s, seed), []).append(t.regret)
+        for seed, timing in timings[name].items():
+            reference.setdefault((tasks[name], timing.latency_s, seed), []).append(timing.regret)
     points = []
     for name, by_seed in timings.items():
         runs = list(by_seed.values())
-        # With several runs in zero time, none is the reference.
-        found = [[t.regret] if zero[name] else reference.get((tasks[name], t.latency_s, seed), []) for seed, t in by_seed.items()]
-        pairs = [(t.regret, theirs[0] if len(theirs) == 1 else math.nan) for t, theirs in zip(runs, found, strict=True)]
+        differences = []
+        for seed, timing in by_seed.items():
+            regrets = [timing.regret] if zero[name] else reference.get((tasks[name], timing.latency_s, seed), [])
+            # With several runs in zero time, none is the reference.
+            differences.append(timing.regret - regrets[0] if len(regrets) == 1 else math.nan)
         averaged = [field.name for field in fields(Timing) if field.name not in ("latency_s", "slot_s")]
         points.append(
             Point(
@@ -159,9 +163,9 @@ def timing_study(sweep: Sweep) -> list[Point]:
                 label=sweep.labels[name],
                 zero_time=zero[name],
                 latency_s=runs[0].latency_s,
-                slot_s=float(np.mean([t.slot_s for t in runs])),
-                regret_difference=mean_interval([mine - theirs for mine, theirs in pairs]),
-                **{field: mean_interval([getattr(t, field) for t in runs]) for field in averaged},
+                slot_s=float(np.mean([timing.slot_s for timing in runs])),
+                regret_difference=mean_interval(differences),
+                **{field: mean_interval([getattr(timing, field) for timing in runs]) for field in averaged},
             )
         )
     return points

@@ -107,11 +107,11 @@ def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
     ]
     rows = []
     for start, line in curves(points).items():
-        held = [
+        limits = [
             holds_up_to(line, lambda point: point.is_quick),
             holds_up_to(line, lambda point: point.regret_verdict(margin) == "equivalent"),
         ]
-        other = min((point.ratio for point in line if point.regret_verdict(margin) == "different"), default=0.0)
-        ratios = [f"{ratio * 100:.3g} %" if ratio else "nowhere" for ratio in (*held, min(held), other)]
+        different_from = min((point.ratio for point in line if point.regret_verdict(margin) == "different"), default=0.0)
+        ratios = [f"{ratio * 100:.3g} %" if ratio else "nowhere" for ratio in (*limits, min(limits), different_from)]
         rows.append([start, *ratios])
     return [*header, "regret differs by more from"], rows

@@ -71,6 +71,7 @@ def _share_covered(axes: Axes, one: Line2D, other: Line2D) -> float:
         return 0.0
     at = np.linspace(low, high, _POINTS)
     width = one.get_linewidth() * axes.figure.get_dpi() / 72.0
+    # Both lines are sampled at common abscissae in pixels: points that coincide on the canvas cannot be told apart, in any units.
     apart = np.abs(_values(one, at, x, y) - _values(other, at, u, v))
     return float((apart < width).mean() * (high - low) / narrow)
 

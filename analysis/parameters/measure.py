@@ -107,10 +107,10 @@ def _flat(scenario: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
     """The keys of `settings_of` against which a metric can be shown: numbers, with variants that differ in nothing else."""
     keys = dict.fromkeys(key for one in settings.values() for key in one)
-    return [key for key in keys if any(len(group) > 1 for group in _groups(settings, key).values())]
+    return [key for key in keys if any(len(group) > 1 for group in _group_by_other_settings(settings, key).values())]
 
 
-def _groups(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
+def _group_by_other_settings(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
     """Group the variants with a number at `key` by their other settings; of several with one scenario, keep the first.
 
     A second one would repeat the same value and widen the set of best for nothing.
@@ -149,7 +149,7 @@ def named_keys(settings: Mapping[str, Settings], keys: Sequence[str], option: st
 def against_one(comparison: Comparison, sweep: Sweep, settings: Mapping[str, Settings], name: str, key: str) -> AgainstOne:
     """Return the metric `name` of a comparison against `key`, a line for each setting of the other keys."""
     rows = {row.variant: row for row in comparison.rows}
-    groups = [group for group in _groups(settings, key).values() if len(group) > 1]
+    groups = [group for group in _group_by_other_settings(settings, key).values() if len(group) > 1]
     lines = []
     for group in groups:
         ordered = sorted(group, key=lambda variant: float(settings[variant][key]))

@@ -12,7 +12,7 @@ from analysis.statistics.intervals import mean_interval
 
 
 def participation_sections(groups: Groups) -> list[Section]:
-    """Return a table of groups (or classes of devices) by variant; empty where no run has groups.
+    """Return a section with a table of groups (or classes of devices) by variant; empty where no run has groups.
 
     Each number is a mean over seeds: the share of a group in all clients, in updates begun and in updates delivered; the share
     of its updates that were delivered; and the share of its clients with a delivery. Jain's index is that of deliveries for each
@@ -20,14 +20,15 @@ def participation_sections(groups: Groups) -> list[Section]:
     """
     rows = []
     for label, runs in groups.items():
-        grouped = [(run, run.summary["groups"]) for run in runs if run.summary.get("groups")]
-        if not grouped:
+        by_run = [run.summary["groups"] for run in runs if run.summary.get("groups")]
+        if not by_run:
             continue
-        for group in grouped[0][1]:
-            shares = [_shares(found, group) for _, found in grouped if group in found]
+        for group in by_run[0]:
+            shares = [_shares(groups_of_run, group) for groups_of_run in by_run if group in groups_of_run]
             cells = [format_interval(mean_interval([share[name] for share in shares]), scale=100.0) for name in _COLUMNS]
             rows.append([label, group, *cells, ""])
-        fairness = mean_interval([_fairness_between_groups(found) for _, found in grouped])
+        fairness = mean_interval(list(map(_fairness_between_groups, by_run)))
+        # The index is of all groups of the variant: it stands in the row of the last one.
         rows[-1][-1] = format_interval(fairness)
     if not rows:
         return []

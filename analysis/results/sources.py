@@ -96,6 +96,7 @@ class KeptColumns:
 
     @staticmethod
     def _forget(number: int) -> None:
+        """Take an instance off the list of those that hold columns."""
         _, size = KeptColumns._kept.pop(number, (None, 0))
         KeptColumns._bytes -= size
 
@@ -366,6 +367,7 @@ def check_filled(place: str, table: TableName, found: Any) -> None:
 
 
 def _check_format(place: str, found: object) -> None:
+    """Raise ValueError unless `found` is the number of a format that this reader knows."""
     try:
         version = int(str(found))
     except ValueError:

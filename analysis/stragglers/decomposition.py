@@ -35,6 +35,7 @@ def edges(run: RunRecords) -> pd.DataFrame:
     rounds, starts_s, ends_s = (run.rounds[name].to_numpy() for name in ("round", "start_s", "end_s"))
     own = np.searchsorted(rounds, table["round"].to_numpy())
     rows, of_round = np.arange(len(table)), own
+    # A server that carries updates over waits for an attempt in every round up to the attempt's end: one row for each of them.
     if run.carries:
         last = np.minimum(np.searchsorted(ends_s, times[:, -1]), len(rounds) - 1)
         count = np.maximum(last - own, 0) + 1
