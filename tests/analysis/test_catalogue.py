@@ -294,7 +294,7 @@ def test_every_axis_has_a_label_and_every_figure_words(tmp_path: Path) -> None:
 
 
 def test_the_page_of_figures_names_each() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "figures.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "figures.md").read_text(encoding="utf-8")
     assert [name for name in CAPTIONS if f"`{name}`" not in page] == []
 
 
