@@ -35,8 +35,10 @@ class Compute(Step):
         if lasts_s:
             self._executor.run(update, self, now + lasts_s, now)
         else:
-            update.phase, update.phase_start_s = self.phase, now
-            self._executor.proceed(update, now)
+            # Training without length is over in the call that begins it: no event can find the update in this step.
+            assert self.following is not None
+            update.compute_end_s = now
+            self.following.begin(update, now)
 
     def finish(self, update: Update, now: float) -> None:
         self._executor.proceed(update, now)

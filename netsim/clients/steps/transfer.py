@@ -66,7 +66,7 @@ class Transfer(Step):
         self.foreseeable = port is None and access is None
         self.begun = self.bytes = self.under_way = 0
         """Transfers begun so far, the bytes of all of them, and transfers under way."""
-        self._executor, self._stage, self._row = executor, stage, start_row(stage)
+        self._executor, self._start, self._end, self._row = executor, stage.start, stage.end, start_row(stage)
         self._delay = attrgetter(f"{direction.draws}.{direction.delay}")
         self._survival = attrgetter(f"{direction.draws}.{direction.survival}")
         self._place = attrgetter(direction.place)
@@ -78,7 +78,7 @@ class Transfer(Step):
         self._on_begin = on_begin
 
     def begin(self, update: Update, now: float) -> None:
-        setattr(update, self._stage.start, now)
+        setattr(update, self._start, now)
         size = self._sizes[update.client]
         setattr(update, self._bytes, size)
         self.bytes += size
@@ -129,12 +129,17 @@ class Transfer(Step):
 
     def close(self, update: Update, now: float) -> None:
         # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.
-        setattr(update, self._stage.start, update.phase_start_s)
-        setattr(update, self._stage.end, now)
-        self.drop(update)
+        setattr(update, self._start, update.phase_start_s)
+        setattr(update, self._end, now)
+        self.under_way -= 1
+        if self._port is not None:
+            self._leave_port(update)
 
     def drop(self, update: Update) -> None:
         self.under_way -= 1
+        self._leave_port(update)
+
+    def _leave_port(self, update: Update) -> None:
         if self._port is not None and update.client in self._port:
             self._port.leave(update.client)
 
