@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _LEAST_ROUNDS = 20
+_MOST_POINTS = 200
+"""Points of a series; of more rounds neighbours are taken together, since the search takes the square of their number."""
 _PENALTY = 5.0
 """Penalty of a change in multiples of variance x log(rounds): 2 is Schwarz's criterion; 5 keeps false alarms near 1 %."""
 
@@ -30,9 +32,11 @@ def change_rounds(rows: pd.DataFrame, amount: str | None = None) -> list[int]:
     whole = rows[~rows["cut"] & (rows["seconds"] > 0) & (rows["round"] > 0)]
     each = whole["seconds"] if amount is None else whole["seconds"] / whole[amount]
     levels = np.log(each).groupby(whole["round"]).mean()
-    series = levels.to_numpy(np.float64)
-    if len(series) < _LEAST_ROUNDS:
+    if len(levels) < _LEAST_ROUNDS:
         return []
+    together = -(-len(levels) // _MOST_POINTS)
+    firsts = levels.index.to_numpy()[::together]
+    series = np.array([part.mean() for part in np.split(levels.to_numpy(np.float64), range(together, len(levels), together))])
     deviation = np.median(np.abs(np.diff(series))) / (0.6745 * np.sqrt(2.0))
     if deviation == 0.0:
         return []
@@ -48,4 +52,4 @@ def change_rounds(rows: pd.DataFrame, amount: str | None = None) -> list[int]:
         correlation = min(0.9, max(0.0, float(residual[1:] @ residual[:-1] / (residual @ residual))))
         longer = (1.0 + correlation) / (1.0 - correlation)
         ends = model.predict(pen=_PENALTY * longer * max(deviation, float(residual.std())) ** 2 * np.log(len(series)))
-    return [int(levels.index[end]) for end in ends[:-1]]
+    return [int(firsts[end]) for end in ends[:-1]]

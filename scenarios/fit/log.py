@@ -232,8 +232,9 @@ def _checked(table: pd.DataFrame, source: str, by: str) -> Log:
     rows["late"] = outcome.isin(["late", "timeout", "censored", "overdue"])
     _set_seconds(rows, source)
     _check_rates(rows, source)
+    _refuse(source, rows["round"] % 1 > 0, rows["round"], "round", "must be a whole number")
     rows["round"] = rows["round"].fillna(0).astype(np.int64)
-    names, codes = _clients(table)
+    names, codes = _clients(table, source)
     rows["client"] = codes
     groups = _groups(table, names, codes, source, by)
     rows["group"] = np.array(groups, dtype=object)[codes]
@@ -241,11 +242,14 @@ def _checked(table: pd.DataFrame, source: str, by: str) -> Log:
 
 
 def _words(table: pd.DataFrame, name: str, default: str) -> pd.Series[str]:
+    """Return a column as words without blanks around them; `default` where it has none. Each distinct value is read once."""
     import pandas as pd
 
     if name not in table:
         return pd.Series(default, index=table.index)
-    return table[name].astype(object).where(table[name].notna(), default).astype(str).str.strip()
+    codes, values = pd.factorize(table[name])
+    words = np.array([*(str(value).strip() for value in values), default], dtype=object)
+    return pd.Series(words[codes], index=table.index)
 
 
 def _numbers(table: pd.DataFrame, name: str, source: str) -> pd.Series[float]:
@@ -254,7 +258,9 @@ def _numbers(table: pd.DataFrame, name: str, source: str) -> pd.Series[float]:
     if name not in table:
         return pd.Series(np.nan, index=table.index)
     numbers = pd.to_numeric(table[name], errors="coerce").astype(np.float64)
-    given = table[name].notna() & (table[name].astype(str).str.strip() != "")
+    given = table[name].notna()
+    if not pd.api.types.is_numeric_dtype(table[name]):
+        given &= table[name].astype(str).str.strip() != ""
     _refuse(source, given & ~np.isfinite(numbers), table[name], name, "must be a finite number")
     _refuse(source, numbers < 0, table[name], name, "must be >= 0")
     return numbers
@@ -288,12 +294,16 @@ def _check_rates(rows: pd.DataFrame, source: str) -> None:
     rows.loc[rates, "round"] = 0
 
 
-def _clients(table: pd.DataFrame) -> tuple[list[str], Any]:
+def _clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
     """Return the names of the clients, in order of number or of name, and the number of the client of each row."""
-    names = table["client"].astype(str).str.strip()
-    distinct = sorted(set(names), key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
+    import pandas as pd
+
+    words = _words(table, "client", "")
+    _refuse(source, words == "", table["client"], "client", "is missing; every row names its client")
+    codes, values = pd.factorize(words)
+    distinct = sorted(values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
     number = {name: place for place, name in enumerate(distinct)}
-    return distinct, names.map(number).to_numpy(np.int64)
+    return distinct, np.array([number[name] for name in values], np.int64)[codes]
 
 
 def _groups(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: str) -> list[str]:
@@ -302,9 +312,10 @@ def _groups(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: 
     if "class" not in table or table["class"].isna().all():
         return ["all"] * len(names)
     words = _words(table, "class", "")
+    pairs = words.to_frame("word").assign(code=codes).drop_duplicates()
     known: dict[int, str] = {}
-    for row, (code, word) in enumerate(zip(codes.tolist(), words, strict=True)):
-        if word and known.setdefault(code, word) != word:
+    for row, word, code in pairs[pairs["word"] != ""].itertuples():
+        if known.setdefault(code, word) != word:
             reason = f"client {names[code]} was of class {known[code]!r} before; a client has one class"
             raise UserError(f"{source}: row {row + 1}: class = {word!r}: {reason}")
     return [known.get(code, "other") for code in range(len(names))]

@@ -16,6 +16,11 @@ UNSEEN = -1
 """Entry of a table of outcomes where a client sent nothing in a round."""
 _STEPS = 200
 _GAIN = 1e-8
+_MOST_CELLS = 100_000
+_LEAST_ROUNDS = 50
+"""Of a table with more than so many cells the laws are compared on its last rounds, at least so many of them."""
+_DEPENDENT = 3.0
+"""Correlation of successive outcomes, in standard errors, below which a large table is not searched for bursts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ def fit_losses(outcomes: NDArray[np.int64]) -> list[FittedLoss]:
     """Fit both laws to outcomes (clients, rounds): 1 lost, 0 delivered, `UNSEEN` nothing sent. The better one comes first.
 
     The chain of a client goes on through rounds in which it sends nothing. Without a loss, or without two transmissions of one
-    client to compare, only the independent law is fitted.
+    client to compare, only the independent law is fitted. In a large table bursts are sought if successive outcomes are
+    correlated, and the laws are compared on the last rounds; the share of lost transmissions is always that of all.
 
     >>> fit_losses(np.array([[0, 0, 1, 0, 0, 0, 0, 1, 0, 0]]))[0].parameters
     {'success': 0.8}
@@ -57,11 +63,30 @@ def fit_losses(outcomes: NDArray[np.int64]) -> list[FittedLoss]:
     if lost == 0:
         return [FittedLoss("perfect", {}, 0.0, share, number)]
     p = lost / number
-    likelihood = lost * np.log(p) + (number - lost) * np.log1p(-p) if lost < number else 0.0
-    laws = [FittedLoss("bernoulli", {"success": 1.0 - p}, float(likelihood), share, number)]
-    if lost < number and (sent.sum(axis=1) > 1).any():
-        laws.append(_gilbert_elliott(outcomes, p, share))
+    recent = outcomes[:, -max(_LEAST_ROUNDS, _MOST_CELLS // len(outcomes)) :]
+    laws = [FittedLoss("bernoulli", {"success": 1.0 - p}, _independent(recent), share, number)]
+    if outcomes.size > _MOST_CELLS and _correlation(outcomes, p) < _DEPENDENT:
+        return laws
+    if 0 < (recent == 1).sum() < (recent != UNSEEN).sum() and ((recent != UNSEEN).sum(axis=1) > 1).any():
+        laws.append(_gilbert_elliott(recent, float((recent == 1).sum() / (recent != UNSEEN).sum()), share, number))
     return sorted(laws, key=lambda law: law.aic)
+
+
+def _correlation(outcomes: NDArray[np.int64], p: float) -> float:
+    """Return the correlation of successive outcomes of a client, in standard errors; `p`: the share of losses."""
+    clients, rounds = np.nonzero(outcomes != UNSEEN)
+    excess = (outcomes[clients, rounds] == 1) - p
+    same = clients[1:] == clients[:-1]
+    if p >= 1.0 or not same.any():
+        return 0.0
+    return float((excess[1:] * excess[:-1])[same].sum() / (p * (1.0 - p) * np.sqrt(same.sum())))
+
+
+def _independent(outcomes: NDArray[np.int64]) -> float:
+    """Return the log-likelihood of outcomes (clients, rounds) that are independent, at their own share of losses."""
+    lost, kept = int((outcomes == 1).sum()), int((outcomes == 0).sum())
+    share = lost / max(1, lost + kept)
+    return float(lost * np.log(share) + kept * np.log1p(-share)) if lost and kept else 0.0
 
 
 def _wilson(lost: int, number: int) -> Estimate:
@@ -72,7 +97,7 @@ def _wilson(lost: int, number: int) -> Estimate:
     return Estimate(p, float(max(0.0, middle - reach)), float(min(1.0, middle + reach)))
 
 
-def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate) -> FittedLoss:
+def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate, number: int) -> FittedLoss:
     """Return the most likely two-state chain, by expectation and maximisation (Baum et al. 1970).
 
     It begins in the stationary law, as the simulator's channel does. The search begins at short bursts whose bad state loses
@@ -93,7 +118,6 @@ def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate) -> 
             loss[state] = np.clip((weight * (outcomes == 1)).sum() / max(weight.sum(), 1e-300), 0.0, 1.0)
     good, bad = (0, 1) if loss[0] <= loss[1] else (1, 0)
     parameters = {"to_bad": change[good], "to_good": change[bad], "loss_good": loss[good], "loss_bad": loss[bad]}
-    number = int((outcomes != UNSEEN).sum())
     return FittedLoss("gilbert-elliott", {k: float(v) for k, v in parameters.items()}, float(likelihood), share, number)
 
 

@@ -208,6 +208,8 @@ GOOD = {"client": [0, 0, 1], "round": [1, 2, 1], "seconds": [1.0, 2.0, 1.5]}
         ({"outcome": ["", "gone", ""]}, "row 2: outcome = 'gone': must be empty, or one of"),
         ({"phase": ["upload", "sending", "upload"]}, "row 2: phase = 'sending': must be one of"),
         ({"class": ["phone", "laptop", "phone"]}, "row 2: class = 'laptop': client 0 was of class 'phone' before"),
+        ({"client": [0, None, 1]}, "row 2: client = nan: is missing; every row names its client"),
+        ({"round": [1, 1.5, 2]}, "row 2: round = 1.5: must be a whole number"),
         ({"outcome": "late"}, "all 3 durations are cut off"),
         ({"client": [0], "round": [1], "seconds": [1.0]}, "at least 2 complete durations, there is 1"),
     ],
@@ -228,6 +230,15 @@ def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "semicolons.csv").write_text("client;seconds\n0;1.0\n")
     with pytest.raises(ScenarioError, match="separate them by commas"):
         netsim.fit(tmp_path / "semicolons.csv", out=tmp_path / "out")
+    (tmp_path / "ragged.csv").write_text("client,seconds\n0,1.0\n1,2.0,3.0,4.0\n")
+    with pytest.raises(ScenarioError, match=r"cannot be read as csv: .* line 3"):
+        netsim.fit(tmp_path / "ragged.csv", out=tmp_path / "out")
+    (tmp_path / "damaged.csv").write_bytes(b"\x00\x01\xff\xfe client")
+    with pytest.raises(ScenarioError, match="cannot be read as csv: 'utf-8' codec can't decode"):
+        netsim.fit(tmp_path / "damaged.csv", out=tmp_path / "out")
+    (tmp_path / "header.csv").write_text("client,seconds\n")
+    with pytest.raises(ScenarioError, match="has no row"):
+        netsim.fit(tmp_path / "header.csv", out=tmp_path / "out")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nonsense")
     with pytest.raises(ScenarioError, match="cannot be read as parquet"):
         netsim.fit(tmp_path / "broken.parquet", out=tmp_path / "out")

@@ -62,3 +62,14 @@ def test_bursts_are_told_from_independent_losses() -> None:
     for key, value in truth.items():
         assert best.parameters[key] == pytest.approx(value, abs=0.06), key
     assert fit_losses((rng.random((20, 300)) < 0.1).astype(np.int64))[0].kind == "bernoulli"
+
+
+def test_bursts_are_found_in_a_large_table_and_nowhere_else() -> None:
+    rng = np.random.default_rng(5)
+    table = bursts(rng, 300, 600)
+    best = fit_losses(table)[0]
+    assert best.kind == "gilbert-elliott"
+    assert best.parameters["to_good"] == pytest.approx(0.3, abs=0.03)
+    assert best.number == table.size
+    (only,) = fit_losses((rng.random((300, 600)) < 0.1).astype(np.int64))
+    assert only.kind == "bernoulli"
