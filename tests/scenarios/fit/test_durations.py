@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from scenarios.fit.durations import Durations, UnfitError, fit_laws
+from scenarios.fit.durations import Durations, UnfitError, curvature, fit_laws
 
 
 def cut(times: np.ndarray, deadline_s: float) -> Durations:
@@ -117,3 +117,9 @@ def test_the_empirical_law_has_the_quantiles_of_the_data() -> None:
     values = np.array(fitted.table()["values_s"])
     np.testing.assert_allclose(np.median(values), np.median(times), rtol=0.02)
     np.testing.assert_allclose(values.mean(), times.mean(), rtol=0.02)
+
+
+def test_the_curvature_of_a_quadratic_is_its_matrix() -> None:
+    matrix = np.array([[4.0, 1.0, -2.0], [1.0, 3.0, 0.5], [-2.0, 0.5, 5.0]])
+    found = curvature(lambda at: float(at @ matrix @ at) / 2.0, np.array([0.3, -1.0, 2.0]))
+    np.testing.assert_allclose(found, matrix, atol=1e-6)
