@@ -110,7 +110,7 @@ class Columns:
         """Return the attempts at `places` (m,), in this order."""
         return self._of(self.times.take(places, axis=1), self.counts.take(places, axis=1))
 
-    def with_others(self, others: Sequence[Columns]) -> Columns:
+    def append_tables(self, others: Sequence[Columns]) -> Columns:
         """Return these attempts, followed by `others`."""
         times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
         counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
@@ -166,7 +166,7 @@ class Columns:
         columns = [self.column(name) for name in UpdateRow._fields]
         return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
 
-    def reached(self, now_s: float) -> Columns:
+    def cut_at(self, now_s: float) -> Columns:
         """Return the attempts as they stand at `now_s`, without what comes later."""
         times, counts = self.times.copy(), self.counts.copy()
         steps = times[DOWN_END : END + 1]
@@ -176,7 +176,7 @@ class Columns:
 
     def cut(self, outcome: int, now_s: float) -> Columns:
         """Return the attempts cut at `now_s`, before they end: the present phase of each ends then."""
-        made = self.reached(now_s)
+        made = self.cut_at(now_s)
         times, counts = made.times, made.counts
         for start in map(start_row, STAGES):
             times[start + 1, ~np.isnan(times[start]) & np.isnan(times[start + 1])] = now_s
@@ -205,19 +205,19 @@ class Columns:
         found[0, (times[END] == times[SELECTED]) & np.isnan(times[UP_START])] = -_EVER
         return found
 
-    def in_order_of_begin(self) -> IntArray:
+    def order_by_begin(self) -> IntArray:
         """(n,) places in the order in which their last phases began."""
         starts_s = self.phase_starts_s()
         order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], *starts_s[::-1]))
         return order
 
-    def in_order_of_end(self) -> IntArray:
+    def order_by_end(self) -> IntArray:
         """(n,) places in the order in which they end."""
         ends_s = self.times[END]
         order: IntArray = ends_s.argsort()
         rising = ends_s[order]
         if (rising[1:] == rising[:-1]).any():
-            begun = self.in_order_of_begin()
+            begun = self.order_by_begin()
             order = begun[ends_s[begun].argsort(kind="stable")]
         return order
 

@@ -147,7 +147,7 @@ class Energy:
         if self.charger is not None:
             at = self.charger.presence
             told += [(1, who, times_s, at.on[who]) for who, times_s in self.charger.changes(now_s)]
-        for kind, who, times_s, on in _in_order(told):
+        for kind, who, times_s, on in _sort_changes(told):
             if kind:
                 batteries.change(who, times_s, charging=on)
             else:
@@ -157,7 +157,7 @@ class Energy:
                 self._rebase(who, times_s)
         batteries.advance(now_s)
 
-    def moved(self, clients: IntArray, now_s: float) -> None:
+    def on_move(self, clients: IntArray, now_s: float) -> None:
         """Clients (n,) came or went by an act from outside, all being brought up to `now_s`."""
         on, times_s = self.presence.on[clients], np.full(len(clients), now_s)
         if self.batteries is not None:
@@ -295,7 +295,7 @@ class Energy:
         self.spent.settle()
         joules = self.integral.joules(now_s)
         by_state = {name: joules[state] for name, state in COLUMNS.items()}
-        return {**by_state, "besides_j": sum(self.besides.up_to(now_s))}
+        return {**by_state, "besides_j": sum(self.besides.joules_until(now_s))}
 
     @property
     def round_columns(self) -> list[str]:
@@ -313,7 +313,7 @@ class Energy:
         """
         self.catch_up(now_s)
         self.spent.settle()
-        integral, besides = self.integral.joules(now_s), self.besides.up_to(now_s)
+        integral, besides = self.integral.joules(now_s), self.besides.joules_until(now_s)
         own = [self.idle_j(now_s), *self.spent.attempts_j[RECEIVING:]]
         return {name: (own[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
 
@@ -358,7 +358,7 @@ class Energy:
 _Change = tuple[int, "IntArray", "FloatArray", "BoolArray"]
 
 
-def _in_order(told: list[_Change]) -> Iterator[_Change]:
+def _sort_changes(told: list[_Change]) -> Iterator[_Change]:
     """Changes of two kinds, so that each client's come in order of time, one a batch, however many clients there are."""
     if not told:
         return

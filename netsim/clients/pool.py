@@ -90,14 +90,14 @@ class ClientPool(Tallies):
     @property
     def alive(self) -> dict[int, Update]:
         """Updates by client; copies of updates that are worked out together."""
-        return self._with_copies(self.alive_now)
+        return self._include_copies(self.alive_now)
 
     @property
     def in_flight(self) -> dict[int, Update]:
         """Updates in flight, by client; copies of updates that are worked out together."""
-        return self._with_copies(self._in_flight)
+        return self._include_copies(self._in_flight)
 
-    def _with_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
+    def _include_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
         return updates | {one.client: one for one in self.whole_rounds.copies()} if self.whole_rounds.left else updates
 
     @property
@@ -323,7 +323,7 @@ class ClientPool(Tallies):
 
     def leave(self, clients: IntArray) -> None:
         """Take clients (n,) away: what they are making ends as aborted, what is finished they keep."""
-        self.moved(clients)
+        self.on_move(clients)
         if self.probes is not None:
             self.probes.leave(clients)
         self.abort(clients.tolist())
@@ -339,11 +339,11 @@ class ClientPool(Tallies):
                 self.life.drop(update)
                 del self.alive_now[update.client]
 
-    def moved(self, clients: IntArray) -> None:
+    def on_move(self, clients: IntArray) -> None:
         """Note that clients (n,) came or went by an act of a script; servers that wait look again at the end of this instant."""
         now = self.clock.now
         if self.energy is not None:
-            self.energy.moved(clients, now)
+            self.energy.on_move(clients, now)
         self.clock.call_at(now, self._tell_watchers, priority=LAST)
 
     def _tell_watchers(self, payload: None) -> None:

@@ -85,7 +85,7 @@ class PowerIntegral:
         """The sums, and what is planned."""
         sums = {"watts": list(self.watts), "offset_j": list(self.offset_j), "joules": list(self._joules)}
         planned = [[state, watts.copy(), times_s.copy()] for state, watts, times_s in self._planned]
-        told = {"told_w": list(map(_in_order, self.told_w)), "told_j": list(map(_in_order, self.told_j))}
+        told = {"told_w": list(map(_sort_terms, self.told_w)), "told_j": list(map(_sort_terms, self.told_j))}
         return {**sums, **told, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
@@ -127,7 +127,7 @@ class Spent:
 
     def state_dict(self) -> State:
         """The sums, and what is not yet in them."""
-        told = {"phases_j": list(map(_in_order, self.phases_j)), "displaced_j": _in_order(self.displaced_j)}
+        told = {"phases_j": list(map(_sort_terms, self.phases_j)), "displaced_j": _sort_terms(self.displaced_j)}
         return {**told, "attempts_j": list(self.attempts_j), "idle_j": self.idle_j}
 
     def load_state_dict(self, state: State) -> None:
@@ -138,7 +138,7 @@ class Spent:
         self.attempts_j, self.idle_j = list(state["attempts_j"]), state["idle_j"]
 
 
-def _in_order(told: list[float]) -> list[float]:
+def _sort_terms(told: list[float]) -> list[float]:
     """Numbers of the same sum, whatever the order in which they were told: ascending, without those that cancel."""
     times: Counter[float] = Counter()
     for number in told:
@@ -158,7 +158,7 @@ class Besides:
         """Add `watts` (n,) drawn in `state` from `start_s` (n,) to `end_s` (n,)."""
         self._lasting.append((state, watts, start_s, end_s))
 
-    def up_to(self, now_s: float) -> list[float]:
+    def joules_until(self, now_s: float) -> list[float]:
         """The energy of each state up to `now_s`, no earlier than asked for before."""
         found, lasting = list(self.joules), []
         for one in self._lasting:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _STARTS = [start_row(stage) for stage in STAGES]
 
 
-def released(
+def release_attempts(
     attempts: Columns, now_s: float, draws: Mapping[int, tuple[ModelDraws, SendDraws]], recipe: Recipe
 ) -> tuple[list[Update], IntArray]:
     """Return updates as those of `attempts` stand at `now_s`, none of which has ended, by round and place of selection.
@@ -48,7 +48,7 @@ def released(
     step_of = {step.phase: step for step in recipe.steps}
     counts = attempts.counts
     attempts = attempts.at(np.lexsort((counts[PLACE], counts[ROUND])))
-    made = attempts.reached(now_s)
+    made = attempts.cut_at(now_s)
     starts = made.times[_STARTS]
     phases = np.count_nonzero(~np.isnan(starts[1:]), axis=0)
     everyone = np.arange(len(attempts))
@@ -59,7 +59,7 @@ def released(
         update.phase = STAGES[phase].name
         update.phase_start_s, update.due_s = start_s, end_s
         step_of[update.phase].recall(update)
-    return updates, made.in_order_of_begin()
+    return updates, made.order_by_begin()
 
 
 def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:

@@ -32,8 +32,8 @@ def updates_state(updates: Collection[Update]) -> State:
 
 def restored_updates(medium: Medium, state: State) -> list[Update]:
     """The updates of `updates_state`, in their order."""
-    models = [ModelDraws.restored(medium, drawn) for drawn in state["models"]]
-    sends = [SendDraws.restored(medium, drawn) for drawn in state["sends"]]
+    models = [ModelDraws.restore(medium, drawn) for drawn in state["models"]]
+    sends = [SendDraws.restore(medium, drawn) for drawn in state["sends"]]
     updates = []
     for saved, model, send in zip(state["alive"], state["model_of"], state["send_of"], strict=True):
         update = Update.__new__(Update)

@@ -83,7 +83,7 @@ class ModelDraws:
         return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
     @classmethod
-    def restored(cls, medium: Medium, state: State) -> ModelDraws:
+    def restore(cls, medium: Medium, state: State) -> ModelDraws:
         """Return the draws of a saved state."""
         round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
         made = cls(round, time_s, clients)
@@ -122,7 +122,7 @@ class SendDraws:
         return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
     @classmethod
-    def restored(cls, medium: Medium, state: State) -> SendDraws:
+    def restore(cls, medium: Medium, state: State) -> SendDraws:
         """Return the draws of a saved state."""
         round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
         made = cls(round, time_s, clients)

@@ -37,7 +37,7 @@ from netsim.clients.columns import (
     Selected,
 )
 from netsim.clients.foreseen import Foreseen
-from netsim.clients.releasing import released
+from netsim.clients.releasing import release_attempts
 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
@@ -138,8 +138,8 @@ class WholeRounds:
         counts[NUMBER] = counts[PLACE] + (pool.started + 1)
         table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
         if old:
-            table = self._rest().with_others([table])
-        order = table.in_order_of_end()
+            table = self._rest().append_tables([table])
+        order = table.order_by_end()
         table = table.at(order)
         ends_s = table.times[END]
         mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
@@ -323,7 +323,7 @@ class WholeRounds:
 
     def copies(self) -> list[Update]:
         """Return single updates as those that have not ended stand now, by round and place, numbered by their next steps."""
-        updates, order = self._released()
+        updates, order = self._release()
         for number, place in enumerate(order.tolist()):
             updates[place].order = number
         if self._pool.energy is not None:
@@ -334,13 +334,13 @@ class WholeRounds:
     def release(self) -> None:
         """Make single updates of those that have not ended: they go on step by step."""
         if self.left:
-            updates, order = self._released()
+            updates, order = self._release()
             self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
             if updates:
                 self._pool.add(updates, order)
 
-    def _released(self) -> tuple[list[Update], IntArray]:
+    def _release(self) -> tuple[list[Update], IntArray]:
         now = self._pool.clock.now
         self.settle(now)
         self._meter(now)
-        return released(self._rest(), now, self._draws, self._recipe) if self.left else ([], np.zeros(0, np.int64))
+        return release_attempts(self._rest(), now, self._draws, self._recipe) if self.left else ([], np.zeros(0, np.int64))

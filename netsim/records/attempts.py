@@ -22,7 +22,7 @@ class Block(Protocol):
     def words(self, name: str) -> tuple[NDArray[np.int64], Sequence[str]] | None:
         """Of a column of words, the place (n,) of each among words that may be in it, -1: null; None: it is another column."""
 
-    def with_others(self, others: Sequence[Any]) -> Block:
+    def append_tables(self, others: Sequence[Any]) -> Block:
         """These rows, and then those of `others`, blocks of the same kind."""
 
     def piece(self, first: int, last: int) -> Block:

@@ -71,7 +71,7 @@ def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
     return np.concatenate(pieces) if pieces else np.empty(0, column.type.to_pandas_dtype())
 
 
-def counted(column: pa.ChunkedArray) -> Counter[str]:
+def count_words(column: pa.ChunkedArray) -> Counter[str]:
     """Return the number of times that each word stands in a column of words; nulls do not count."""
     found = Counter[str]()
     for piece in column.chunks:

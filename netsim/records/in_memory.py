@@ -100,7 +100,7 @@ class TableRows:
             self._sealed.append(pa.Table.from_arrays(arrays, schema=self.schema))
             self._values.clear()
         elif self._blocks:
-            self._sealed.append(self._of_block(self._blocks[0].with_others(self._blocks[1:])))
+            self._sealed.append(self._read_block(self._blocks[0].append_tables(self._blocks[1:])))
             self._blocks, self._in_blocks = [], 0
         else:
             return
@@ -108,7 +108,7 @@ class TableRows:
 
     def _write_blocks(self) -> None:
         """Write tables of the very length that rows which come one by one are written in."""
-        rows = self._blocks[0].with_others(self._blocks[1:])
+        rows = self._blocks[0].append_tables(self._blocks[1:])
         first, last = 0, self._full // len(self.schema)
         while last <= len(rows):
             self._blocks, self._in_blocks = [rows.piece(first, last)], last - first
@@ -117,7 +117,7 @@ class TableRows:
         if first < len(rows):
             self._blocks, self._in_blocks = [rows.piece(first, len(rows))], len(rows) - first
 
-    def _of_block(self, rows: Block) -> pa.Table:
+    def _read_block(self, rows: Block) -> pa.Table:
         arrays = []
         for field in self.schema:
             words = rows.words(field.name)

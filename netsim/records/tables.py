@@ -173,7 +173,7 @@ class Table:
         for path in [*pieces, rest]:
             with pq.ParquetFile(path) as piece:
                 for group in range(piece.num_row_groups):
-                    whole.write(_as_written(piece.read_row_group(group), self.rows.schema))
+                    whole.write(_match_schema(piece.read_row_group(group), self.rows.schema))
         digest = self._finish()
         rest.unlink()
         return digest
@@ -206,7 +206,7 @@ def check_pieces(folder: Path, state: State) -> None:
         _check_pieces(folder / UNFINISHED, table, kept["pieces"])
 
 
-def _as_written(group: pa.Table, schema: pa.Schema) -> pa.Table:
+def _match_schema(group: pa.Table, schema: pa.Schema) -> pa.Table:
     """A row group that was read, as it was before it was written: with indices of the schema's type in its dictionaries."""
     columns = []
     for column, field in zip(group.columns, schema, strict=True):

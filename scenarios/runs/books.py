@@ -18,7 +18,7 @@ import numpy as np
 from analysis.results.sources import OpenTable, TableName
 from netsim.clients.energy import COLUMNS, Energy
 from netsim.clients.update import OUTCOMES
-from netsim.records.columns import counted, numbers
+from netsim.records.columns import count_words, numbers
 from scenarios.schema.errors import BooksError
 
 SUMMED = (
@@ -177,13 +177,13 @@ def _add_up(table: Any, rows: Counter[str], sent: dict[str, int], joules: dict[s
         joules[name] += float(numbers(table[name], math.nan).sum())
     for name in sent:
         sent[name] += int(numbers(table[name], 0).sum())
-    rows.update(counted(table["outcome"]))
+    rows.update(count_words(table["outcome"]))
 
 
 def _messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:
     rows = Counter[str]()
     for table in file.pieces(["outcome"]):
-        rows.update(counted(table["outcome"]))
+        rows.update(count_words(table["outcome"]))
     begun, outcomes = _MESSAGES
     return _differences(
         {begun: rows.total()} | {name: rows[name.removeprefix("messages_")] for name in outcomes},

@@ -33,7 +33,7 @@ def energy_notes(built: Built, totals: Totals, accounts: Accounts) -> dict[str, 
         **spent,
         "attempts_j": sum(accounts.attempts_j.values()),
         **({"probes_j": sum(accounts.probes_j.values())} if accounts.probes_j else {}),
-        "besides_j": sum(energy.besides.up_to(built.simulation.clock.now)),
+        "besides_j": sum(energy.besides.joules_until(built.simulation.clock.now)),
         "after_last_round_j": total_j - sum(totals.rounds_j.values()),
     }
     batteries = energy.batteries

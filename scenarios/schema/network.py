@@ -100,7 +100,7 @@ class NetworkOutage(Section):
     """Mean length of an outage."""
 
     @model_validator(mode="after")
-    def _one_time(self) -> Self:
+    def _check_time(self) -> Self:
         if self.name in CAUSES:
             raise problem(("name",), self.name, "is the name of another cause of loss; choose another")
         if (self.from_s is None) == (self.mean_up_s is None):

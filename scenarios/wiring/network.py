@@ -33,7 +33,7 @@ from scenarios.schema.network import Background, Generator, Network, NetworkLink
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.bandwidth import Carried, link_bandwidth
 from scenarios.wiring.laws import timeline
-from scenarios.wiring.outages import when_in_seconds
+from scenarios.wiring.outages import schedule_in_seconds
 from scenarios.wiring.payload import LONGEST_S
 from scenarios.wiring.population import Context, Population
 
@@ -326,7 +326,7 @@ def _outages(section: Network, layout: Layout, context: Context) -> ClientOutage
         path = f"network.outages.{i}"
         names = [plan.name for plan in layout.plans] if one.links is None else one.links
         members = np.array([layout.cable(name, f"{path}.links.{place}") for place, name in enumerate(names)], np.int64)
-        when = when_in_seconds(one, context.streams[f"network.outage.{one.name}"], path)
+        when = schedule_in_seconds(one, context.streams[f"network.outage.{one.name}"], path)
         assert when is not None
         outages.append(ClientOutage(name=one.name, when=when, clients=len(layout.plans), members=members))
     return ClientOutages(outages)

@@ -32,7 +32,7 @@ def build_outages(
     return ClientOutages(outages, cut_offs=cut_offs)
 
 
-def when_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> When | None:
+def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> When | None:
     """Return when an outage that is given in seconds is on; None: it is given in rounds. Raises UserError."""
     if section.from_s is not None:
         return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
@@ -46,7 +46,7 @@ def when_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path:
 
 def _schedule(section: OutageSection, streams: Streams, path: str) -> When:
     draws = streams[f"outage.{section.name}"]
-    in_seconds = when_in_seconds(section, draws, path)
+    in_seconds = schedule_in_seconds(section, draws, path)
     if in_seconds is not None:
         return in_seconds
     if section.from_round is not None:

@@ -122,7 +122,7 @@ def build(
         gc.collect()
     cautions: list[Caution] = []
     with collecting(cautions):
-        built = _wired(scenario, learner, trained, multiplier)
+        built = _wire(scenario, learner, trained, multiplier)
     if built.world.trained is not None or built.clients.count >= _MANY:
         _LARGE.add(built.clients)
     built = replace(built, cautions=(*cautions, *built.cautions))
@@ -131,14 +131,14 @@ def build(
     return built
 
 
-def _wired(scenario: Scenario, learner: bool, trained: FederatedLearner | None, multiplier: Multiplier | None) -> Built:
+def _wire(scenario: Scenario, learner: bool, trained: FederatedLearner | None, multiplier: Multiplier | None) -> Built:
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = fill_keys(scenario, population.devices)
     context = replace(_context(scenario, population, streams), multiplier=multiplier)
 
     plan = build_plan(scenario, population)
-    trained = _trained(scenario, streams, plan, learner) if trained is None else trained
+    trained = _build_learner(scenario, streams, plan, learner) if trained is None else trained
     sent = build_sizes(scenario, population, trained)
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
@@ -270,7 +270,7 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Has
     }
 
 
-def _trained(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> FederatedLearner | None:
+def _build_learner(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> FederatedLearner | None:
     """The learner; None where there is none or `learner` is false."""
     if learner:
         return build_trained(scenario, streams, plan)

@@ -31,7 +31,7 @@ from scenarios.wiring.world import World
 
 def fl_fa(world: World) -> Server:
     """`server.kind = "fl-fa"`; raises UserError."""
-    shared, context = _shared(world), _by_slots(world)
+    shared, context = _shared_arguments(world), _slot_context(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     scenario = world.scenario
     jams = bool(scenario.jammers) and scenario.channels is None and scenario.peers is None
@@ -41,9 +41,9 @@ def fl_fa(world: World) -> Server:
 
 def fl_da(world: World) -> Server:
     """`server.kind = "fl-da"`; raises UserError."""
-    shared = _shared(world)
+    shared = _shared_arguments(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
-    context, outages = _by_slots(world), shared["training"].pool.medium.outages
+    context, outages = _slot_context(world), shared["training"].pool.medium.outages
     # No opinion is uploaded here; the keys of its way are read all the same, so that a wrong one is refused.
     _uplink(world, replace(context, targets=None), None)
     consensus = _consensus(world, context, outages)
@@ -51,12 +51,12 @@ def fl_da(world: World) -> Server:
     return FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
 
 
-def _by_slots(world: World) -> Context:
+def _slot_context(world: World) -> Context:
     # What happens between slots changes by slots, not by communication rounds.
     return Context(world.population, world.streams, world.scenario.rounds, world.scenario.time_limit_s, world.targets)
 
 
-def _shared(world: World) -> dict[str, Any]:
+def _shared_arguments(world: World) -> dict[str, Any]:
     """Return the arguments that both servers take."""
     scenario = world.scenario
     section, slots, opinions = scenario.server, scenario.slots, scenario.opinions
@@ -76,7 +76,7 @@ def _shared(world: World) -> dict[str, Any]:
         assignment=channels.assignment,
         straggle=section.stragglers == "finish",
     )
-    test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _by_slots(world), key="opinions.test")
+    test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _slot_context(world), key="opinions.test")
     return {
         "training": training,
         "members": members,

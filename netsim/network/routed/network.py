@@ -87,7 +87,7 @@ class RoutedNetwork:
         for capacity in self._capacities.values():
             capacity.look(1, clock.now)
         self.transfers = Transfers(clock=clock, links=self._links(), corrections=corrections)
-        self.transfers.on_end = self._arrived
+        self.transfers.on_end = self._on_arrival
         self.under_way: dict[int, Journey] = {}
         """Transfers under way, by number."""
         self._numbers: dict[tuple[str, Key], int] = {}
@@ -168,7 +168,7 @@ class RoutedNetwork:
         self.on_over(number, journey, "aborted", None)
         self.transfers.cancel(number)
 
-    def _arrived(self, number: int) -> None:
+    def _on_arrival(self, number: int) -> None:
         journey = self.under_way[number]
         self._over(number, journey, self._outage(journey) or journey.cause)
 

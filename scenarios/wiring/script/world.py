@@ -124,7 +124,7 @@ class World(Observed):
     def _bring_back(self, clients: IntArray) -> None:
         self._pool.advance()
         self._targets.absent.bring_back(clients)
-        self._pool.moved(clients)
+        self._pool.on_move(clients)
 
     def _do(
         self, action: str, target: str, entities: str | None, entry: list[Any], do: Callable[[], None], *, of: int | None = None

@@ -55,7 +55,7 @@ def test_what_is_drawn_besides_counts_from_its_start_to_its_end() -> None:
     # 2 W from 5 to 7 s and 3 W from 1 to 2 s.
     it = Besides()
     it.add(SENDING, np.array([2.0, 3.0]), np.array([5.0, 1.0]), np.array([7.0, 2.0]))
-    assert [it.up_to(now_s)[SENDING] for now_s in (0.5, 1.5, 3.0, 6.0, 8.0, 9.0)] == [0.0, 1.5, 3.0, 5.0, 7.0, 7.0]
+    assert [it.joules_until(now_s)[SENDING] for now_s in (0.5, 1.5, 3.0, 6.0, 8.0, 9.0)] == [0.0, 1.5, 3.0, 5.0, 7.0, 7.0]
 
 
 def test_the_phases_of_an_attempt_take_the_place_of_idleness() -> None:
@@ -155,7 +155,7 @@ def test_tests_and_opinions_come_on_top_and_are_taken_from_the_batteries(tmp_pat
     energy.charge(3.0)
     assert energy.batteries is not None
     assert energy.batteries.level_j.tolist() == [20 - 3 - 5, 20 - 3 - 10]
-    assert energy.integral.joules(3.0)[COMPUTING] == energy.besides.up_to(3.0)[COMPUTING] == 15.0
+    assert energy.integral.joules(3.0)[COMPUTING] == energy.besides.joules_until(3.0)[COMPUTING] == 15.0
     energy.charge(3.0)
     assert energy.batteries.level_j.tolist() == [12, 7]
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim.records.columns import column, counted, numbers
+from netsim.records.columns import column, count_words, numbers
 
 WORDS = pa.dictionary(pa.int8(), pa.string())
 TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
@@ -70,5 +70,5 @@ def test_numbers_come_back_from_pieces_and_parts_of_pieces() -> None:
 
 def test_words_are_counted_over_pieces_with_dictionaries_of_their_own() -> None:
     pieces = [column(["a", None, "b", "a"], WORDS), column(["b", "c"], WORDS), column([None], WORDS)]
-    assert counted(pa.chunked_array(pieces)) == Counter(a=2, b=2, c=1)
-    assert counted(pa.chunked_array(pieces).slice(1, 3)) == Counter(a=1, b=1)
+    assert count_words(pa.chunked_array(pieces)) == Counter(a=2, b=2, c=1)
+    assert count_words(pa.chunked_array(pieces).slice(1, 3)) == Counter(a=1, b=1)
