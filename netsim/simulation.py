@@ -69,6 +69,16 @@ class Script(Stateful, Protocol):
         """The run is over, or is interrupted: it acts no more."""
 
 
+class Log(Protocol):
+    """Records of what the server does not see, such as the links of a network."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+
+    def record_unfinished(self) -> None:
+        """Record what has not ended, as the run is over."""
+
+
 class NoScript:
     """Nothing acts on the run."""
 
@@ -100,8 +110,10 @@ class Simulation:
         rounds: int,
         time_limit_s: float | None = None,
         script: Script | None = None,
+        log: Log | None = None,
     ) -> None:
         self.clock = clock
+        self._log = log
         self.server = server
         self.script: Script = script or NoScript()
         self.recorder = recorder
@@ -117,6 +129,8 @@ class Simulation:
         self.recorder = recorder
         self.server.record_to(recorder)
         self.script.record_to(recorder)
+        if self._log is not None:
+            self._log.record_to(recorder)
 
     def limit_events(self, most: int | None) -> None:
         """End the run once `most` events have been scheduled, even in mid-round; None: no limit."""
@@ -150,6 +164,8 @@ class Simulation:
         """Record what is still in flight as such, and complete the files."""
         self.script.close()
         self.server.record_unfinished()
+        if self._log is not None:
+            self._log.record_unfinished()
         self.recorder.close()
 
     def state_dict(self) -> State:

@@ -294,6 +294,51 @@ class MessageRow(NamedTuple):
     size_bytes: int
 
 
+class TransferRow(NamedTuple):
+    """A transfer over the cables of `[network]`."""
+
+    round: int
+    """Round in which it was sent."""
+    kind: str
+    """update (also of models), probe, test, opinion, peers, or background with the name of its source."""
+    source: str
+    """Node that sends."""
+    target: str
+    """Node that receives."""
+    number: int
+    """Client, or number of the message among those of its kind."""
+    size_bytes: int
+    sent_s: float
+    begin_s: float
+    """When its delay was over and its bytes began to flow."""
+    end_s: float
+    outcome: str
+    """delivered, lost, aborted or in_flight."""
+    cause: str | None
+    route: str
+    """Names of its cables in order, joined by >."""
+    mean_bytes_per_s: float | None
+    """Bytes over the seconds of its flow; None if they have not all passed, or took no time."""
+    limit: str | None
+    """Link that limited its rate the longest, as CABLE>NODE (half-duplex: CABLE); own: its own limit or window."""
+    limited_s: float
+    """Seconds for which that link limited it."""
+    limits: str
+    """Seconds by limiting link, as JSON."""
+
+
+class LinkRow(NamedTuple):
+    """What crossed a link of `[network]` in a round; links that nothing crossed have no row."""
+
+    round: int
+    link: str
+    start_s: float
+    end_s: float
+    carried_bytes: float
+    bytes_per_s: float
+    """Bandwidth at the end of the round."""
+
+
 class BeliefRow(NamedTuple):
     """Belief of one client at the end of one consensus phase."""
 
@@ -355,6 +400,8 @@ ROWS: dict[str, Any] = {
     "beliefs": BeliefRow,
     "evaluations": EvaluationRow,
     "script": ScriptRow,
+    "transfers": TransferRow,
+    "link_loads": LinkRow,
 }
 """The row type of each table."""
 ROUND_CAUSES = ("opened_by", "opened_after", "closed_by", "closed_after", "close_rule")
@@ -369,7 +416,7 @@ ALWAYS: dict[str, tuple[str, ...]] = {
 """Columns that each run fills, of the tables whose other columns depend on the run."""
 _FEW_WORDS = ("outcome", "protocol", "detector", "action", "begun_by", "opened_by", "closed_by")
 """Columns of words that the program chooses. A dictionary of at most 128 words is enough."""
-_NAMES = ("cause", "group", "close_rule", "jammer", "metric")
+_NAMES = ("cause", "group", "close_rule", "jammer", "metric", "route", "limit", "link")
 """Columns of names that a scenario or a user's class gives, which may be more."""
 _COUNTED = ("selected", "delivered", "lost", "late", "aborted", "in_flight")
 

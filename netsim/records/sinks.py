@@ -19,12 +19,15 @@ if TYPE_CHECKING:
         DetectionRow,
         EvaluationRow,
         JamRow,
+        LinkRow,
         MessageRow,
         ProbeRow,
         RoundRow,
         ScriptRow,
+        TransferRow,
         UpdateRow,
     )
+
 
 class Recorder(Protocol):
     """Takes the records of a run in the order in which they come about."""
@@ -64,6 +67,12 @@ class Recorder(Protocol):
 
     def script(self, row: ScriptRow) -> None:
         """A script has acted."""
+
+    def transfer(self, row: TransferRow) -> None:
+        """A transfer over a network has ended, or the run before it."""
+
+    def link(self, row: LinkRow) -> None:
+        """A round has ended, for one link of a network."""
 
     def close(self) -> None:
         """No more records will come."""
@@ -105,6 +114,12 @@ class NoRecorder:
     def script(self, row: ScriptRow) -> None:
         return None
 
+    def transfer(self, row: TransferRow) -> None:
+        return None
+
+    def link(self, row: LinkRow) -> None:
+        return None
+
     def close(self) -> None:
         return None
 
@@ -117,6 +132,8 @@ class MemoryRecorder:
         self.communications: list[CommunicationRow] = []
         self.updates: list[UpdateRow] = []
         self.jams: list[JamRow] = []
+        self.transfers: list[TransferRow] = []
+        self.links: list[LinkRow] = []
         self.detections: list[DetectionRow] = []
         self.messages: list[MessageRow] = []
         self.beliefs: list[BeliefRow] = []
@@ -157,6 +174,12 @@ class MemoryRecorder:
     def script(self, row: ScriptRow) -> None:
         self.acts.append(row)
 
+    def transfer(self, row: TransferRow) -> None:
+        self.transfers.append(row)
+
+    def link(self, row: LinkRow) -> None:
+        self.links.append(row)
+
     def close(self) -> None:
         return None
 
@@ -184,6 +207,8 @@ class ParquetRecorder:
         self.probe = rows["probes"].append if wanted.probes else nothing.probe
         self.evaluation = rows["evaluations"].append if wanted.evaluations else nothing.evaluation
         self.script = rows["script"].append if wanted.script else nothing.script
+        self.transfer = rows["transfers"].append if wanted.transfers else nothing.transfer
+        self.link = rows["link_loads"].append if wanted.link_loads else nothing.link
         self.communication = rows["communication_rounds"].append if wanted.communication_rounds else nothing.communication
 
     def rounds_with(self, columns: Sequence[str]) -> None:

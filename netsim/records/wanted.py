@@ -16,6 +16,8 @@ class WantedTables:
     beliefs: bool = False
     probes: bool = False
     script: bool = False
+    transfers: bool = False
+    link_loads: bool = False
     evaluations: bool = False
     communication_rounds: bool = False
 

@@ -297,6 +297,8 @@ def tables_of(scenario: Scenario) -> WantedTables:
         beliefs=scenario.output.beliefs_table and scenario.server.peer_to_peer,
         probes=scenario.probes,
         script=scenario.script is not None,
+        transfers=scenario.output.transfers_table,
+        link_loads=scenario.output.transfers_table,
         evaluations=scenario.learner is not None and bool(scenario.learner.metrics),
         communication_rounds=scenario.server.slotted and scenario.output.clients_table,
     )

@@ -116,6 +116,8 @@ class Summing:
         self.belief: Callable[[BeliefRow], None] = inner.belief
         self.probe: Callable[[ProbeRow], None] = inner.probe
         self.script: Callable[[ScriptRow], None] = inner.script
+        self.transfer = inner.transfer
+        self.link = inner.link
         self.evaluation: Callable[[EvaluationRow], None] = inner.evaluation
 
     def round(self, row: RoundRow) -> None:

@@ -61,6 +61,8 @@ def _amounts(scenario: Scenario) -> None:
 def _check_network(scenario: Scenario) -> None:
     """Refuse bandwidths beside those of the cables of `[network]`."""
     if scenario.network is None:
+        if scenario.output.transfers_table:
+            raise problem(("output", "transfers_table"), True, "there are no cables; add [network], or leave it out")
         return
     for name in ("downlink", "uplink", "opinions", "peers"):
         section = getattr(scenario, name)

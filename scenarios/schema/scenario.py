@@ -96,6 +96,9 @@ class Output(Section):
     """Write clients.parquet, one row for each attempt of a client."""
     messages_table: bool = False
     """Write messages.parquet, a row for each message between clients (fl-da); every message is then simulated as an event."""
+    transfers_table: bool = False
+    """Write transfers.parquet, a row for each transfer with the links that limited it, and link_loads.parquet, the bytes on each
+    link in each round (`[network]`)."""
     beliefs_table: bool = False
     """Write beliefs.parquet, a row for each client and slot, and links.parquet, the graph between the clients (fl-da)."""
 

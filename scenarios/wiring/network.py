@@ -25,6 +25,7 @@ from netsim.network.outages import ClientOutage, ClientOutages
 from netsim.network.routed.background import ConstantTraffic, OnOffTraffic, PoissonTraffic, Source
 from netsim.network.routed.cables import Cable
 from netsim.network.routed.carrier import Direction, RoutedCarrier
+from netsim.network.routed.log import TransferLog
 from netsim.network.routed.network import Hops, RoutedNetwork
 from netsim.network.sizes import Sizes
 from scenarios.networks import read_network
@@ -232,6 +233,8 @@ class WiredNetwork:
     layout: Layout
     down: Carried
     up: Carried
+    log: TransferLog | None
+    """Records of transfers and links, where a table asks for them."""
 
     def between_clients(self) -> RoutedCarrier:
         """Return the carrier of messages from client to client, each of which has a size of its own."""
@@ -263,7 +266,8 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
             if cable.bandwidth is not None:
                 context.targets.after_change(f"network.links.{cable.name}.bandwidth", network.renew)
     down, up = _carried(network, "down", sizes.down, count), _carried(network, "up", sizes.up, count)
-    return WiredNetwork(network, layout, down, up)
+    log = TransferLog(network, layout.node) if scenario.output.transfers_table else None
+    return WiredNetwork(network, layout, down, up, log)
 
 
 def _cable(plan: Plan, section: Network, context: Context) -> Cable:

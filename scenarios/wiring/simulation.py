@@ -254,6 +254,7 @@ def _simulation(world: World, server: Server) -> Simulation:
         rounds=world.scenario.rounds,
         time_limit_s=world.scenario.time_limit_s,
         script=build_script(world, server),
+        log=None if world.network is None else world.network.log,
     )
 
 

@@ -12,6 +12,7 @@ from netsim.network.flows.sharing import Link, Path, PathBundle, PathClass, Shar
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
+    from netsim.network.flows.usage import Usage
 
 _NEVER = float("inf")
 
@@ -46,6 +47,10 @@ class Flows:
         self.paths: dict[str, Path] = {}
         self.on_end: Callable[[int], None] = lambda flow: None
         """Called with the number of each flow at the time of its end."""
+        self.usage: Usage | None = None
+        """Account of limits and bytes, where a table asks for it."""
+        self._ended: dict[int, dict[str, float]] = {}
+        """Seconds by limiting link of the flows that `on_end` is being called for."""
         self._sharing = Sharing()
         self._classes: dict[int, PathClass] = {}
         """Class of each flow under way, by its number."""
@@ -95,13 +100,20 @@ class Flows:
             raise ParameterError("bound", bound, "must be > 0 bytes a second")
         number = self._number
         self._number += 1
-        self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
+        group = self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
+        if self.usage is not None:
+            self.usage.begin(number, group, self.clock.now)
         self._on_change()
         return number
 
     def cancel(self, flow: int) -> None:
         """End a flow early, without a call of `on_end`; raises KeyError for a flow that is not under way."""
-        self._sharing.drop(self._classes.pop(flow), flow, self.clock.now)
+        group = self._classes.pop(flow)
+        if self.usage is not None:
+            self.usage.end(flow, group, self.clock.now)
+        self._sharing.drop(group, flow, self.clock.now)
+        if self.usage is not None and not group.count:
+            self.usage.forget(group)
         self._on_change()
 
     def change(self, link: str, capacity: float) -> None:
@@ -146,9 +158,20 @@ class Flows:
     def _solve(self, payload: None) -> None:
         """Bring rates and ends up to date."""
         self._solving = False
-        for bundle in self._sharing.solve(self.clock.now):
+        bundles = self._sharing.solve(self.clock.now)
+        for bundle in bundles:
             self._note_end(bundle)
+        if self.usage is not None:
+            self.usage.settle(bundles, self.clock.now)
         self._call_at_next_end()
+
+    def limited_s(self, flow: int) -> dict[str, float]:
+        """Return the seconds for which each link has limited a flow under way, or one that `on_end` is called for.
+
+        Needs `usage`.
+        """
+        assert self.usage is not None
+        return self._ended[flow] if flow in self._ended else self.usage.limited_s(flow, self._classes[flow], self.clock.now)
 
     def _note_end(self, bundle: PathBundle) -> None:
         end_s = bundle.next_end_s()
@@ -182,12 +205,18 @@ class Flows:
             while (end := bundle.pop_end(at_s)) is not None:
                 ended.append(end[1])
             self._note_end(bundle)
-        for group in dict.fromkeys([self._classes.pop(flow) for flow in ended]):
+        groups = {flow: self._classes.pop(flow) for flow in ended}
+        if self.usage is not None:
+            self._ended = {flow: self.usage.end(flow, group, at_s) for flow, group in groups.items()}
+        for group in dict.fromkeys(groups.values()):
             self._sharing.leave(group, at_s)
+            if self.usage is not None and not group.count:
+                self.usage.forget(group)
         if ended:
             self._on_change()
             for flow in sorted(ended):
                 self.on_end(flow)
+            self._ended = {}
         else:
             self._call_at_next_end()
 
@@ -207,6 +236,7 @@ class Flows:
                 for path in self.paths.values()
             ],
             "sharing": self._sharing.state(),
+            "usage": None if self.usage is None else self.usage.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -220,6 +250,8 @@ class Flows:
         self._sharing.load(state["sharing"], self.links, self.paths, self.clock.now)
         for group in self._sharing.classes.values():
             self._classes |= {number: group for _, number, _ in group.queue}
+        if self.usage is not None:
+            self.usage.load_state_dict(state["usage"], self._sharing.classes.values())
         for bundle in self._sharing.bundles:
             self._note_end(bundle)
         self._call_at_next_end()

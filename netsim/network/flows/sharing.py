@@ -110,6 +110,8 @@ class PathBundle(Bundle):
         """True while the solver has not decided the rate."""
         self.wanted = _NEVER
         """Rate of free members that the solver has found."""
+        self.filled: str | None = None
+        """Name of the link that decides the rate of free members; None if there are none."""
         self.used = 0.0
         """Sum of the rates of all members, as the solver has it."""
 
@@ -350,6 +352,7 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
         for bundle in link.bundles:
             if bundle.open:
                 bundle.decide(level / bundle.penalty)
+                bundle.filled = link.name
                 link.tight = True
     for bundle in bundles:
         if bundle.open:

@@ -152,12 +152,17 @@ class Transfers:
 
     def _flow_ended(self, flow: int) -> None:
         number = self._transfer_of.pop(flow)
-        del self._flow_of[number]
         self.on_end(number)
+        del self._flow_of[number]
 
     def _end(self, number: int) -> None:
         if self._delayed.pop(number, None) is not None:
             self.on_end(number)
+
+    def limited_s(self, transfer: int) -> dict[str, float]:
+        """Return the seconds for which each link has limited a transfer (as `Flows.limited_s`); empty without a flow."""
+        flow = self._flow_of.get(transfer)
+        return {} if flow is None else self.flows.limited_s(flow)
 
     def cancel(self, transfer: int) -> None:
         """End a transfer early, without a call of `on_end`; raises KeyError for one that is not under way."""

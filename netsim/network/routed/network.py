@@ -9,7 +9,7 @@ transfer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -48,9 +48,15 @@ class Journey:
     target: int
     size_bytes: float
     sent_s: float
+    begin_s: float
+    """When its flow begins."""
     round: int
     cause: str | None
     """Cause of its loss, as far as that is known."""
+
+
+_SAVED = tuple(field.name for field in fields(Journey) if field.name not in ("owner", "key"))
+"""Fields of a transfer under way that follow its owner and key in a saved state, in the order of its constructor."""
 
 
 class Traffic(Stateful, Protocol):
@@ -58,6 +64,16 @@ class Traffic(Stateful, Protocol):
 
     def begin(self) -> None:
         """Start the traffic, as the first round opens."""
+
+
+class Log(Stateful, Protocol):
+    """Records of what crosses the network."""
+
+    def end(self, number: int, journey: Journey, outcome: str, cause: str | None) -> None:
+        """A transfer is over."""
+
+    def close_round(self, round: int, time_s: float) -> None:
+        """A round is over."""
 
 
 class RoutedNetwork:
@@ -100,10 +116,8 @@ class RoutedNetwork:
         self._begun = False
         self.on_end: dict[str, Callable[[Key, str | None], None]] = {}
         """Callbacks of the owners: the key of each transfer that has ended, and what it was lost to (None: it has arrived)."""
-        self.on_sent: Callable[[int, Journey], None] = lambda number, journey: None
-        """Called with each transfer that begins."""
-        self.on_over: Callable[[int, Journey, str, str | None], None] = lambda number, journey, outcome, cause: None
-        """Called with each transfer that is over, its outcome and cause, before its owner."""
+        self.log: Log | None = None
+        """Records of transfers and links, where a table asks for them."""
 
     def _links(self) -> list[LinkData]:
         return [
@@ -132,9 +146,11 @@ class RoutedNetwork:
         route = self.route(source, target)
         size = 0.0 if stopped else size_bytes
         number = self.transfers.send(route, size, limit_bytes_per_s, wait_s)
-        journey = Journey(owner, key, source, target, size_bytes, self.clock.now, self.round, TRACE_END if stopped else cause)
-        self.under_way[number], self._numbers[owner, key] = journey, number
-        self.on_sent(number, journey)
+        now = self.clock.now
+        begin_s = now + self.transfers.delay_s(route) + wait_s
+        cause = TRACE_END if stopped else cause
+        self.under_way[number] = Journey(owner, key, source, target, size_bytes, now, begin_s, self.round, cause)
+        self._numbers[owner, key] = number
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two ends as flows use it."""
@@ -165,7 +181,8 @@ class RoutedNetwork:
         """End a transfer early."""
         number = self._numbers.pop((owner, key))
         journey = self.under_way.pop(number)
-        self.on_over(number, journey, "aborted", None)
+        if self.log is not None:
+            self.log.end(number, journey, "aborted", None)
         self.transfers.cancel(number)
 
     def _on_arrival(self, number: int) -> None:
@@ -182,7 +199,8 @@ class RoutedNetwork:
     def _over(self, number: int, journey: Journey, cause: str | None, *, early: bool = False) -> None:
         """End a transfer; `early`: before its bytes have passed."""
         del self.under_way[number], self._numbers[journey.owner, journey.key]
-        self.on_over(number, journey, "delivered" if cause is None else "lost", cause)
+        if self.log is not None:
+            self.log.end(number, journey, "delivered" if cause is None else "lost", cause)
         if early:
             self.transfers.cancel(number)
         self.on_end[journey.owner](journey.key, cause)
@@ -191,6 +209,8 @@ class RoutedNetwork:
 
     def open_round(self, round: int, time_s: float) -> None:
         """Take the laws of `round` into force, for transfers under way, too."""
+        if self.log is not None:
+            self.log.close_round(self.round, time_s)
         self.round = round
         if not self._begun:
             self._begun = True
@@ -279,13 +299,13 @@ class RoutedNetwork:
         return {
             "transfers": self.transfers.state_dict(),
             "under_way": [
-                (number, one.owner, *one.key, one.source, one.target, one.size_bytes, one.sent_s, one.round, one.cause)
-                for number, one in self.under_way.items()
+                (number, one.owner, *one.key, *(getattr(one, name) for name in _SAVED)) for number, one in self.under_way.items()
             ],
             "sent": [(*address, times) for address, times in self._sent.items()],
             "survivals": {cable.name: cable.survivals.state_dict() for cable in self.cables if cable.survivals is not None},
             "outages": self.outages.state_dict(),
             "background": [source.state_dict() for source in self.background],
+            "log": None if self.log is None else self.log.state_dict(),
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
@@ -296,10 +316,12 @@ class RoutedNetwork:
             if cable.survivals is not None:
                 cable.survivals.load_state_dict(state["survivals"][cable.name], round, time_s)
         self._sent = {(owner, kind, source, target): times for owner, kind, source, target, times in state["sent"]}
-        for number, owner, kind, key, source, target, size, sent_s, begun, cause in state["under_way"]:
-            self.under_way[number] = Journey(owner, (kind, key), source, target, size, sent_s, begun, cause)
+        for number, owner, kind, key, *saved in state["under_way"]:
+            self.under_way[number] = Journey(owner, (kind, key), *saved)
             self._numbers[owner, (kind, key)] = number
         self.transfers.load_state_dict(state["transfers"])
+        if self.log is not None:
+            self.log.load_state_dict(state["log"])
         for source, saved in zip(self.background, state["background"], strict=True):
             source.load_state_dict(saved)
         self._look(all_cables=True)

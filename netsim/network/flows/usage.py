@@ -1,0 +1,123 @@
+"""What flows use, as far as tables of a run ask for it: the link that limits each flow, and the bytes that cross each link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+    from netsim.network.flows.sharing import PathBundle, PathClass
+
+OWN_LIMIT = "own"
+"""What limits a flow that no link does: its own limit, or the window of its route."""
+_EQUAL = 1.0 - 1e-12
+
+
+class _Present:
+    """A class of flows since the last change of its rate: rate of a flow, flows, and what limits them."""
+
+    __slots__ = ("count", "limit", "limited_s", "rate", "since_s")
+
+    def __init__(self, now_s: float) -> None:
+        self.since_s = now_s
+        self.rate = 0.0
+        self.count = 0
+        self.limit: str | None = None
+        self.limited_s: dict[str, float] = {}
+        """Seconds that each link has limited the class so far."""
+
+
+class Usage:
+    """Seconds by limiting link of every flow under way, and bytes so far by link.
+
+    Flows of one class always have the same rate and the same limit, so that one account holds for all: a flow's seconds are those
+    of its class since the flow began.
+    """
+
+    def __init__(self) -> None:
+        self.bytes: dict[str, float] = {}
+        """Bytes that have crossed each link so far."""
+        self._present: dict[PathClass, _Present] = {}
+        self._before: dict[int, dict[str, float]] = {}
+        """Account of its class as each flow began, by the number of the flow."""
+
+    def begin(self, flow: int, group: PathClass, now_s: float) -> None:
+        """Take note of a flow of `group` that begins."""
+        self._before[flow] = dict(self._advance(group, now_s).limited_s)
+
+    def end(self, flow: int, group: PathClass, now_s: float) -> dict[str, float]:
+        """Take note of the end of a flow; return the seconds for which each link has limited it."""
+        seconds = self.limited_s(flow, group, now_s)
+        del self._before[flow]
+        return seconds
+
+    def limited_s(self, flow: int, group: PathClass, now_s: float) -> dict[str, float]:
+        """Return the seconds for which each link has limited a flow of `group` so far."""
+        before, total = self._before[flow], self._advance(group, now_s).limited_s
+        seconds = {link: total[link] - before.get(link, 0.0) for link in total}
+        return {link: each for link, each in seconds.items() if each > 0.0}
+
+    def forget(self, group: PathClass) -> None:
+        """Close the account of a class without flows."""
+        self._present.pop(group, None)
+
+    def settle(self, bundles: Iterable[PathBundle], now_s: float) -> None:
+        """Take note of the rates that hold from now on."""
+        for bundle in bundles:
+            for _, _, one in bundle.order:
+                group: PathClass = one  # type: ignore[assignment]
+                present = self._advance(group, now_s)
+                present.count = group.count
+                present.rate, present.limit = (bundle.rate, bundle.filled) if group.free else (group.limit, _limit(group))
+
+    def advance(self, now_s: float) -> None:
+        """Bring `bytes` up to date."""
+        for group in self._present:
+            self._advance(group, now_s)
+
+    def _advance(self, group: PathClass, now_s: float) -> _Present:
+        present = self._present.get(group)
+        if present is None:
+            present = self._present[group] = _Present(now_s)
+        seconds = now_s - present.since_s
+        if seconds > 0.0:
+            if present.limit is not None:
+                present.limited_s[present.limit] = present.limited_s.get(present.limit, 0.0) + seconds
+            for link, weight in group.path.uses:
+                self.bytes[link.name] = self.bytes.get(link.name, 0.0) + seconds * present.rate * present.count * weight
+            present.since_s = now_s
+        return present
+
+    def state_dict(self) -> State:
+        """Accounts of classes, by their numbers, and of flows."""
+        names = ("since_s", "rate", "count", "limit")
+        return {
+            "bytes": dict(self.bytes),
+            "present": [
+                (group.number, {name: getattr(one, name) for name in names}, dict(one.limited_s))
+                for group, one in self._present.items()
+            ],
+            "before": [(flow, dict(account)) for flow, account in self._before.items()],
+        }
+
+    def load_state_dict(self, state: State, groups: Iterable[PathClass]) -> None:
+        """Go on from a saved state, with the classes under way."""
+        by_number = {group.number: group for group in groups}
+        self.bytes = dict(state["bytes"])
+        self._before = {flow: dict(account) for flow, account in state["before"]}
+        for number, fields, limited_s in state["present"]:
+            present = self._present[by_number[number]] = _Present(fields["since_s"])
+            present.rate, present.count, present.limit = fields["rate"], fields["count"], fields["limit"]
+            present.limited_s = dict(limited_s)
+
+
+def _limit(group: PathClass) -> str:
+    """Return what holds a class at its own limit: the link that is full, or OWN_LIMIT."""
+    least, name = min(group.bound, group.path.bound), OWN_LIMIT
+    for link, weight in group.path.uses:
+        alone = not link.fat_pipe and len(link.classes) == 1
+        rate = link.capacity / (weight * (max(group.count, 1) if alone else 1))
+        if rate * _EQUAL <= least:
+            least, name = rate, link.name
+    return name

@@ -1,0 +1,86 @@
+"""Records of a network: a row for each transfer with the links that limited it, and for each round a row for each link."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from netsim.core.rows import LinkRow, TransferRow
+from netsim.network.flows.usage import Usage
+from netsim.records.sinks import NoRecorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netsim.core.protocols import State
+    from netsim.network.routed.network import Journey, RoutedNetwork
+    from netsim.records.sinks import Recorder
+
+
+class TransferLog:
+    """Rows of all transfers of `network`, and of the bytes on its links; `node`: the name of an end, by its number."""
+
+    def __init__(self, network: RoutedNetwork, node: Callable[[int], str]) -> None:
+        self._network, self._node = network, node
+        self._recorder: Recorder = NoRecorder()
+        self._usage = network.transfers.flows.usage = Usage()
+        self._since_s = network.clock.now
+        self._before: dict[str, float] = {}
+        """Bytes that had crossed each link as the round opened."""
+        network.log = self
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all rows to `recorder` from now on."""
+        self._recorder = recorder
+
+    def end(self, number: int, journey: Journey, outcome: str, cause: str | None) -> None:
+        """Record a transfer that is over, or the run before it."""
+        network, now = self._network, self._network.clock.now
+        limited_s = network.transfers.limited_s(number)
+        limit = max(limited_s, key=lambda link: limited_s[link], default=None)
+        flowed_s = now - journey.begin_s
+        self._recorder.transfer(
+            TransferRow(
+                journey.round,
+                journey.owner if journey.owner.startswith("background") else journey.key[0],
+                self._node(journey.source),
+                self._node(journey.target),
+                journey.key[1],
+                int(journey.size_bytes),
+                journey.sent_s,
+                min(journey.begin_s, now),
+                now,
+                outcome,
+                cause,
+                ">".join(network.cables[n].name for n, _ in network.hops(journey.source, journey.target)),
+                journey.size_bytes / flowed_s if outcome != "in_flight" and flowed_s > 0.0 else None,
+                limit,
+                0.0 if limit is None else limited_s[limit],
+                json.dumps(limited_s),
+            )
+        )
+
+    def close_round(self, round: int, time_s: float) -> None:
+        """Record the bytes that have crossed each link in a round."""
+        if time_s <= self._since_s:
+            return
+        self._usage.advance(time_s)
+        for name, link in self._network.transfers.flows.links.items():
+            carried = self._usage.bytes.get(name, 0.0) - self._before.get(name, 0.0)
+            if carried > 0.0:
+                self._recorder.link(LinkRow(round, name, self._since_s, time_s, carried, link.capacity))
+        self._since_s, self._before = time_s, dict(self._usage.bytes)
+
+    def record_unfinished(self) -> None:
+        """Record what is under way as the run ends."""
+        for number, journey in self._network.under_way.items():
+            self.end(number, journey, "in_flight", None)
+        self.close_round(self._network.round, self._network.clock.now)
+
+    def state_dict(self) -> State:
+        """Beginning of the round, and the bytes up to there."""
+        return {"since_s": self._since_s, "before": dict(self._before)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self._since_s, self._before = state["since_s"], dict(state["before"])
