@@ -147,7 +147,7 @@ class RoutedNetwork:
         size = 0.0 if stopped else size_bytes
         number = self.transfers.send(route, size, limit_bytes_per_s, wait_s)
         now = self.clock.now
-        begin_s = now + self.transfers.delay_s(route) + wait_s
+        begin_s = now + self.transfers.delay_s(route, size) + wait_s
         cause = TRACE_END if stopped else cause
         self.under_way[number] = Journey(owner, key, source, target, size_bytes, now, begin_s, self.round, cause)
         self._numbers[owner, key] = number
