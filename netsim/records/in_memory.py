@@ -14,10 +14,12 @@ from netsim.core.rows import (
     DetectionRow,
     EvaluationRow,
     JamRow,
+    LinkRow,
     MessageRow,
     ProbeRow,
     RoundRow,
     ScriptRow,
+    TransferRow,
     schema_of,
 )
 from netsim.records.attempts import AttemptTable, Block, NoTable
@@ -177,6 +179,12 @@ class ArrowRecorder:
 
     def script(self, row: ScriptRow) -> None:
         self._keep("script", row)
+
+    def transfer(self, row: TransferRow) -> None:
+        self._keep("transfers", row)
+
+    def link(self, row: LinkRow) -> None:
+        self._keep("link_loads", row)
 
     def close(self) -> None:
         """Make the tables complete."""
