@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, STAGE_OF
 from netsim.core.causes import OPEN, Cause
 from netsim.core.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
-    from netsim.clients.steps.access import Access
     from netsim.core.protocols import IntArray, State
     from netsim.network.draws import Draw
     from netsim.network.medium import Medium
@@ -131,6 +130,16 @@ class SendDraws:
         return made
 
 
+class Queueing(Protocol):
+    """The step in which an update waits for its turn on the uplink (`netsim.clients.steps.access`)."""
+
+    def enter(self, update: Update, now: float) -> None:
+        """Begin the next step of an update that has its turn."""
+
+    def yield_turn(self, update: Update, now: float) -> None:
+        """End the attempt of an update that leaves as its turn comes."""
+
+
 class Update:
     """One update, and its present attempt. Times are seconds, NaN where a step was not reached.
 
@@ -139,7 +148,7 @@ class Update:
     """
 
     __slots__ = (*FIELDS, "end_number", "model_draws", "order", "queued_by", "send_draws", "watts")
-    queued_by: Access
+    queued_by: Queueing
     """The step in which it waits for the uplink, or waited last."""
     # Known only after an attempt has ended, and put into its record then.
     loss = loss_rms = None

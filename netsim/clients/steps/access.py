@@ -9,7 +9,7 @@ from netsim.clients.steps.stages import WAIT
 from netsim.clients.steps.step import Executor, Step
 
 if TYPE_CHECKING:
-    from netsim.clients.foreseen import Forecast
+    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
     from netsim.network.access import UplinkAccess
 

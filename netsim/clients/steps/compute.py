@@ -11,7 +11,7 @@ from netsim.clients.steps.stages import TRAINING
 from netsim.clients.steps.step import Executor, Step
 
 if TYPE_CHECKING:
-    from netsim.clients.foreseen import Forecast
+    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
     from netsim.network.medium import Medium
 

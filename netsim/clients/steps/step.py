@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from netsim.clients.foreseen import Forecast
+    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
 
 

@@ -15,7 +15,7 @@ from netsim.clients.steps.step import Executor, Step
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netsim.clients.foreseen import Forecast
+    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
     from netsim.core.protocols import IntArray
     from netsim.network.access import UplinkAccess

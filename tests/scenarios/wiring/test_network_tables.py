@@ -12,7 +12,7 @@ import pytest
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
-from tests.scenarios.wiring.test_network import LINE, SHARED, Cut
+from tests.helpers.networks import LINE, SHARED, Cut
 
 RECORDED: dict[str, Any] = {"output": {"transfers_table": True}}
 

@@ -1,0 +1,110 @@
+"""Attempts of a round whose steps are worked out as arrays, one step after the other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.clients.columns import ABORTED, ARRIVES, AWAY, CAUSE, CLIENT, END, LOST, OUTCOME, start_row
+from netsim.clients.steps.stages import STAGES
+
+if TYPE_CHECKING:
+    from netsim.clients.update import ModelDraws, SendDraws
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray
+    from netsim.network.outages import ClientOutages
+
+_CHANNEL = 0
+_LAST_END = start_row(STAGES[-1]) + 1
+_ENDS = [start_row(stage) + 1 for stage in STAGES]
+
+
+class Forecast:
+    """Attempts of a round while their steps are worked out: `times` and `counts` as of `netsim.clients.columns.Columns`.
+
+    `steps` (n,): local steps that each update is asked for, None: as planned. `leaves`: some client may go away.
+    """
+
+    __slots__ = ("_causes", "_leaves", "_moved", "all_arrive", "counts", "model_draws", "send_draws", "steps", "times")
+
+    def __init__(
+        self,
+        times: FloatArray,
+        counts: IntArray,
+        models: ModelDraws,
+        sends: SendDraws,
+        steps: IntArray | None,
+        *,
+        leaves: bool,
+        causes: list[str],
+    ) -> None:
+        self.times, self.counts, self.steps = times, counts, steps
+        self.model_draws, self.send_draws = models, sends
+        self._leaves, self._causes = leaves, causes
+        self._moved = False
+        """True once a step has taken time; until then all times are those of the beginning."""
+        self.all_arrive = True
+        """True while no attempt has come to a premature end."""
+
+    @property
+    def clients(self) -> IntArray:
+        """(n,) clients of the attempts."""
+        clients: IntArray = self.counts[CLIENT]
+        return clients
+
+    def begin(self, row: int) -> FloatArray:
+        """Begin a step, at `row` of the times, as the one before ends; return the starts (n,), NaN for attempts that are over."""
+        times = self.times
+        starts_s: FloatArray = times[row]
+        if self._moved:
+            starts_s[:] = times[row - 1]
+            times[row + 1] = starts_s
+        if not self.all_arrive:
+            starts_s[self.counts[ARRIVES] == 0] = np.nan
+            times[row + 1] = starts_s
+        return starts_s
+
+    def run(self, row: int, lasts_s: FloatArray, *, immediate: bool) -> bool:
+        """Let the step at `row` last for `lasts_s` (n,), or to the client's departure; False where a length is lost in rounding.
+
+        `immediate`: a step without length ends within the call that begins it, by events, and others do not.
+        """
+        times, counts = self.times, self.counts
+        starts_s, ends_s = times[row], times[row + 1]
+        np.add(starts_s, lasts_s, out=ends_s)
+        self._moved = True
+        if immediate and ((ends_s == starts_s) & (lasts_s > 0)).any():
+            return False
+        if self._leaves:
+            # Presence is [comes, goes): a client that would end at the very moment of leaving has left.
+            gone = ends_s >= times[AWAY]
+            if gone.any():
+                ends_s[gone] = times[AWAY, gone]
+                counts[OUTCOME, gone], counts[ARRIVES, gone] = ABORTED, 0
+                self.all_arrive = False
+        return True
+
+    def lose(self, row: int, survives: BoolArray | None, outages: ClientOutages | None) -> None:
+        """End attempts as lost whose transfer at `row` does not survive, or meets an outage; None: nothing is lost so.
+
+        `survives` (n,): True where the client's own link lets the message through.
+        """
+        counts, times = self.counts, self.times
+        under_way = counts[ARRIVES] == 1
+        if survives is not None:
+            lost = under_way & ~survives
+            counts[OUTCOME, lost], counts[CAUSE, lost], counts[ARRIVES, lost] = LOST, _CHANNEL, 0
+        if outages is not None:
+            sent = np.flatnonzero(under_way)
+            sendings = zip(*(line[sent].tolist() for line in (counts[CLIENT], times[row], times[row + 1])), strict=True)
+            for place, (client, start_s, end_s) in zip(sent.tolist(), sendings, strict=True):
+                cause = outages.cause(client, start_s, end_s)
+                if cause is not None:
+                    counts[OUTCOME, place], counts[CAUSE, place] = LOST, self._causes.index(cause)
+                    counts[ARRIVES, place] = 0
+        self.all_arrive = self.all_arrive and bool((counts[ARRIVES] == 1).all())
+
+    def end(self) -> None:
+        """Set the ends of the attempts: those of their last steps."""
+        times = self.times
+        times[END] = times[_LAST_END] if self.all_arrive else np.fmax.reduce(times[_ENDS])
