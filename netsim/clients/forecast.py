@@ -64,25 +64,18 @@ class Forecast:
             times[row + 1] = starts_s
         return starts_s
 
-    def run(self, row: int, lasts_s: FloatArray, *, immediate: bool) -> bool:
-        """Let the step at `row` last for `lasts_s` (n,), or to the client's departure; False where a length is lost in rounding.
-
-        `immediate`: a step without length ends within the call that begins it, by events, and others do not.
-        """
+    def run(self, row: int, ends_s: FloatArray) -> None:
+        """Let the step at `row` run until `ends_s` (n,), or until the client leaves, whichever comes first."""
         times, counts = self.times, self.counts
-        starts_s, ends_s = times[row], times[row + 1]
-        np.add(starts_s, lasts_s, out=ends_s)
+        times[row + 1] = ends_s
         self._moved = True
-        if immediate and ((ends_s == starts_s) & (lasts_s > 0)).any():
-            return False
         if self._leaves:
             # Presence is [comes, goes): a client that would end at the very moment of leaving has left.
             gone = ends_s >= times[AWAY]
             if gone.any():
-                ends_s[gone] = times[AWAY, gone]
+                times[row + 1, gone] = times[AWAY, gone]
                 counts[OUTCOME, gone], counts[ARRIVES, gone] = ABORTED, 0
                 self.all_arrive = False
-        return True
 
     def lose(self, row: int, survives: BoolArray | None, outages: ClientOutages | None) -> None:
         """End attempts as lost whose transfer at `row` does not survive, or meets an outage; None: nothing is lost so.

@@ -16,7 +16,7 @@ from netsim.core.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
     from netsim.core.protocols import IntArray, State
-    from netsim.network.draws import Draw
+    from netsim.network.draws import Draw, Ends
     from netsim.network.medium import Medium
 
 BEGUN_BY = (OPEN,)
@@ -61,7 +61,7 @@ class ModelDraws:
         self.round = round
         self.started_s = time_s
         self.clients = clients
-        self.download: Draw[float]
+        self.download: Ends
         self.downlink: Draw[bool]
         self.compute: Draw[float]
         self.sample: Draw[float]
@@ -104,7 +104,7 @@ class SendDraws:
         self.round = round
         self.started_s = time_s
         self.clients = clients
-        self.upload: Draw[float]
+        self.upload: Ends
         self.uplink: Draw[bool]
 
     @classmethod

@@ -39,7 +39,7 @@ class UplinkAccess(Protocol[SenderT]):
         """`sender`, who waits, does not want to transmit any more."""
 
     def begin(self, sender: SenderT, now: float) -> float:
-        """A transmission begins; what the way adds to its duration, seconds."""
+        """A transmission begins; when it has passed what the way adds to the client's own link, seconds."""
 
     def loss(self, sender: SenderT) -> str | None:
         """Return the cause by which the way destroyed the transmission that ends now; None if it did not."""
@@ -86,7 +86,7 @@ class OwnLinkAccess(Generic[SenderT]):
         """Nobody waits."""
 
     def begin(self, sender: SenderT, now: float) -> float:
-        return 0.0
+        return now
 
     def loss(self, sender: SenderT) -> str | None:
         return None
@@ -198,9 +198,9 @@ class AssignedAccess(Generic[SenderT]):
     def begin(self, sender: SenderT, now: float) -> float:
         if self.jammers.next_s <= now:
             self.jammers.catch_up()
-        duration_s = self.spectrum.delay_s(sender.channel, now)
+        passed_s = self.spectrum.passed_s(sender.channel, now)
         self.spectrum.begin(sender, now)
-        return duration_s
+        return passed_s
 
     def loss(self, sender: SenderT) -> str | None:
         if not sender.good:

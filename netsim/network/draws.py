@@ -60,9 +60,6 @@ class Draw(Protocol[ValueCo]):
     def at(self, place: int, time_s: float) -> ValueCo:
         """The value of the client at `place` under the law in force at `time_s`."""
 
-    def after(self, place: int, time_s: float, first_s: float) -> float:
-        """Return the seconds at `place` of a phase that begins at `time_s` and first takes `first_s` seconds."""
-
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """Return the values of all `count` clients, under the law in force at `time_s`; (count,)."""
 
@@ -74,6 +71,28 @@ class Draw(Protocol[ValueCo]):
 
     def expire(self) -> bool:
         """Note that the law was replaced: True if it is evaluated again by itself, False if it must be drawn again."""
+
+    def state_dict(self) -> State: ...
+
+
+class Ends(Protocol):
+    """Ends of one phase of the clients of a round, each at its place among them."""
+
+    @property
+    def certain(self) -> bool:
+        """True if no phase takes any time, whenever it begins."""
+
+    def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        """Return the end of the phase of the client at `place` that starts at `start_s` (None: now).
+
+        The delay is that of the law in force at `time_s`, now.
+        """
+
+    def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        """Return the ends of phases that begin at `starts_s` (n,), NaN for NaN; None if another law is in force by then."""
+
+    def expire(self) -> bool:
+        """As `Draw.expire`."""
 
     def state_dict(self) -> State: ...
 
@@ -91,8 +110,11 @@ class Certain(Generic[ValueT]):
         value: ValueT = self._value
         return value
 
-    def after(self, place: int, time_s: float, first_s: float) -> float:
-        return first_s + self._value
+    def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        return (time_s if start_s is None else start_s) + self._value
+
+    def ends_of(self, starts_s: FloatArray) -> FloatArray:
+        return starts_s + self._value
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
         """The value, `count` times."""
@@ -149,8 +171,12 @@ class RoundDraw(Generic[ValueT]):
             self._renew(time_s)
         return self.values[place]
 
-    def after(self, place: int, time_s: float, first_s: float) -> float:
-        return first_s + self.at(place, time_s)
+    def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        return (time_s if start_s is None else start_s) + self.at(place, time_s)
+
+    def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        values = self.each(starts_s)
+        return None if values is None else starts_s + values
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
         """Return the values of all `count` clients, (n,), under the law in force at `time_s`."""
@@ -182,10 +208,10 @@ class RoundDraw(Generic[ValueT]):
 class Phases(Protocol):
     """Durations of one phase of an update, for the clients of a round."""
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
-        """The durations of `clients` (n,) in `round`, seconds."""
+    def draw(self, round: int, time_s: float, clients: IntArray) -> Ends:
+        """Return the ends of the phases of `clients` (n,) in `round`."""
 
-    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
+    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
         """A draw as it stood when `state` was taken."""
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
@@ -204,7 +230,7 @@ class Durations:
         self._never = False
         """True once it is certain that the phase will never take time."""
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
+    def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[float] | Certain[float]:
         """The durations of `clients` (n,) in `round`, seconds."""
         if self._never:
             return self._no_time
@@ -217,7 +243,7 @@ class Durations:
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
         return self.draw(round, time_s, clients).values_at(time_s, len(clients))
 
-    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
+    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> RoundDraw[float] | Certain[float]:
         """A draw as it stood when `state` was taken."""
         if not state:
             return self._no_time

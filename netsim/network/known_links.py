@@ -6,16 +6,18 @@ for all clients of a round in one call where it can be foreseen when they will b
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from netsim.network.carriers import Carrier, NoCarrier, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BandwidthLaw, FloatArray, IntArray, State, Timeline
-    from netsim.network.draws import Draw, Durations, Phases
+    from netsim.network.draws import Certain, Durations, Ends, Phases, RoundDraw
+
+    Delays = RoundDraw[float] | Certain[float]
 
 
 class KnownLinks(NoCarrier):
@@ -37,92 +39,122 @@ class KnownLinks(NoCarrier):
         return KnownLinks(clients=len(sizes), law=self.law, size_bytes=sizes)
 
     def add_times(self, delays: Durations) -> Phases:
-        return Transfers(delays=delays, links=self)
+        return Transfers(delays, self._after)
+
+    def _after(self, round: int, time_s: float, clients: IntArray, delays: Delays) -> Ends:
+        law, _ = self.law.at(round, time_s)
+        return TransferDraw(law, self.sizes[clients], clients, delays)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
         law, _ = self.law.at(round, float(start_s.min(initial=np.inf)))
         return law.ends_s(start_s, self.sizes[clients], clients) - start_s
 
 
+class FixedLinks(NoCarrier):
+    """Own links whose bandwidths are numbers that never change: the bytes take a number of seconds.
+
+    `size_bytes`: of the messages, a number or one a client (K,); `bytes_per_s` (K,). Raises ValueError for a size that is not
+    > 0.
+    """
+
+    def __init__(self, *, clients: int, bytes_per_s: FloatArray, size_bytes: float | FloatArray | IntArray) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._bytes_s: FloatArray = check_sizes(size_bytes, clients) / bytes_per_s
+
+    def resized(self, size_bytes: float | None) -> Carrier:
+        if size_bytes is None:
+            return self
+        return FixedLinks(clients=len(self._bytes_s), bytes_per_s=self._bytes_per_s, size_bytes=size_bytes)
+
+    def add_times(self, delays: Durations) -> Phases:
+        return Transfers(delays, lambda round, time_s, clients, drawn: FixedDraw(drawn, self._bytes_s[clients]))
+
+    def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        return self._bytes_s[clients]
+
+
 class Transfers:
-    """Durations of a delay, and then of the bytes."""
+    """Transfers of a delay, and then of the bytes. `after` returns those of a round whose delays are drawn."""
 
-    def __init__(self, *, delays: Durations, links: KnownLinks) -> None:
+    def __init__(self, delays: Durations, after: Callable[[int, float, IntArray, Delays], Ends]) -> None:
         self._delays = delays
-        self._links = links
+        self._after = after
 
-    def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[float]:
-        return self._drawn(round, time_s, clients, self._delays.draw(round, time_s, clients))
+    def draw(self, round: int, time_s: float, clients: IntArray) -> Ends:
+        return self._after(round, time_s, clients, self._delays.draw(round, time_s, clients))
 
-    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[float]:
-        return self._drawn(round, time_s, clients, self._delays.redraw(round, time_s, clients, state))
-
-    def _drawn(self, round: int, time_s: float, clients: IntArray, delays: Draw[float]) -> Draw[float]:
-        law, _ = self._links.law.at(round, time_s)
-        return TransferDraw(law, self._links.sizes[clients], clients, delays, time_s)
+    def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
+        return self._after(round, time_s, clients, self._delays.redraw(round, time_s, clients, state))
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
         return self._delays.delays_s(round, time_s, clients)
+
+
+class FixedDraw:
+    """Transfers of the clients of a round: a delay that is drawn, and then `bytes_s` (n,) seconds for the bytes."""
+
+    certain = False
+    __slots__ = ("_bytes_s", "_delays", "_seconds")
+
+    def __init__(self, delays: Delays, bytes_s: FloatArray) -> None:
+        self._delays = delays
+        self._bytes_s, self._seconds = bytes_s, bytes_s.tolist()
+
+    def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        # The delay first, as a carrier does it whose bandwidth may change: the ends are the same to the last bit.
+        end_s: float = self._delays.ends_at(place, time_s, start_s) + self._seconds[place]
+        return end_s
+
+    def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        bytes_s = self._delays.ends_of(starts_s)
+        return None if bytes_s is None else bytes_s + self._bytes_s
+
+    def expire(self) -> bool:
+        return self._delays.expire()
+
+    def state_dict(self) -> State:
+        """The delays as drawn."""
+        return self._delays.state_dict()
 
 
 class TransferDraw:
     """The transfers of the clients of a round: a delay that is drawn, and the time of the bytes after it."""
 
     certain = False
-    __slots__ = ("_begins_s", "_clients", "_delays", "_drawn_s", "_law", "_sizes", "_together")
+    __slots__ = ("_clients", "_delays", "_law", "_sizes", "_together")
 
-    def __init__(
-        self, law: BandwidthLaw, sizes: FloatArray, clients: IntArray, delays: Draw[float], drawn_s: float
-    ) -> None:
+    def __init__(self, law: BandwidthLaw, sizes: FloatArray, clients: IntArray, delays: Delays) -> None:
         self._law = law
         self._sizes = sizes
         self._clients = clients
         self._delays = delays
-        self._drawn_s = drawn_s
-        self._begins_s = np.nan
         self._together: list[tuple[float, float]] = []
-        """Of each client the delay and the duration of a transfer that begins at `_begins_s`."""
+        """Of each client an end of the delay, and the end of the bytes that follow."""
 
-    def at(self, place: int, time_s: float) -> float:
-        """Return the seconds of a transfer of the client at `place` that begins now."""
+    def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
         # Transfers often begin together: those of the first instant are worked out in one call.
         if not self._together:
-            delays_s = self._delays.values_at(time_s, len(self._clients))
-            durations_s = self._durations(np.full(len(self._clients), time_s), np.array(delays_s))
-            self._begins_s, self._together = time_s, list(zip(delays_s, durations_s.tolist(), strict=True))
-        delay_s = self._delays.at(place, time_s)
-        if time_s == self._begins_s and delay_s == self._together[place][0]:
-            return self._together[place][1]
-        return float(self._durations(np.array([time_s]), np.array([delay_s]), slice(place, place + 1))[0])
-
-    def after(self, place: int, time_s: float, first_s: float) -> float:
+            delays_s = time_s + np.array(self._delays.values_at(time_s, len(self._clients)))
+            ends_s = self._law.ends_s(delays_s, self._sizes, self._clients)
+            self._together = list(zip(delays_s.tolist(), ends_s.tolist(), strict=True))
         # The delay's law is that in force at the beginning, as of every phase; the bytes pass at the bandwidth of their own time.
-        waits_s = np.array([first_s + self._delays.at(place, time_s)])
-        return float(self._durations(np.array([time_s]), waits_s, slice(place, place + 1))[0])
+        bytes_s = self._delays.ends_at(place, time_s, start_s)
+        if bytes_s == self._together[place][0]:
+            return self._together[place][1]
+        one = slice(place, place + 1)
+        return float(self._law.ends_s(np.array([bytes_s]), self._sizes[one], self._clients[one])[0])
 
-    def values_at(self, time_s: float, count: int) -> list[float]:
-        """(n,) the durations of phases that all begin now."""
-        durations_s: list[float] = self._durations(
-            np.full(count, time_s), np.array(self._delays.values_at(time_s, count))
-        ).tolist()
-        return durations_s
-
-    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
-        """(n,) the durations of phases that begin at `times_s` (n,)."""
-        delays_s = self._delays.each(times_s)
-        if delays_s is None:
+    def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        bytes_s = self._delays.ends_of(starts_s)
+        if bytes_s is None:
             return None
-        # Whatever becomes of those that never begin.
-        starts_s = np.where(np.isnan(times_s), self._drawn_s, times_s)
-        return self._durations(starts_s, delays_s)
+        never = np.isnan(bytes_s)
+        ends_s = self._law.ends_s(np.where(never, 0.0, bytes_s), self._sizes, self._clients)
+        return np.where(never, np.nan, ends_s)
 
     def expire(self) -> bool:
-        """Return False: the delays are drawn again, and durations with them."""
+        """Return False: the delays are drawn again, and the ends with them."""
         return False
-
-    def _durations(self, starts_s: FloatArray, delays_s: FloatArray, places: slice = slice(None)) -> FloatArray:
-        bytes_s = starts_s + delays_s
-        return self._law.ends_s(bytes_s, self._sizes[places], self._clients[places]) - starts_s
 
     def state_dict(self) -> State:
         """The delays as drawn; all else follows from them."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from netsim.network.draws import Certain, Draw, Durations, Phases, Survivals
+from netsim.network.draws import Certain, Durations, Ends, Phases, Survivals
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
@@ -95,7 +95,7 @@ class Spectrum:
         self._u: FloatArray = np.zeros(channels)
         self._good: list[bool] = []
         self._until_s = 0.0
-        self._delay: Draw[float] = Certain(0.0)
+        self._delay: Ends = Certain(0.0)
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """(N,) the states of the sub-channels as the round opened."""
         self.round_ends_s = _EVER
@@ -135,9 +135,9 @@ class Spectrum:
             if not self._delay.expire():
                 self._delay = self._delays.draw(self._round, time_s, self.all)
 
-    def delay_s(self, channel: int, time_s: float) -> float:
-        """Return the delay that the channel adds to a transmission that begins now, seconds."""
-        return self._delay.at(channel, time_s)
+    def passed_s(self, channel: int, time_s: float) -> float:
+        """Return when a transmission that begins now has passed what the channel adds to it, seconds."""
+        return self._delay.ends_at(channel, time_s)
 
     def open_to_all(self) -> BoolArray:
         """(N,) where a transmission would get through at this instant: Good as the round opened, and not jammed now."""

@@ -16,7 +16,7 @@ from netsim.core.clock import Clock
 from netsim.core.protocols import BandwidthLaw, DelayLaw, FloatArray, IntArray, Timeline
 from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.carriers import Carrier, NoCarrier, VaryingLinks
-from netsim.network.known_links import KnownLinks
+from netsim.network.known_links import FixedLinks, KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, did_you_mean
@@ -172,9 +172,9 @@ def build_carrier(
     section: Downlink, path: str, context: Context, clock: Clock, message: Message, *, foreseen: bool = True
 ) -> Carried:
     """Return the carrier of `message` over the link at `path`; `foreseen` as of `_carrier`. Raises UserError."""
-    if not varies(section, context):
-        return Carried(NoCarrier())
     own = _own_link(section, path, context)
+    if own is None and section.shared is None:
+        return Carried(NoCarrier())
     shared = None if section.shared is None else _shared(section, path, context)
     key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
     given = section.bandwidth if section.shared is None else section.shared.bandwidth
@@ -326,6 +326,8 @@ def _carrier(
     lasting = own.laws[0] if own is not None and not altered and len(own.laws) == 1 else None
     if shared is None:
         assert own is not None
+        if foreseen and isinstance(lasting, Constant):
+            return FixedLinks(clients=len(sizes), bytes_per_s=lasting.mean_rate(everyone), size_bytes=sizes)
         # What is lost as a trace ends does not end as a phase does.
         if foreseen and lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
             return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)

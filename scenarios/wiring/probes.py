@@ -15,10 +15,8 @@ from netsim.network.medium import Medium
 from netsim.servers.probing import FreeProbing, Probing, TimedProbing
 from scenarios.schema.errors import UserError
 from scenarios.schema.probe import Probe, question_of, tests
-from scenarios.schema.world import Downlink
-from scenarios.wiring.bandwidth import varies
 from scenarios.wiring.laws import timeline
-from scenarios.wiring.payload import Message, decompress_s
+from scenarios.wiring.payload import decompress_s
 from scenarios.wiring.population import Context, IntArray
 from scenarios.wiring.work import TimeOfWork
 
@@ -84,20 +82,12 @@ def _answer_links(
     scenario, training = world.scenario, world.training
     answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
 
-    def small(link: Downlink, name: str, phase: str) -> HasLaws:
-        if link.bandwidth_bytes_per_s is None or varies(link, world):
-            return world.delays[phase]
-        # The time of the bytes is a number that is added to the delay.
-        brief: HasLaws = timeline(link, "delay", name, world, Message(answer, "probe.answer_bytes"))
-        return brief
-
-    upload = small(scenario.uplink, "uplink", "upload")
     if not losses:
         return pool.medium.probe_links(
-            download=small(scenario.downlink, "downlink", "download"),
+            download=world.delays["download"],
             compute=NoTime(),
             sample=None,
-            upload=upload,
+            upload=world.delays["upload"],
             streams=streams,
             request_bytes=answer,
             answer_bytes=answer,
@@ -106,7 +96,7 @@ def _answer_links(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
         sample=None if training.sample is None else _share(training.sample, section.forward_share, world),
-        upload=upload,
+        upload=world.delays["upload"],
         streams=streams,
         answer_bytes=answer,
     )

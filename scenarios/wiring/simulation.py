@@ -28,7 +28,7 @@ from scenarios.schema.cautions import Caution, collecting, refuse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.accounting import require_accountant
-from scenarios.wiring.bandwidth import Carried, build_carrier, varies
+from scenarios.wiring.bandwidth import Carried, build_carrier
 from scenarios.wiring.cautions import before_run
 from scenarios.wiring.cautions.outlook import HasLaws, Outlook, least_s
 from scenarios.wiring.client_state import check_client_state
@@ -259,15 +259,13 @@ def _simulation(world: World, server: Server) -> Simulation:
 
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:
-    """Return the timelines of the phases of an update, without bytes whose time is not a number that adds."""
-    down = None if varies(scenario.downlink, context) else models_down(sizes)
-    up = None if varies(scenario.uplink, context) else updates_up(sizes)
+    """Return the timelines of the phases of an update, without the time of bytes."""
     return {
-        "download": timeline(scenario.downlink, "delay", "downlink", context, down),
+        "download": timeline(scenario.downlink, "delay", "downlink", context),
         "compute": timeline(
             scenario.compute, "delay", "compute", context, besides_s=codec_s(scenario, context.population, sizes)
         ),
-        "upload": timeline(scenario.uplink, "delay", "uplink", context, up),
+        "upload": timeline(scenario.uplink, "delay", "uplink", context),
     }
 
 

@@ -32,7 +32,8 @@ class Compute(Step):
         lasts_s = draws.compute.at(update.place, now)
         if update.work_samples:
             lasts_s += update.work_samples * draws.sample.at(update.place, now)
-        if lasts_s:
+        # A length that is lost in rounding is none, in both forms.
+        if now + lasts_s > now:
             self._executor.run(update, self, now + lasts_s, now)
         else:
             # Training without length is over in the call that begins it: no event can find the update in this step.
@@ -67,4 +68,6 @@ class Compute(Step):
                 return False
             all_s = counts[SAMPLES] * each_s
             lasts_s = all_s if lasts_s is None else lasts_s + all_s
-        return lasts_s is None or forecast.run(self._row, lasts_s, immediate=True)
+        if lasts_s is not None:
+            forecast.run(self._row, starts_s + lasts_s)
+        return True

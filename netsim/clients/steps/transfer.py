@@ -87,13 +87,13 @@ class Transfer(Step):
         if self._on_begin is not None and not update.charged:
             self._on_begin(update)
         # The access first: a jammer whose dwell begins in this instant strikes before.
-        way_s = 0.0 if self._access is None else self._access.begin(update, now)
+        begins_s = now if self._access is None else self._access.begin(update, now)
         place, delay = self._place(update), self._delay(update)
         # Asked now: after a change point that comes before the end, the law in force would be another.
         update.survives = self._survival(update).at(place, now)
-        lasts_s = delay.after(place, now, way_s) if way_s else delay.at(place, now)
-        if lasts_s or not self._immediate:
-            self._executor.run(update, self, now + lasts_s, now)
+        ends_s = delay.ends_at(place, now, begins_s)
+        if ends_s > now or not self._immediate:
+            self._executor.run(update, self, ends_s, now)
         else:
             update.phase, update.phase_start_s, update.due_s = self.phase, now, now
             self.finish(update, now)
@@ -157,9 +157,10 @@ class Transfer(Step):
             counts[self._bytes_row, np.isnan(starts_s)] = 0
         delay, survival = self._delay(forecast), self._survival(forecast)
         if not delay.certain:
-            lasts_s = delay.each(starts_s)
-            if lasts_s is None or not forecast.run(row, lasts_s, immediate=self._immediate):
+            ends_s = delay.ends_of(starts_s)
+            if ends_s is None:
                 return False
+            forecast.run(row, ends_s)
         survives = None if survival.certain else survival.each(starts_s)
         if survives is None and not survival.certain:
             return False
