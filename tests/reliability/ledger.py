@@ -433,7 +433,7 @@ def messages_end(book: Ledger) -> Iterator[str]:
     yield from (f"ends before it is sent: {row}" for row in messages if row["end_s"] is not None and row["end_s"] < row["sent_s"])
     begun = sum(row["messages"] or 0 for row in book.rounds)
     ended = sum((row["messages_delivered"] or 0) + (row["messages_lost"] or 0) for row in book.rounds)
-    flying = book.rounds[-1]["messages_in_flight"] if book.rounds else 0
+    flying = (book.rounds[-1]["messages_in_flight"] or 0) if book.rounds else 0
     if begun != ended + flying or begun > len(messages):
         yield f"{begun} messages, {ended} ended, {flying} in flight, {len(messages)} recorded"
 
