@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from netsim.network.bandwidth_sharing import SharedMedium
-from netsim.network.carriers import NoCarrier, VaryingLinks
-from netsim.network.known_links import KnownLinks
+from netsim.network.carriers import VaryingLinks
+from netsim.network.known_links import FixedLinks, KnownLinks
 from netsim.network.varying_medium import VaryingMedium
 from scenarios.runs.reading import load, parse
 from scenarios.schema.errors import UserError
@@ -187,7 +187,7 @@ def test_every_carrier_gives_the_same_times() -> None:
     plain = {"bandwidth_bytes_per_s": 100.0}
     links = [plain, plain | {"changes": late}, plain | {"changes": never}, plain | {"shared": ample}]
     kinds = [type(build(parse(rough(link))).clients.medium.up) for link in links]
-    assert kinds == [NoCarrier, KnownLinks, VaryingLinks, SharedMedium]
+    assert kinds == [FixedLinks, KnownLinks, VaryingLinks, SharedMedium]
     expected = table(rough(links[0]))
     assert all(same(expected, table(rough(link))) for link in links[1:])
     drawn = {"bandwidth": GAUSS}
