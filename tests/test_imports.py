@@ -82,7 +82,7 @@ def test_what_a_run_with_a_learner_imports(tmp_path: Path) -> None:
 
 def test_opening_results_needs_no_engine_and_no_torch(tmp_path: Path) -> None:
     found = imported("from analysis import open_run, open_sweep", tmp_path)
-    assert not found & {"torch", "simpy", "netsim", "models", "scenarios"}
+    assert not found & {"torch", "simpy", "models", "scenarios"}, "of netsim the ground floor alone"
 
 
 @pytest.mark.parametrize("name", analysis.__all__)

@@ -61,7 +61,7 @@ class FixedLinks(NoCarrier):
         self._bytes_per_s = bytes_per_s
         self._bytes_s: FloatArray = check_sizes(size_bytes, clients) / bytes_per_s
 
-    def resized(self, size_bytes: float | None) -> Carrier:
+    def resize(self, size_bytes: float | None) -> Carrier:
         if size_bytes is None:
             return self
         return FixedLinks(clients=len(self._bytes_s), bytes_per_s=self._bytes_per_s, size_bytes=size_bytes)

@@ -177,11 +177,11 @@ def test_what_ends_after_the_last_round_of_a_slot_is_learnt_from_though_the_run_
 
 
 def plain(value: Any) -> None:
-    """Numbers, strings, None, arrays, and lists and dicts of them."""
+    """Check that the value is plain data: numbers, strings, None, arrays, and lists, sets and dicts of them."""
     if isinstance(value, dict):
         for entry in value.values():
             plain(entry)
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | set):
         for entry in value:
             plain(entry)
     else:

@@ -148,7 +148,7 @@ def test_a_run_that_has_not_begun_leaves_nothing(tmp_path: Path, monkeypatch: py
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     shell = Shell(tmp_path, monkeypatch, capsys)
-    with failing(25, errno.ENOSPC, monkeypatch, lasting=True):
+    with failing(18, errno.ENOSPC, monkeypatch, lasting=True):
         code, _, err = shell.run()
     assert (code, err.count("\n")) == (2, 1)
     assert "No space left on device); make room" in err

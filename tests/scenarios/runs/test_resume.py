@@ -109,7 +109,7 @@ def test_killed_outright_it_goes_on(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     state = checkpoint.load(out)
-    reached = state["simulation"]["server"]["round"]
+    reached = state["simulation"]["server"]["loop"]["round"]
 
     def interrupt(simulation: Any) -> None:
         if simulation.server.round == reached + 5:
@@ -167,7 +167,7 @@ def test_plain_data_goes_through_a_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, state)
     assert same(checkpoint.load(tmp_path), state)
     with pytest.raises(TypeError, match="is no plain data"):
-        checkpoint.save(tmp_path, {"set": {1}})
+        checkpoint.save(tmp_path, {"bytes": b"1"})
     assert same(checkpoint.load(tmp_path), state), "the earlier one stays"
 
 

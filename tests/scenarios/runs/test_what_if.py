@@ -249,6 +249,6 @@ def test_a_deadline_is_refused_where_no_deadline_closes_rounds(tmp_path: Path) -
 
 def test_a_run_that_does_not_come_out_the_same_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = folder_of(three({}, rounds=3), tmp_path / "run")
-    monkeypatch.setattr("scenarios.runs.what_if.answers.finished", lambda folder: parse(three({}, rounds=3, seed=4)))
+    monkeypatch.setattr("scenarios.runs.what_if.answers.read_finished", lambda folder: parse(three({}, rounds=3, seed=4)))
     with pytest.raises(UserError, match="do not come out as they are in the folder"):
         what_if(place, 2, [Change("without", 1)])

@@ -225,8 +225,8 @@ def test_what_is_expected() -> None:
         )
     )
     mean = 550.0 / 6.0
-    assert it.truth.mean_latency_s(1, 0.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 360.0 / mean])
-    assert it.truth.mean_latency_s(2, 9.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 250.0 / mean + 220.0 / mean])
+    assert it.world.truth.mean_latency_s(1, 0.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 360.0 / mean])
+    assert it.world.truth.mean_latency_s(2, 9.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 250.0 / mean + 220.0 / mean])
     medium = it.clients.medium
     # Down by 3 s, training to 4 s: 50 bytes by 5 s; of the other 250, 200 by 6 s and 50 in half a second. Or 60 in 0.3 s.
     assert medium.latency_s(1, 0.0, np.array([0, 1])) == pytest.approx([6.5, 5.3])
@@ -248,7 +248,7 @@ def test_what_is_expected_of_a_shared_link() -> None:
             }
         )
     )
-    assert it.truth.mean_latency_s(1, 0.0) == pytest.approx([5.0, 100.0 / (550.0 / 6.0)])
+    assert it.world.truth.mean_latency_s(1, 0.0) == pytest.approx([5.0, 100.0 / (550.0 / 6.0)])
     assert it.clients.medium.latency_s(1, 1.5, np.array([0, 1])) == pytest.approx([5.0, 1.5])
 
 
@@ -284,7 +284,7 @@ def test_a_script_changes_a_bandwidth_under_way() -> None:
     assert [row.upload_end_s for row in rows.updates] == [pytest.approx(3.25, rel=1e-12)]
     made = built_with(tables, script)
     made.simulation.run()
-    assert made.truth.mean_latency_s(1, 1.0).tolist() == [10.0]
+    assert made.world.truth.mean_latency_s(1, 1.0).tolist() == [10.0]
 
     def wrong(world: Any) -> Any:
         world.change("uplink.bandwidth", rate=3.0)

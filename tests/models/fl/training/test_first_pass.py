@@ -165,7 +165,7 @@ def test_losses_by_hand():
 def counting(learner, monkeypatch):
     """How many samples went forward through the network while it trained, batch by batch."""
     seen = []
-    of_copies = learner._trainer._gradients.of_copies
+    of_copies = learner._trainer._gradients.gradients_of_copies
 
     def counted(views, slots, x, y, weights):
         seen.append(int((weights > 0).sum()))
