@@ -37,6 +37,7 @@ def breakpoints(
 
     from analysis import group_runs
     from analysis.breakpoints.section import breakpoint_table, recovery_is_known
+    from scenarios.runs.folders import writing
 
     unit: Unit = "seconds" if seconds else "rounds"
     try:
@@ -61,7 +62,8 @@ def breakpoints(
         out_console.print(table)
         out_console.print(told.note, soft_wrap=True)
         if out is not None:
-            _write(groups, out, window, unit, look, formats_of(figures))
+            with writing(out):
+                _write(groups, out, window, unit, look, formats_of(figures))
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
 

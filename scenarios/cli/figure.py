@@ -46,6 +46,7 @@ def figure(
     from analysis.files import refuse_links
     from analysis.regret.bounds import regret_bounds
     from scenarios.runs.bounds import aoi_bounds
+    from scenarios.runs.folders import writing
 
     try:
         source = open_results(folder)
@@ -65,9 +66,8 @@ def figure(
         file = out or folder / "report" / f"{name}.png"
         refuse_links(folder, file)
         drawn = figure_of(source, name, settings)
-        written = save_figure(drawn, file)
-    except ValueError as error:
+        with writing(file, "file"):
+            written = save_figure(drawn, file)
+    except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(f"the figure cannot be written: {error}; name another file with --out") from error
     out_console.print(f"figure: {written}", soft_wrap=True)

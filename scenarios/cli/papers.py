@@ -66,9 +66,12 @@ def reproduce(
 
 def _write(document: "Document", folder: Path) -> None:
     from scenarios.papers.reproduce import write
+    from scenarios.runs.folders import writing
 
     _show(document)
-    for path in write(document, folder):
+    with writing(folder):
+        written = write(document, folder)
+    for path in written:
         out_console.print(f"written: {path}", soft_wrap=True)
 
 

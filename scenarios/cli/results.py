@@ -99,14 +99,16 @@ def report(
 ) -> None:
     """Write a report of a finished run or sweep. One HTML file with tables and figures, which needs nothing else."""
     from analysis import Questions, write_report
+    from scenarios.runs.folders import writing
 
     drawing.settings()  # a mistake in them is told first
     opened = _open_runs(folder, strict)
     regrets, ages = _bounds(opened) if bounds else ((), ())
-    with _writing_a_report():
+    place = out or folder / "report"
+    with _refusals(), writing(place, "place"):
         written = write_report(
             folder,
-            out or folder / "report",
+            place,
             format=format.value,
             tables=tables,
             images=[one.value for one in figures or ()],
@@ -126,14 +128,12 @@ def report(
 
 
 @contextmanager
-def _writing_a_report() -> Iterator[None]:
-    """Raise UserError for what a report refuses, or cannot write."""
+def _refusals() -> Iterator[None]:
+    """Raise UserError for a ValueError of the block."""
     try:
         yield
     except ValueError as error:
         raise UserError(str(error)) from error
-    except OSError as error:
-        raise UserError(f"the report cannot be written: {error}; name another folder with --out") from error
 
 
 def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
@@ -185,6 +185,7 @@ def compare(
     from analysis.catalogue import save_all
     from analysis.figures.style import save_figure
     from analysis.metrics.differences import margins_of
+    from scenarios.runs.folders import writing
 
     try:
         margins_of(equivalent or ())
@@ -206,12 +207,13 @@ def compare(
         if against or within:
             shown = print_against(gathered, comparison, against or (), within or (), look=settings.look)
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            written = [
-                write_comparison(gathered, out / "comparison.csv", comparison=comparison),
-                *(save_figure(picture.figure, out / f"{picture.name}.{one}") for picture in shown for one in formats),
-                *save_all(gathered, out, settings, formats),
-            ]
+            with writing(out):
+                out.mkdir(parents=True, exist_ok=True)
+                written = [
+                    write_comparison(gathered, out / "comparison.csv", comparison=comparison),
+                    *(save_figure(picture.figure, out / f"{picture.name}.{one}") for picture in shown for one in formats),
+                    *save_all(gathered, out, settings, formats),
+                ]
             for path in written:
                 out_console.print(f"written: {path}", soft_wrap=True)
     except (ValueError, OSError) as error:
@@ -247,7 +249,7 @@ def trace(
 ) -> None:
     """Write a timeline of a run for the Perfetto viewer. The viewer is at ui.perfetto.dev."""
     from analysis import open_run, write_trace
-    from scenarios.runs.folders import add_files
+    from scenarios.runs.folders import add_files, writing
     from scenarios.runs.scratch import temporary_folder
 
     match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
@@ -257,7 +259,9 @@ def trace(
     name = "trace.json.gz"
     try:
         if out is not None:
-            path, count = out, write_trace(open_run(folder), out, first=first, last=last)
+            path, run = out, open_run(folder)
+            with writing(out, "file"):
+                count = write_trace(run, out, first=first, last=last)
         else:
             with temporary_folder() as scratch:
                 count = write_trace(open_run(folder), scratch / name, first=first, last=last)

@@ -14,6 +14,7 @@ from scenarios.fit.estimate import Estimates, estimate, presence_rows, trace_row
 from scenarios.fit.log import RATES, Log, read_log
 from scenarios.fit.prediction import Prediction, predict
 from scenarios.fit.scenario_text import scenario_text
+from scenarios.runs.folders import check_place, writing
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
@@ -83,9 +84,9 @@ def fit_log(
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; name a folder")
-    held = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
+    with writing(out):
+        check_place(out)
+        held = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
     if held - set(FILES):
         raise UserError(f"{out}: holds files that no fit wrote ({sorted(held - set(FILES))[0]}); name a new folder")
     if held and not overwrite:
@@ -93,12 +94,13 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 
 
 def _move(folder: Path, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for name in FILES:
-        if (folder / name).is_file():
-            shutil.move(folder / name, out / name)
-        else:
-            (out / name).unlink(missing_ok=True)
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            if (folder / name).is_file():
+                shutil.move(folder / name, out / name)
+            else:
+                (out / name).unlink(missing_ok=True)
 
 
 def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scenarios.papers.study import Reproduction, Setup, Size
+from scenarios.runs.folders import make
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
@@ -102,7 +103,7 @@ def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
     """Return the result of a reproduction that needs no sweep, and True if it is as published; raises UserError."""
     assert asked.what.judge is not None
     judgement = asked.what.judge(cases)
-    out.mkdir(parents=True, exist_ok=True)
+    make(out)
     return _document(asked, judgement.sections, 0, ()), judgement.agrees
 
 

@@ -32,11 +32,12 @@ from scenarios.registry.kinds import (
     FACTORIES,
     NESTED,
     POSITIONAL,
+    SUPPLIED,
     check_trusted,
-    injected_arguments,
     is_own,
     known_names,
     resolve,
+    supplied_arguments,
 )
 from scenarios.schema.errors import PARAMETER_ERRORS, UserError, describe_own_error, did_you_mean
 from scenarios.schema.section import Section, problem, refusal
@@ -93,7 +94,16 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
         meaning = meaning_of(argument.owner, name)
         # An argument that may be left out may be None, said or not.
         fields[name] = (hint if default is not None else hint | None, Field(default, description=meaning))
-    return create_model(kind, __base__=base, __doc__=doc, **fields)
+    model = create_model(kind, __base__=base, __doc__=doc, **fields)
+    model.moved = base.moved | _supplied_keys(target, group)
+    return model
+
+
+def _supplied_keys(target: Any, group: str) -> dict[str, str]:
+    """Return the refusals of keys that name an argument which the builder supplies, by key."""
+    names = [name for name, _ in arguments_of(target) if name in supplied_arguments(group)]
+    remedy = "leave the key out, or rename the argument of a class of your own that means something else"
+    return {name: f"is no key: netsim supplies this argument of a {group}, {SUPPLIED[name]}; {remedy}" for name in names}
 
 
 def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
@@ -123,7 +133,7 @@ def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:
     by_place = [
         name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
     ]
-    names = [name for name, _ in arguments if name not in injected_arguments(group) and name not in by_place]
+    names = [name for name, _ in arguments if name not in supplied_arguments(group) and name not in by_place]
     if group in ANY_ORDER:
         # Of *args and **kwargs, such as a module class without a constructor has, nothing is filled.
         names = [name for name in names if "VAR" not in dict(arguments)[name].parameter.kind.name]
@@ -289,8 +299,9 @@ BY_GROUP: dict[str, type[ByGroup]] = {"delay": DelayByGroup, "bandwidth": Bandwi
 def construct(
     section: Component, group: str, path: str, keywords: dict[str, Any], supplied: dict[str, Any], protocol: type | None = None
 ) -> Any:
-    """Build the object that a component describes; `keywords` are its parameters, resolved, and `supplied` what the builder can
-    inject.
+    """Build the object that a component describes.
+
+    `keywords`: its parameters, resolved. `supplied`: values of arguments; those that its group is not supplied with are unused.
 
     `protocol`: what is asked of it, None: what is asked of its group.
 
@@ -303,9 +314,11 @@ def construct(
         name: _inner(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
         for name, value in keywords.items()
     }
-    wanted = {name: supplied[name] for name in inspect.signature(target).parameters if name in supplied}
+    taken = supplied_arguments(group) & inspect.signature(target).parameters.keys()
+    wanted = {name: supplied[name] for name in taken if name in supplied}
+    keys = {name: key for name, key in _SUPPLIED_BY.items() if name in wanted}
     try:
-        with refusals_at(path, {*keywords, *wanted}):
+        with refusals_at(path, {*keywords, *wanted}, keys):
             component = target(**gather(target, keywords), **wanted)
     except UserError:
         raise

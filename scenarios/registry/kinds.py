@@ -1,7 +1,7 @@
 """Components that a scenario may name: the project's own, those of installed packages, and any class as
 "package.module:Class".
 
-A component is a class whose constructor takes keywords only. Those named in `INJECTED` are supplied by the builder; all the
+A component is a class whose constructor takes keywords only. The builder supplies those of `SUPPLIED_TO`; all the
 others are the component's parameters, and they are its keys in the scenario file. So a user's own component is checked like the
 project's.
 """
@@ -23,20 +23,48 @@ from scenarios.registry.in_process import find, registered_names
 from scenarios.registry.trust import own_code_refused, refuse_own_code
 from scenarios.schema.errors import UserError, describe_own_error, did_you_mean
 
-INJECTED = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth", "labels", "generator"})
-"""Arguments that are not parameters: K, m, updates that the buffered server makes a model of, samples each client holds (K,), the
-privacy schedule, what is true of the world (expected latencies; for schedulers the sub-channels); for partitions the labels of
-the training samples and a generator."""
-INJECTED_INTO: dict[str, frozenset[str]] = {
-    "policy": frozenset({"presence"}),
-    "scheduler": frozenset({"channels", "rounds"}),
-    "states": frozenset({"channels", "rounds", "horizon_rounds", "horizon_s"}),
-    "jammer": frozenset({"channels", "reachable"}),
-    "bandwidth": frozenset({"draws"}),
-    "network": frozenset({"inputs", "input_shape", "classes", "num_classes", "seed"}),
+SUPPLIED = {
+    "clients": "the number of clients",
+    "per_round": "the number of clients of a round",
+    "per_model": "the number of deliveries that make a model",
+    "data_sizes": "the samples that each client holds",
+    "schedule": "the privacy schedule",
+    "truth": "the true state of the world",
+    "presence": "a forecast of presence",
+    "channels": "the number of sub-channels",
+    "rounds": "the number of rounds",
+    "horizon_rounds": "the most rounds of the run",
+    "horizon_s": "the longest time of the run",
+    "reachable": "the sub-channels within reach",
+    "draws": "a stream of random numbers",
+    "generator": "a random generator",
+    "labels": "the labels of the training samples",
+    "inputs": "the shape of a sample",
+    "input_shape": "the shape of a sample",
+    "classes": "the number of classes",
+    "num_classes": "the number of classes",
+    "seed": "the seed of the first parameters",
 }
-"""More of them in some groups: N, how long the run may last, in rounds and in seconds, and a stream of addressed draws."""
-_TOLD_NOTHING = frozenset({"script", "server"})  # all that these want to know they ask the world
+"""Meanings of the arguments that are supplied to some groups; to a law of sub-channels `clients` is their number."""
+_ABOUT_ROUNDS = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth"})
+SUPPLIED_TO: dict[str, frozenset[str]] = {
+    "policy": _ABOUT_ROUNDS | {"presence"},
+    "reward": _ABOUT_ROUNDS,
+    "delay": frozenset({"clients"}),
+    "noise": frozenset({"clients"}),
+    "bandwidth": frozenset({"clients", "draws"}),
+    "channel": frozenset({"clients"}),
+    "availability": frozenset({"clients"}),
+    "partition": frozenset({"clients", "labels", "generator"}),
+    "topology": frozenset({"clients", "generator"}),
+    "network": frozenset({"inputs", "input_shape", "classes", "num_classes", "seed"}),
+    "states": frozenset({"clients", "channels", "generator", "rounds", "horizon_rounds", "horizon_s"}),
+    "scheduler": frozenset({"clients", "channels", "rounds", "truth"}),
+    "matcher": frozenset({"clients", "truth"}),
+    "detector": frozenset({"clients", "truth"}),
+    "jammer": frozenset({"channels", "reachable"}),
+}
+"""Group -> arguments that the builder supplies, which are no keys; to groups that are absent here it supplies none."""
 
 NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
 """Argument -> group: what is itself a component, in a table of its own below the outer one's."""
@@ -248,9 +276,9 @@ def known_names(group: str) -> dict[str, str]:
     return dict(BUILT_IN[group]) if own_code_refused() else registered_names(group) | shared_names(group)
 
 
-def injected_arguments(group: str) -> frozenset[str]:
-    """The arguments of a group's classes that are supplied by the builder."""
-    return INJECTED_INTO.get(group, frozenset()) | (frozenset() if group in _TOLD_NOTHING else INJECTED)
+def supplied_arguments(group: str) -> frozenset[str]:
+    """Return the names of the arguments that the builder supplies to the components of a group."""
+    return SUPPLIED_TO.get(group, frozenset())
 
 
 def is_own(group: str, kind: str) -> bool:

@@ -27,15 +27,15 @@ _REMEDY = "remove it, and go on with the run or run it again: netsim resume {0}"
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[None]:
-    """Raise UserError for an OSError of the block, which writes to `out`."""
+def writing(out: Path, kind: str = "folder") -> Iterator[None]:
+    """Raise UserError for an OSError of the block, which writes to `out`; the remedy names another `kind` of place."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"--out {str(out)!r}: cannot be written ({error.strerror or error}); name another folder") from error
+        raise UserError(f"--out {str(out)!r}: cannot be written ({error.strerror or error}); name another {kind}") from error
 
 
-def _check_place(out: Path) -> None:
+def check_place(out: Path) -> None:
     """Raise UserError unless `out` is a folder that can be written, or could be made one; writes nothing."""
     if "\0" in str(out) or not _is_utf8(str(out.absolute())):
         raise UserError(f"--out {str(out)!r}: tables can be written to folders only whose names are UTF-8; name another folder")
@@ -66,7 +66,7 @@ def _names(folder: Path) -> set[str]:
 def _marker(out: Path) -> Marker | None:
     """The marker in `out`, None for a new or an empty folder; raises UserError where `out` holds other things than results."""
     with writing(out):
-        _check_place(out)
+        check_place(out)
         names = _names(out)
     found = Marker.read(out)
     if found is not None or not names:

@@ -46,11 +46,11 @@ In a change point, "all clients" means those that the change is about: a ramp ru
 Wherever a table has a `kind`, it may be `"package.module:Class"`, a class that Python can import (set
 PYTHONPATH, or install its package), or a name that an installed package registers through an entry point of the group
 `netsim.policy`, `netsim.delay` and so on. The keyword-only arguments of its constructor are its keys, with their types and
-defaults, checked like the built-in ones. Of these names the values are supplied: `clients`, `per_round`, `per_model`
-(`server.buffer`, or none), `data_sizes`, `schedule`, `truth`; for a policy `presence`, for a bandwidth `draws`, a stream of its
-own. What its objects must have is in `netsim.core.protocols`; for optimizers, aggregation, staleness and server optimizers in
-`models.fl.protocols`; for matchers, and schedulers within others, in `models.schedulers.protocols`; for detectors in
-`models.detection.protocols`; for servers, to which nothing is supplied, in `scenarios.registry.server_mode`. What a Protocol
+defaults, checked like the built-in ones. Some names are supplied, and are no keys: to a policy `clients`, `per_round`,
+`per_model` (`server.buffer`, or none), `data_sizes` and others; [own-components.md](own-components.md) lists them for every kind
+of component. What its objects must have is in `netsim.core.protocols`; for optimizers, aggregation, staleness and server
+optimizers in `models.fl.protocols`; for matchers, and schedulers within others, in `models.schedulers.protocols`; for detectors
+in `models.detection.protocols`; for servers, to which nothing is supplied, in `scenarios.registry.server_mode`. What a Protocol
 there gives a value, or marks as optional, may be left out.
 An argument is annotated as a number, a string, `bool`, a `Literal`, a list, a tuple or a table of such, or as
 `models.laws.delays.PerClient`, a number that may differ between clients (policies, laws of delays, bandwidth, channels,

@@ -13,7 +13,7 @@ from models.laws.bandwidth.laws import ByGroup as GroupedBandwidth
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
 from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at
-from scenarios.registry.kinds import injected_arguments
+from scenarios.registry.kinds import supplied_arguments
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
 from scenarios.schema.world import Link, Timed
@@ -165,7 +165,7 @@ class Law:
         """The law as it stands; a refusal is told of the change at `path`, where there is one."""
         # To a jammer, and to what it jams, the population are sub-channels.
         supplied: dict[str, Any] = {"clients": self._clients, "channels": self._clients}
-        if "draws" in injected_arguments(self._group):
+        if "draws" in supplied_arguments(self._group):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
         laws = [construct(one.component, group, path or one.path, _with_file(one.keywords), supplied) for one in self._inner]

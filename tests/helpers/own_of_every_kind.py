@@ -329,3 +329,23 @@ CASES = {
 }
 
 FUNCTIONS = {"topology", "partition", "network", "script"}
+
+
+def tables(group, name, **keys):
+    """Return the tables of the scenario of a group, with the component `name` of the module in its place."""
+
+    def put(value, path):
+        if not path:
+            return {"kind": name, **keys}
+        head, *rest = path
+        if isinstance(value, list):
+            return [put(entry, rest) for entry in value]
+        return {**value, head: put(value.get(head, {}), rest)}
+
+    base, path = CASES[group]
+    return put(base, path.split("."))
+
+
+def name_of(group):
+    """Return the name of the component of a group in the module."""
+    return group if group in FUNCTIONS else "".join(word.capitalize() for word in group.split("_"))

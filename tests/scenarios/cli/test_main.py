@@ -116,6 +116,31 @@ def test_a_folder_that_will_not_do_is_refused_and_left_alone(shell, command, opt
     assert contents(shell.folder) == before
 
 
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (("trace", "RUN"), "file"),
+        (("figure", "RUN", "gantt"), "file"),
+        (("report", "RUN"), "place"),
+        (("compare", "RUN"), "folder"),
+        (("breakpoints", "RUN", "--window", "1"), "folder"),
+        (("fit", "RUN", "--seeds", "0"), "folder"),
+        (("reproduce", "flow_cases"), "folder"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else None,
+)
+def test_results_that_cannot_be_written_are_told_with_path_reason_and_remedy(shell, command, kind):
+    shell.run()
+    before = contents(shell.folder)
+    out = Path("/proc/nowhere/x.png")
+    code, _, err = shell(*(shell.out if word == "RUN" else word for word in command), "--out", out)
+    last = err.splitlines()[-1]  # below warnings
+    assert (code, "cannot be written (" in last) == (2, True)
+    assert last.startswith(f"--out '{out}': ")
+    assert last.endswith(f"; name another {kind}")
+    assert contents(shell.folder) == before
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to this user")
 def test_a_folder_that_may_not_be_written_is_refused(shell):
     closed = shell.folder / "closed"

@@ -183,7 +183,7 @@ def test_a_policy_of_ones_own_selects(shell):
         ({"frist": 3}, "policy.frist = 3: unknown key; did you mean 'first'?"),
         ({"first": 1.5}, "policy.first = 1.5: must be a whole number"),
         ({"mode": 3}, "policy.mode = 3: must be a string"),
-        ({"clients": 3}, "policy.clients = 3: unknown key"),
+        ({"clients": 3}, "policy.clients = 3: is no key: netsim supplies this argument of a policy"),
     ],
 )
 def test_its_parameters_are_checked_like_built_in_ones(shell, parameters, fragment):

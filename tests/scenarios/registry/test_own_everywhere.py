@@ -18,7 +18,7 @@ from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import build
-from tests.helpers.own_of_every_kind import CASES, FUNCTIONS, MODULE
+from tests.helpers.own_of_every_kind import CASES, FUNCTIONS, MODULE, name_of, tables
 from tests.helpers.small_scenario import small_tables
 
 pytest.importorskip("torch", reason="needs torch, which is not installed: pip install 'netsim[fl]'")
@@ -31,25 +31,6 @@ def module(tmp_path, monkeypatch):
     monkeypatch.setattr(in_process, "_REGISTERED", {})  # what a test registers is gone after it
     yield
     sys.modules.pop("own_all", None)
-
-
-def tables(group, name, **keys):
-    """The scenario of a group, with the component `name` of the module in its place."""
-
-    def put(value, path):
-        if not path:
-            return {"kind": name, **keys}
-        head, *rest = path
-        if isinstance(value, list):
-            return [put(entry, rest) for entry in value]
-        return {**value, head: put(value.get(head, {}), rest)}
-
-    base, path = CASES[group]
-    return put(base, path.split("."))
-
-
-def name_of(group):
-    return group if group in FUNCTIONS else "".join(word.capitalize() for word in group.split("_"))
 
 
 def groups(model, above=()):
