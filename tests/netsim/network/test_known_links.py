@@ -39,8 +39,8 @@ def test_the_bytes_follow_the_delay_to_the_last_bit(links: Carrier) -> None:
 
 def test_other_sizes_take_other_times() -> None:
     clients = np.arange(2)
-    answers = LINKS[0].resized(21.0)
+    answers = LINKS[0].resize(21.0)
     assert answers.alone_s(1, np.zeros(2), clients).tolist() == [7.0, 3.0]
-    assert LINKS[0].resized(None).alone_s(1, np.zeros(2), clients).tolist() == (SIZE / RATES).tolist()
+    assert LINKS[0].resize(None).alone_s(1, np.zeros(2), clients).tolist() == (SIZE / RATES).tolist()
     with pytest.raises(ParameterError, match="size_bytes"):
-        LINKS[0].resized(0.0)
+        LINKS[0].resize(0.0)
