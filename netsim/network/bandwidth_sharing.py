@@ -3,7 +3,7 @@
 The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n messages under way get B/n each, but none
 more than its client's limit, and what the limited ones leave goes to the others. All messages below their limit have one virtual
 time, and one call of the clock stands for the next end of all (`netsim.network.flows.bundle`). An event costs O(log n) and a step
-for each limit that lies between the old share and the new one.
+for each limit that lies between the old share and the new one; a change of the limits costs O(n).
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
-from netsim.core.errors import ParameterError
 from netsim.network.carriers import SERVER, Key, Ports, check_sizes
 from netsim.network.flows.bundle import Bundle, FlowClass
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import FloatArray, IntArray, State
+    from netsim.core.protocols import BandwidthLaw, FloatArray, IntArray, State, Timeline
 
 _NEVER = float("inf")
+_LINK: IntArray = np.zeros(1, np.int64)
 
 
 class SharedMedium(Ports):
-    """Messages of `size_bytes` share `bandwidth_bytes_per_s`; none is faster than its client's `per_client_bytes_per_s`.
+    """Messages share a link of bandwidth `link` (of its entity 0); none is faster than its client's `own` bandwidth, if given.
 
-    `size_bytes`: a number for all clients, or one each; so is `per_client_bytes_per_s`, where inf is no limit. Ends come before
-    all else of their instant. Raises ValueError for a size, a bandwidth or a limit that is not > 0.
+    `size_bytes`: a number for all clients, or one each. The laws of both timelines are constants; their values may change from
+    one law to the next, for messages under way, too. Ends come before all else of their instant. Raises ValueError for a size
+    that is not > 0.
     """
 
     def __init__(
@@ -36,32 +37,29 @@ class SharedMedium(Ports):
         clock: Clock,
         clients: int,
         size_bytes: float | FloatArray | IntArray,
-        bandwidth_bytes_per_s: float,
-        per_client_bytes_per_s: float | FloatArray = _NEVER,
+        link: Timeline[BandwidthLaw],
+        own: Timeline[BandwidthLaw] | None = None,
     ) -> None:
-        sizes = check_sizes(size_bytes, clients)
-        if not 0 < bandwidth_bytes_per_s < _NEVER:
-            raise ParameterError("bandwidth_bytes_per_s", bandwidth_bytes_per_s, "must be > 0 bytes a second and finite")
-        limits = np.array(np.broadcast_to(per_client_bytes_per_s, (clients,)), np.float64)
-        if not (limits > 0).all():
-            client = int(np.argmin(limits > 0))
-            limit = float(limits[client])
-            shown = f" = {limit!r} for client {client}"
-            raise ParameterError("per_client_bytes_per_s", limit, "must be > 0 bytes a second", shown=shown)
         super().__init__()
         self.clock = clock
-        self._sizes: FloatArray = sizes
-        self.bandwidth = float(bandwidth_bytes_per_s)
-        # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
-        self._limits: FloatArray = np.where(limits >= self.bandwidth, _NEVER, limits)
+        self._sizes: FloatArray = check_sizes(size_bytes, clients)
+        self._everyone: IntArray = np.arange(clients)
+        self._link_timeline, self._own_timeline = link, own
+        self._round = 1
+        self._laws: tuple[BandwidthLaw, BandwidthLaw | None] | None = None
+        self._until_s = _NEVER
+        """Until when these laws are in force, seconds."""
+        self.bandwidth = 0.0
+        self._limits: FloatArray = np.zeros(clients)
+        self._look_up(clock.now)
         self._bundle = Bundle(clock.now)
         self._classes: dict[float, FlowClass] = {}
         """Messages under way, by the limits of their clients."""
         self._members: dict[Key, tuple[FlowClass, int]] = {}
         """Class and number of each message under way."""
-        self._keys: dict[int, Key] = {}
-        """Messages under way, by number."""
-        self._number = 0
+        self._keys: dict[int, tuple[Key, int]] = {}
+        """Messages under way and their clients, by number."""
+        self._number = self._class_number = 0
         self._due_s = _NEVER
         self._rings_s = _NEVER
 
@@ -72,18 +70,17 @@ class SharedMedium(Ports):
         return len(self._members)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        """Seconds that messages of `clients` (n,) take that share with nobody, whenever they begin; shape (n,)."""
-        return np.asarray(self._sizes[clients] / np.minimum(self._limits[clients], self.bandwidth))
+        """Return the seconds that messages of `clients` (n,) take alone, under the laws in force at their first start; (n,)."""
+        now = float(start_s.min(initial=self.clock.now))
+        link, own, _ = self._laws_at(round, now)
+        most = float(link.rate(now, _LINK)[0])
+        rates = np.full(len(clients), most) if own is None else np.minimum(own.rate(now, clients), most)
+        return np.asarray(self._sizes[clients] / rates)
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
-        size = float(self._sizes[client] if size_bytes is None else size_bytes)
-        limit, now = float(self._limits[client]), self.clock.now
-        group = self._classes.get(limit)
-        if group is None:
-            group = self._classes[limit] = FlowClass(limit, 0)
-            self._bundle.insert(group, now)
-        self._bundle.add(group, size, self._number, self._number, now)
-        self._members[key], self._keys[self._number] = (group, self._number), key
+        if self.clock.now >= self._until_s:
+            self.renew()
+        self._add(self._number, key, client, float(self._sizes[client] if size_bytes is None else size_bytes))
         self._number += 1
         self._share()
 
@@ -95,10 +92,59 @@ class SharedMedium(Ports):
         self._share()
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Nothing changes from round to round."""
+        self._round = round
+        self.renew()
 
     def renew(self) -> None:
-        """Nothing changes."""
+        if self._look_up(self.clock.now):
+            self._regroup()
+            self._share()
+
+    def _laws_at(self, round: int, time_s: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
+        """Return the laws in force, of the link and of the clients' own, and until when they are."""
+        link, until_s = self._link_timeline.at(round, time_s)
+        if self._own_timeline is None:
+            return link, None, until_s
+        own, own_until_s = self._own_timeline.at(round, time_s)
+        return link, own, min(until_s, own_until_s)
+
+    def _look_up(self, now: float) -> bool:
+        """Take over the laws in force; return True if they are others than before."""
+        link, own, self._until_s = self._laws_at(self._round, now)
+        if self._laws is not None and self._laws[0] is link and self._laws[1] is own:
+            return False
+        self._laws = link, own
+        self.bandwidth = float(link.rate(now, _LINK)[0])
+        limits = np.full(len(self._everyone), _NEVER) if own is None else own.rate(now, self._everyone)
+        # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
+        self._limits = np.where(limits >= self.bandwidth, _NEVER, limits)
+        return True
+
+    def _add(self, number: int, key: Key, client: int, left_bytes: float) -> None:
+        """Put a message with so many bytes to go into the class of its client's limit."""
+        limit, now = float(self._limits[client]), self.clock.now
+        group = self._classes.get(limit)
+        if group is None:
+            group = self._classes[limit] = FlowClass(limit, self._class_number)
+            self._class_number += 1
+            self._bundle.insert(group, now)
+        self._bundle.add(group, left_bytes, number, number, now)
+        self._members[key], self._keys[number] = (group, number), (key, client)
+
+    def _regroup(self) -> None:
+        """Put messages under way whose limits have changed into the classes of their new limits."""
+        now = self.clock.now
+        members = [(key, group, number) for key, (group, number) in self._members.items()]
+        moving = [(key, group, number) for key, group, number in members if group.limit != self._limit_of(number)]
+        ends = {number: end for group in {group for _, group, _ in moving} for end, number, _ in group.queue}
+        left = {number: max(ends[number] - self._bundle.served(group, now), 0.0) for _, group, number in moving}
+        for key, group, number in moving:
+            self._bundle.drop(group, number, now)
+            self._forget_if_empty(group)
+            self._add(number, key, self._keys[number][1], left[number])
+
+    def _limit_of(self, number: int) -> float:
+        return float(self._limits[self._keys[number][1]])
 
     def _forget_if_empty(self, group: FlowClass) -> None:
         if not group.count:
@@ -109,8 +155,12 @@ class SharedMedium(Ports):
         """Set all rates from now on, and the call at the next end."""
         bundle = self._bundle
         bundle.settle(bundle.fill(self.bandwidth), self.clock.now)
-        self._due_s = bundle.next_end_s()
+        self._due_s = self._next_s()
         self._call_at_next_end()
+
+    def _next_s(self) -> float:
+        """Return when the next message ends, or the laws change for those under way."""
+        return min(self._bundle.next_end_s(), self._until_s) if self._members else _NEVER
 
     def _call_at_next_end(self) -> None:
         if self._due_s < self._rings_s:
@@ -124,29 +174,44 @@ class SharedMedium(Ports):
         # The call stands where the next end was when it was set; messages that began since have delayed that.
         while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
             group, number = end
-            key = self._keys.pop(number)
+            key, _ = self._keys.pop(number)
             del self._members[key]
             self._forget_if_empty(group)
             self._share()
             self._end(key)
+        if at_s >= self._until_s:
+            self.renew()
+            self._due_s = self._next_s()
         self._call_at_next_end()
 
     def state_dict(self) -> State:
-        """Bytes that every message under way has got."""
-        keys = [[number, *key] for number, key in self._keys.items()]
-        return {"number": self._number, "keys": keys, "bundle": self._bundle.state()}
+        """Return the bytes that every message under way has got, and the bandwidth that they share."""
+        keys = [[number, *key, client] for number, (key, client) in self._keys.items()]
+        return {
+            "number": self._number,
+            "class_number": self._class_number,
+            "keys": keys,
+            "bundle": self._bundle.state(),
+            "bandwidth": self.bandwidth,
+        }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Go on from a saved state; the next end is put on the clock."""
-        self._number, saved = state["number"], state["bundle"]
-        self._keys = {number: (kind, place) for number, kind, place in state["keys"]}
+        self._round, self._laws = round, None
+        self._look_up(time_s)
+        self._number, self._class_number, saved = state["number"], state["class_number"], state["bundle"]
+        self._keys = {number: ((kind, place), client) for number, kind, place, client in state["keys"]}
         self._bundle, self._classes, self._members = Bundle(time_s), {}, {}
         for fields in saved["classes"]:
             group = FlowClass(fields["limit"], fields["number"])
             group.load(fields)
             self._classes[group.limit] = group
-            self._members |= {self._keys[number]: (group, number) for _, number, _ in group.queue}
+            self._members |= {self._keys[number][0]: (group, number) for _, number, _ in group.queue}
         self._bundle.load(saved, list(self._classes.values()))
-        if self._members:
-            self._due_s = self._bundle.next_end_s()
+        # A law that came into force in the instant of the save has not been followed yet.
+        if self.bandwidth != state["bandwidth"] or any(group.limit != self._limit_of(n) for group, n in self._members.values()):
+            self._regroup()
+            self._share()
+        elif self._members:
+            self._due_s = self._next_s()
             self._call_at_next_end()

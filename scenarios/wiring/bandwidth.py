@@ -321,27 +321,22 @@ def _carrier(
     `altered`: a bandwidth may become another one at any time. `foreseen`: the bytes may be timed as a message begins.
     """
     everyone = np.arange(len(sizes))
+    # Laws that follow one another are of one kind: changes set parameters.
+    constant = all(isinstance(timeline.laws[0], Constant) for timeline in (own, shared) if timeline is not None)
+    if shared is not None and constant:
+        return SharedMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
     if own is not None and not altered and own.unit == "seconds" and len(own.laws) > 1:
         own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
-    lasting = own.laws[0] if own is not None and not altered and len(own.laws) == 1 else None
-    if shared is None:
-        assert own is not None
-        if foreseen and isinstance(lasting, Constant):
-            return FixedLinks(clients=len(sizes), bytes_per_s=lasting.mean_rate(everyone), size_bytes=sizes)
-        # What is lost as a trace ends does not end as a phase does.
-        if foreseen and lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
-            return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
-        return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
-    link = shared.laws[0]
-    if isinstance(link, Constant) and not altered and (own is None or isinstance(lasting, Constant)):
-        return SharedMedium(
-            clock=clock,
-            clients=len(sizes),
-            size_bytes=sizes,
-            bandwidth_bytes_per_s=float(link.mean_rate(_LINK)[0]),
-            per_client_bytes_per_s=math.inf if lasting is None else lasting.mean_rate(everyone),
-        )
-    return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
+    if shared is not None:
+        return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
+    assert own is not None
+    lasting = own.laws[0] if not altered and len(own.laws) == 1 else None
+    if foreseen and isinstance(lasting, Constant):
+        return FixedLinks(clients=len(sizes), bytes_per_s=lasting.mean_rate(everyone), size_bytes=sizes)
+    # What is lost as a trace ends does not end as a phase does.
+    if foreseen and lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
+        return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
+    return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
 
 
 def _least_s(

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from netsim.core.clock import Clock
-from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.carriers import Port
+from tests.helpers.shared_links import shared_medium
 
 UPLOADS = 30_000
 
@@ -20,7 +20,7 @@ def uploads_per_s(under_way: int, limits: Any = math.inf) -> float:
     best = 0.0
     for _ in range(3):
         clock = Clock()
-        medium = SharedMedium(
+        medium = shared_medium(
             clock=clock, clients=under_way, size_bytes=1.0, bandwidth_bytes_per_s=100.0, per_client_bytes_per_s=limits
         )
         port = medium.port("message")
@@ -66,7 +66,7 @@ def seconds(count: int) -> float:
     limits, begins = rng.uniform(0.5, 50.0, count), np.sort(rng.random(count)).tolist()
     for _ in range(3):
         clock = Clock()
-        medium = SharedMedium(
+        medium = shared_medium(
             clock=clock, clients=count, size_bytes=100.0, bandwidth_bytes_per_s=10.0 * count, per_client_bytes_per_s=limits
         )
         for client, at_s in enumerate(begins):

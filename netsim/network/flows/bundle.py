@@ -19,7 +19,7 @@ _ROUNDING = 1e-15
 
 
 class FlowClass:
-    """Flows that always have the same rate, at most `limit` each. `number` orders classes of one limit."""
+    """Flows that always have the same rate, at most `limit` each. `number` is its own, and orders classes of one limit."""
 
     __slots__ = ("at_limit", "count", "free", "front", "gone", "limit", "mark", "number", "queue", "served", "stamp")
 
@@ -84,9 +84,9 @@ class Bundle:
         self._served = 0.0
         """Virtual time: bytes that a free member has got, at `_since_s`."""
         self._since_s = now_s
-        self._free_ends: list[tuple[float, int, int, FlowClass]] = []
-        """Heap of (virtual time of the first end, number of the flow, stamp, class); outdated entries have an old stamp."""
-        self._limited_ends: list[tuple[float, int, int, FlowClass]] = []
+        self._free_ends: list[tuple[float, int, int, int, FlowClass]] = []
+        """Heap of (virtual time of the first end, numbers of flow and class, stamp, class); outdated ones have an old stamp."""
+        self._limited_ends: list[tuple[float, int, int, int, FlowClass]] = []
         """The same of classes at their limit, by seconds."""
         self._steps = 0
         """Changes of `limited_rate` since it was last summed up."""
@@ -250,9 +250,9 @@ class Bundle:
             return
         left = front[0] - group.served
         if group.free:
-            heappush(self._free_ends, (group.mark + left, front[1], group.stamp, group))
+            heappush(self._free_ends, (group.mark + left, front[1], group.number, group.stamp, group))
         elif group.limit > 0.0:
-            heappush(self._limited_ends, (group.mark + max(left, 0.0) / group.limit, front[1], group.stamp, group))
+            heappush(self._limited_ends, (group.mark + max(left, 0.0) / group.limit, front[1], group.number, group.stamp, group))
 
     def next_end_s(self) -> float:
         """Return when the first flow ends at the present rates; inf if none does."""
@@ -260,13 +260,13 @@ class Bundle:
 
     def _limited_end_s(self) -> float:
         ends = self._limited_ends
-        while ends and ends[0][2] != ends[0][3].stamp:
+        while ends and ends[0][3] != ends[0][4].stamp:
             heappop(ends)
         return ends[0][0] if ends else _NEVER
 
     def _free_end_s(self) -> float:
         ends = self._free_ends
-        while ends and ends[0][2] != ends[0][3].stamp:
+        while ends and ends[0][3] != ends[0][4].stamp:
             heappop(ends)
         if not ends:
             return _NEVER
@@ -284,11 +284,11 @@ class Bundle:
         if min(limited_s, free_s) > at_s:
             return None
         if limited_s <= free_s:
-            group = self._limited_ends[0][3]
+            group = self._limited_ends[0][4]
             group.served, group.mark = group.queue[0][0], at_s
             self._advance(at_s)
         else:
-            virtual, _, _, group = self._free_ends[0]
+            virtual, _, _, _, group = self._free_ends[0]
             self._served, self._since_s = virtual, at_s
         key = heappop(group.queue)[2]
         group.count -= 1

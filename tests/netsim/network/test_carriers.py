@@ -21,6 +21,7 @@ from netsim.core.streams import Stream
 from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.carriers import Carrier, VaryingLinks
 from netsim.network.varying_medium import VaryingMedium, fair_level
+from tests.helpers.shared_links import shared_medium
 
 DRAWS = Stream(seed=1, name="test")
 
@@ -254,7 +255,7 @@ def test_equal_to_the_medium_of_fixed_limits() -> None:
     limits = rng.choice([5.0, 20.0, 500.0], 200)
     sizes = rng.integers(1, 200, 200)
     fixed = Bench(
-        lambda clock: SharedMedium(
+        lambda clock: shared_medium(
             clock=clock, clients=200, size_bytes=sizes, bandwidth_bytes_per_s=100.0, per_client_bytes_per_s=limits
         )
     )
@@ -266,6 +267,43 @@ def test_equal_to_the_medium_of_fixed_limits() -> None:
                 bench.leave(client, at_s + 3.0)
     assert [client for client, _ in fixed.play()] == [client for client, _ in varying.play()]
     assert [end_s for _, end_s in fixed.ends] == pytest.approx([end_s for _, end_s in varying.ends], rel=1e-9)
+
+
+@pytest.mark.parametrize("unit", ["rounds", "seconds"])
+def test_equal_to_the_medium_of_fixed_limits_where_constants_change(unit: Any) -> None:
+    """Both carriers of a shared link, whose bandwidth and limits change thrice; one of them is saved and goes on."""
+    rng = np.random.default_rng(4)
+    sizes, starts = rng.integers(1, 200, 60), [2, 3, 4] if unit == "rounds" else [10.0, 20.0, 45.5]
+    link = Piecewise(laws=[Constant(bytes_per_s=rate) for rate in (100.0, 30.0, 150.0, 80.0)], starts=starts, unit=unit)
+    limits = [Constant(bytes_per_s=rng.choice([5.0, 20.0, 90.0, 500.0], 60)) for _ in range(4)]
+    own = Piecewise(laws=limits, starts=starts, unit=unit)
+    makes: list[Callable[[Clock], Carrier]] = [
+        lambda clock: SharedMedium(clock=clock, clients=60, size_bytes=sizes, link=link, own=own),
+        lambda clock: VaryingMedium(clock=clock, clients=60, size_bytes=sizes, link=link, own=own),
+    ]
+    at_s, found = rng.uniform(0.0, 50.0, 60).tolist(), []
+    for make in [*makes, makes[0]]:
+        bench = Bench(make)
+        for round, begins_s in ((2, 10.0), (3, 20.0), (4, 45.5)) if unit == "rounds" else ():
+            bench.open_round(round, begins_s)
+        for client in range(60):
+            bench.join(client, at_s[client])
+            if client % 7 == 0:
+                bench.leave(client, at_s[client] + 3.0)
+        if len(found) == 2 and unit == "seconds":
+            bench.play(20.0)
+            assert len(bench.carrier) > 3
+            bench.restore()
+            for client in range(60):
+                if at_s[client] >= 20.0:
+                    bench.join(client, at_s[client])
+                if client % 7 == 0 and at_s[client] + 3.0 >= 20.0:
+                    bench.leave(client, at_s[client] + 3.0)
+        found.append(bench.play())
+    fixed, varying, resumed = found
+    assert [client for client, _ in fixed] == [client for client, _ in varying]
+    assert [end_s for _, end_s in fixed] == pytest.approx([end_s for _, end_s in varying], rel=1e-9)
+    assert resumed == fixed
 
 
 @pytest.mark.parametrize("size", [0, -1, math.inf, math.nan])

@@ -14,9 +14,9 @@ from scipy.stats import t as student
 from models.laws.bandwidth.laws import Constant
 from models.laws.changes import Unchanging
 from netsim.core.clock import Clock
-from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.carriers import Carrier
 from netsim.network.varying_medium import VaryingMedium
+from tests.helpers.shared_links import shared_medium
 from tests.helpers.small_worlds import World
 
 FloatArray = np.ndarray[Any, np.dtype[np.float64]]
@@ -24,7 +24,7 @@ BYTES_PER_S = 1000.0
 
 
 def fixed(clock: Clock, sizes: FloatArray, limit: float = math.inf) -> Carrier:
-    return SharedMedium(
+    return shared_medium(
         clock=clock, clients=len(sizes), size_bytes=sizes, bandwidth_bytes_per_s=BYTES_PER_S, per_client_bytes_per_s=limit
     )
 

@@ -20,6 +20,7 @@ from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.outages import ClientOutage, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
 from netsim.records.sinks import MemoryRecorder
 from tests.helpers.async_world import Shuffled, Table, World, world
+from tests.helpers.shared_links import shared_medium
 
 
 def busy_world(seed: int, rounds: int = 60, **more: Any) -> World:
@@ -54,7 +55,7 @@ def busy_world(seed: int, rounds: int = 60, **more: Any) -> World:
 
 def shared(clock: Clock, clients: int) -> SharedMedium:
     limits = np.array([np.inf, 6.0, np.inf])
-    return SharedMedium(clock=clock, clients=clients, size_bytes=8, bandwidth_bytes_per_s=16.0, per_client_bytes_per_s=limits)
+    return shared_medium(clock=clock, clients=clients, size_bytes=8, bandwidth_bytes_per_s=16.0, per_client_bytes_per_s=limits)
 
 
 def outages(seed: int) -> list[ClientOutage]:

@@ -17,7 +17,6 @@ from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import Constant, ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.carriers import Carrier, VaryingLinks
 from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
@@ -29,6 +28,7 @@ from netsim.servers.close import WaitRule
 from netsim.servers.opinions import OpinionUplink
 from tests.helpers.peer_world import collected, opinion_uplink
 from tests.helpers.random_worlds import copied
+from tests.helpers.shared_links import shared_medium
 
 
 def uplink(carrier_on: Callable[[Clock], Carrier] | None, clients: int = 3, **more: Any) -> Any:
@@ -36,7 +36,7 @@ def uplink(carrier_on: Callable[[Clock], Carrier] | None, clients: int = 3, **mo
 
 
 def sharing(bandwidth: float, size: float = 10.0, clients: int = 3) -> Callable[[Clock], Carrier]:
-    return lambda clock: SharedMedium(clock=clock, clients=clients, size_bytes=size, bandwidth_bytes_per_s=bandwidth)
+    return lambda clock: shared_medium(clock=clock, clients=clients, size_bytes=size, bandwidth_bytes_per_s=bandwidth)
 
 
 def test_opinions_share_a_bandwidth_by_hand() -> None:
