@@ -318,7 +318,7 @@ _NOTHING = {"script": "tests.golden.scripts:nothing"}
 
 def _between_clients(tables: Tables) -> bool:
     """Return True if messages between clients have a bandwidth."""
-    return "bandwidth_bytes_per_s" in tables.get("peers", {})
+    return _value(tables, "peers.bandwidth_bytes_per_s") is not None
 
 
 RELATIONS: dict[str, Relation] = {
