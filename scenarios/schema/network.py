@@ -131,7 +131,7 @@ class Background(Section):
     """Mean time during which it does not (on-off)."""
     per_s: Positive | None = None
     """Mean number of transfers that begin in a second (poisson)."""
-    size_bytes: Positive | None = None
+    size_bytes: Annotated[float, Field(gt=0, le=1e15)] | None = None
     """Mean size of a transfer (poisson)."""
     sizes: Literal["constant", "exponential"] = "exponential"
     """Law of the sizes (poisson)."""

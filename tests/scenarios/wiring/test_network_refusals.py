@@ -54,6 +54,10 @@ def refusal(more: dict[str, Any] | None = None, **network: Any) -> str:
         ({"outages": [{"name": "link", "from_s": 1.0}]}, ["network.outages.0.name", "another cause of loss"]),
         ({"background": [{"name": "b", "kind": "constant", "from": "x", "to": "s"}]}, ["background.0.bytes_per_s"]),
         ({"background": [{"name": "b", "kind": "constant", "from": "q", "to": "s", "bytes_per_s": 1.0}]}, ["0.from = 'q'"]),
+        (
+            {"background": [{"name": "b", "kind": "poisson", "from": "x", "to": "s", "per_s": 1.0, "size_bytes": 3e102}]},
+            ["network.background.0.size_bytes = 3e+102", "must be <= 1e+15"],
+        ),
         ({"generator": {"kind": "tree", "nodes": 3}, "links": []}, ["network.generator.fan_out"]),
         ({"generator": {"kind": "fat-tree", "ports": 3}, "links": []}, ["network.generator.ports = 3", "even"]),
         ({"links": [LINK | {"km": 1.0, "delay_s": 1.0}]}, ["network.links.0.km", "leave it out"]),
