@@ -56,7 +56,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())
     columns = min(2, len(maps))
     rows = -(-len(maps) // columns)
-    with look.applied():
+    with look.apply():
         size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
         figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
         # Of the width, a panel has its share less what stands beside the panels.
@@ -101,7 +101,7 @@ def aoi_regret_figure(
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         grid = along.grid(curves)
         lines = draw_lines(axes, curves, grid)
@@ -160,7 +160,7 @@ def aoi_variance_figure(
     if not any(over_rounds.values()):
         return None
     cumulated = curves_of(groups, total)
-    with look.applied():
+    with look.apply():
         figure, (left, right) = new_figure((1.0, 1.0), share_y=False, look=look)
         lines = draw_lines(left, over_rounds, along.grid(over_rounds))
         draw_lines(right, cumulated, along.grid(cumulated))
@@ -189,7 +189,7 @@ def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, np.arange(max(x.size for group in curves.values() for x, _ in group), dtype=np.float64))
         for line, _ in lines:

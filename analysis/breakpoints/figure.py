@@ -68,7 +68,7 @@ def regret_around_changes_figure(
     if not any(curves.values()):
         return None
     reach = min(float(curve[0][-1]) for group in curves.values() for curve in group)
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, np.linspace(-reach, reach, 241))
         axes.axvline(0.0, color=FAINT, linewidth=1.2, zorder=1)
@@ -99,7 +99,7 @@ def shares_figure(
     panels = [what for what in shown if shown[what]]
     if not panels:
         return None
-    with look.applied():
+    with look.apply():
         figure, all_axes = new_figure((1.0,) * len(panels), look=look)
         lines = {}
         for axes, what in zip(all_axes, panels, strict=True):
@@ -133,7 +133,7 @@ def course_figure(
     window, along = window or WINDOW, abscissa({run.label: [run]}, over)
     columns = run.columns(["round", "start_s", "end_s"])
     position, begun = columns[along.column], columns["round" if along.over == "rounds" else "start_s"]
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
         lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]

@@ -33,7 +33,7 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look
         ("disagreement", "clients that name others than the best"),
         ("regret_difference", "regret a slot, minus zero time's"),
     )
-    with look.applied():
+    with look.apply():
         figure, axes = new_figure((1.0, 1.0, 1.0), size_in=(11.4, 4.6), share_y=False, look=look)
         legend = []
         for axis, (name, title) in zip(axes, panels, strict=True):

@@ -52,7 +52,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
     members = belief_map(run, "member") > 0.5
     places, in_km = _places(run, beliefs.shape[1])
     links = np.stack([_column(run, "source"), _column(run, "target")], axis=1).astype(np.int64)
-    with look.applied():
+    with look.apply():
         wide = min(2, len(slots))
         rows = -(-len(slots) // wide)
         size = (7.2, 1.6 + 3.0 * rows) if wide > 1 else (5.4, 4.8)

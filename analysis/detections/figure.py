@@ -41,7 +41,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
         return None
     along = abscissa(groups, over)
     edges = round_edges(run, along)
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.3 * means.shape[0]), look=look)
         rows = np.arange(means.shape[0] + 1) - 0.5
         image = axes.pcolorfast(edges[firsts], rows, np.ma.masked_invalid(means), cmap="cividis", vmin=0.0, vmax=1.0)
@@ -157,7 +157,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
         return None
     along = abscissa(groups, over)
     edges = {label: round_edges(groups[label][0], along) for label in shown}
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_in(shown, 0.42) * len(shown)), look=look)
         for place, label in enumerate(shown):
             score = scores[label][0]

@@ -59,7 +59,7 @@ class Look:
         return share * self.font_size
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply(self) -> Iterator[None]:
         """Replace the user's Matplotlib settings by defaults and this project's settings within the block."""
         import matplotlib
 
@@ -109,7 +109,7 @@ def _check_font(font: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureSettings:
-    """What figures show, and how."""
+    """Settings of figures: the data that they show, and their look."""
 
     target_accuracy: float | None = None
     """Drawn as a line with its hits; None: that of the sweep, where there is one."""

@@ -170,7 +170,7 @@ def image_of(figure: Figure, format: str) -> bytes:
     """`figure` as an image in `format`: png, svg or pdf; no date and no version inside: the same data gives the same bytes."""
     buffer = BytesIO()
     # Letters of an SVG and of a PDF are set by what is in force as it is written, not as the figure is drawn.
-    with PLAIN.applied():
+    with PLAIN.apply():
         figure.savefig(buffer, format=format, transparent=False, metadata=_METADATA[format])
     return buffer.getvalue()
 
@@ -191,7 +191,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 def svg_text(figure: Figure) -> str:
     """`figure` as SVG on nothing, to stand in a page: letters as outlines, so that it looks alike everywhere."""
     buffer = StringIO()
-    with PLAIN.applied():
+    with PLAIN.apply():
         # Laid out once: Matplotlib would draw everything for it, and once more into the file.
         if (engine := figure.get_layout_engine()) is not None:
             engine.execute(figure)

@@ -33,7 +33,7 @@ def best_figure(
     if not any(one.best.index >= 0 for one in found):
         return None
     rows, columns = (study.axis(0), study.axis(1)) if len(study.keys) == 2 else (np.zeros(1), study.axis(0))
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look, size_in=(7.2, 1.6 + 0.75 * max(2, rows.size)))
         axes.grid(visible=False)
         shown = np.ones((rows.size, columns.size, 3))

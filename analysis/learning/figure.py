@@ -81,7 +81,7 @@ def accuracy_figure(
     if not any(curves.values()):
         return None
     note = curve_note(curves, f"mean of the last {smoothing_s:g} s" if smoothing_s else "each evaluation")
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, None if cost == "seconds" else _even_ratios(curves), limits=(0.0, 1.0))
         for line, _ in lines:
@@ -122,7 +122,7 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
     if not any(hit.costs for hit in hits.values()):
         return None
     lines = []
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         for index, (label, hit) in enumerate(hits.items()):
             if not hit.costs:
@@ -220,7 +220,7 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     }
     if not panels:
         return None
-    with look.applied():
+    with look.apply():
         figure, all_axes = new_figure((1.0,) * len(panels), share_y=False, look=look)
         lines: list[tuple[Any, str]] = []
         for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):

@@ -29,7 +29,7 @@ def parameter_figure(
     if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
         return None
     seeds = sorted({interval.count for line in study.lines for interval in line.intervals if interval.count})
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         legend = []
         beyond: list[str] = []
@@ -77,7 +77,7 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str 
     finite = means[np.isfinite(means)]
     if not finite.size:
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         axes.grid(visible=False)
         # Dark is better, whether that is high or low; for a metric without a better direction, dark is high.

@@ -30,7 +30,7 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     by_group = {label: [run.summary.get("groups") or {} for run in runs] for label, runs in groups.items()}
     names = list(dict.fromkeys(name for several in by_group.values() for one in several for name in one))
 
-    with look.applied():
+    with look.apply():
         widths = (min(1.2, 0.3 * len(names)), 2.0) if names else (1.0,)
         figure, panels = new_figure(widths, share_y=False, look=look)
         lines, curves = client_lines(panels[-1], counts, "times a client was selected", "most selected")
@@ -74,7 +74,7 @@ def partition_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
     client, label, samples = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("client", "label", "samples"))
     counts = np.zeros((int(label.max()) + 1, int(client.max()) + 1))
     counts[label, client] = samples
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         image = axes.imshow(counts, aspect="auto", interpolation="nearest", origin="lower", cmap="Blues", vmin=0.0)
         axes.grid(visible=False)

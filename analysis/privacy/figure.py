@@ -35,7 +35,7 @@ def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, along.grid(curves))
         axes.set_ylim(bottom=0.0)
@@ -75,7 +75,7 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
     values = {label: [] if label in bare else several for label, several in found.items()}
     if not any(one.size for several in values.values() for one in several):
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines, curves = client_lines(axes, values, "composed leak of a client (ε)", "largest leak")
         budgets = {_budget(run) for label, runs in groups.items() if curves[label] for run in runs}

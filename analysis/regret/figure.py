@@ -33,7 +33,7 @@ def regret_figure(
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, along.grid(curves))
         axes.axhline(0.0, color=AXIS, linewidth=0.8, zorder=1)

@@ -42,7 +42,7 @@ def latency_figure(
         return None
     window = window or max(10, max(y.size for curves in raw.values() for _, y in curves) // 50)
     smooth = {label: [thin((x, moving_mean(y, window))) for x, y in curves] for label, curves in raw.items()}
-    with look.applied():
+    with look.apply():
         figure, (over_rounds, spread) = new_figure((2.1, 1.0), look=look)
         share = np.linspace(0.0, 1.0, MOST_POINTS + 1)
         for index, (label, curves) in enumerate(raw.items()):
@@ -102,7 +102,7 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     if not any(np.count_nonzero(values) > 1 for values in found.values()):
         return None
     names = list(_PHASE_NAMES.values())
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(found, 0.36) * len(found)), look=look)
         legend = stacked_bars(axes, found, names)
         axes.set(xlabel="mean of a client's round (s)")

@@ -51,7 +51,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
     begin, close = _bounds(run, chosen, columns)
     last_s = np.nanmax(np.where(np.isnan(columns["outcome_s"]), close, columns["outcome_s"]))
     order = np.argsort(np.nan_to_num(columns["outcome_s"], nan=np.inf), kind="stable")[-MOST_CLIENTS:]
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.19 * order.size), look=look)
         legend: list[tuple[Artist, str]] = []
         for index, (name, start, end) in enumerate(_PHASES):

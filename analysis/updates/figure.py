@@ -26,7 +26,7 @@ def delivered_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
     curves = curves_of(groups, curve)
     if not any(curves.values()):
         return None
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         last_s = max(float(x[-1]) for group in curves.values() for x, _ in group)
         lines = draw_lines(axes, curves, np.linspace(0.0, last_s, 1000))
@@ -52,7 +52,7 @@ def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None
     names = [name.replace("_", " ") for name in OUTCOMES]
     seeds = max(len(runs) for runs in groups.values())
     note = f"shares of attempts begun{f', mean over {seeds} seeds' if seeds > 1 else ''}"
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(shares, 0.36) * len(shares)), look=look)
         legend = stacked_bars(axes, {label: share.tolist() for label, share in shares.items()}, names)
         axes.set(xlabel="share of attempts", xlim=(0.0, 1.0))

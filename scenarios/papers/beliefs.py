@@ -48,7 +48,7 @@ def _figure(found: FloatArray, look: Look) -> ShownFigure:
     slots = np.arange(1.0, found.shape[1] + 1.0)
     curves = {f"client {n}": [(slots, run[:, n]) for run in found] for n in range(CLIENTS)}
     curves["mean of the others"] = [(slots, run[:, CLIENTS:].mean(axis=1)) for run in found]
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, slots, limits=(0.0, 1.0))
         axes.set(xlabel="slot", ylabel="belief (probability)", ylim=(0.0, 1.02))

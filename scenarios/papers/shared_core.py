@@ -73,7 +73,7 @@ def _figure(found: Sequence[Pair]) -> ShownFigure:
     from analysis.figures.style import headline, line_style, new_figure
 
     networks = list(dict.fromkeys(one.network for one in found))
-    with PLAIN.applied():
+    with PLAIN.apply():
         figure, (axes,) = new_figure()
         lines = []
         for index, overlay in enumerate(("star-direct", "mst", "ring")):

@@ -117,7 +117,7 @@ def sections(times: Times, *, look: Look) -> list[Section]:
 def _figure(times: Times, look: Look) -> ShownFigure:
     from analysis.figures.style import headline, line_style, new_figure
 
-    with look.applied():
+    with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = []
         for index, (name, points) in enumerate(times.items()):

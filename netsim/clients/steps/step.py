@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Hold(Protocol):
         """Give the resource back, whatever became of the attempt."""
 
 
-class Step:
+class Step(Protocol):
     """A step of an update, stated twice: by events and, for all attempts of a round at once, as arrays.
 
     By events, the executor calls `begin`; a step of known length ends with `finish`, and `close` records the end. As arrays,
@@ -51,33 +52,36 @@ class Step:
     """State of the client in this step (`netsim.clients.power_integral`)."""
     foreseeable: bool
     """True if `foresee` can be asked: the step of one attempt depends on no other attempt."""
-    finished = False
+    finished: bool = False
     """True if the update is finished, so that a client may keep it where the attempt ends in this step."""
     hold: Hold | None = None
     """Resource that the update holds while it is in this step."""
     following: Step | None = None
 
+    @abstractmethod
     def begin(self, update: Update, now: float) -> None:
         """Begin the step of `update`."""
-        raise NotImplementedError
 
     def finish(self, update: Update, now: float) -> None:
-        """Handle the end of the time for which the step runs."""
-        raise NotImplementedError
+        """Handle the end of the time for which the step runs; not called where a step only waits for others."""
+        return
 
+    @abstractmethod
     def close(self, update: Update, now: float) -> None:
         """Record that the step ends now, and give back what only this step holds."""
-        raise NotImplementedError
 
     def resume(self, update: Update) -> None:
         """Take over an update that was restored in this step."""
+        return
 
     def recall(self, update: Update) -> None:
         """Set what `begin` sets beside columns, of an update that was worked out as arrays and goes on by events."""
+        return
 
     def drop(self, update: Update) -> None:
         """Give back what only this step holds, and record nothing."""
+        return
 
+    @abstractmethod
     def foresee(self, forecast: Forecast) -> bool:
         """Work out the step for all attempts of `forecast`; return False where that is not known now."""
-        raise NotImplementedError
