@@ -2,7 +2,7 @@
 
 Both hold where nothing is lost, jammed, resent or cut. They add and compare the same numbers in the same order as an engine
 that simulates the messages one by one, and rounding preserves order: their times are equal to the last bit on the same
-latencies.
+latencies. A latency may consist of parts, (parts, E): a delay, bytes, a flight. They are added one after another, as they pass.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ def exchange_times(
     `start_s`.
 
     Client i finishes exchange k at max(own time at k-1, max over neighbours j of time of j at k-1 + latency of j -> i at k) +
-    work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` is (E,) for all exchanges, or a
-    function that returns them for k = 1, 2, ..; `start_s` and `work_s` are a number or (K,). Raises ParameterError for negative
-    or infinite times.
+    work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` is (E,) or (parts, E) for all
+    exchanges, or a function that returns them for k = 1, 2, ..; `start_s` and `work_s` are a number or (K,). Raises
+    ParameterError for negative or infinite times.
     """
     if exchanges < 0:
         raise ParameterError("exchanges", exchanges, "must be >= 0")
     start = _check_times("start_s", start_s, graph.clients)
     work = _check_times("work_s", work_s, graph.clients)
-    latency = None if callable(latency_s) else _check_times("latency_s", latency_s, graph.edges)
+    parts = None if callable(latency_s) else _check_parts(latency_s, graph.edges)
     times = np.empty((exchanges + 1, graph.clients))
     times[0] = start
     arrival = np.empty(graph.edges)
     for k in range(1, exchanges + 1):
         # With mode="clip" `take` writes into `out` without a copy; all positions are valid.
         np.take(times[k - 1], graph.source, out=arrival, mode="clip")
-        arrival += latency if latency is not None else _check_times("latency_s", _latency_of(latency_s, k), graph.edges)
+        for part in _check_parts(_latency_of(latency_s, k), graph.edges) if parts is None else parts:
+            arrival += part
         np.maximum(times[k - 1], graph.max_incoming(arrival), out=times[k])
         times[k] += work
     return times
@@ -57,15 +58,15 @@ def flooding_times(
     """Return the times at which each client knows the item of each origin if clients forward new items; seconds, (origins, K).
 
     Origin j sends its item at its start (`start_s`, a number or (K,)). A client knows an item `work_s` after its first arrival
-    and forwards it at once, even before its own start. `latency_s` (E,). inf: never reached. With start and work 0 the maximum
-    of a row is the origin's eccentricity in the graph weighted by latencies.
+    and forwards it at once, even before its own start. `latency_s` (E,) or (parts, E). inf: never reached. With start and
+    work 0 the maximum of a row is the origin's eccentricity in the graph weighted by latencies.
 
     All clients name the same top m as soon as all know the true top m, and not before (`models.peers.gossip`): the time to
     agreement is the maximum over the rows of these m origins.
     """
     start = np.broadcast_to(_check_times("start_s", start_s, graph.clients), (graph.clients,))
     work = np.broadcast_to(_check_times("work_s", work_s, graph.clients), (graph.clients,))
-    latency = np.broadcast_to(_check_times("latency_s", latency_s, graph.edges), (graph.edges,))
+    parts = _check_parts(latency_s, graph.edges)
     times = np.full((len(origins), graph.clients), np.inf)
     improved = np.zeros(graph.clients, np.bool_)
     for time, origin in zip(times, np.asarray(origins).tolist(), strict=True):
@@ -76,7 +77,10 @@ def flooding_times(
         while front.size:
             edges = graph.outgoing(front)
             reached = graph.target[edges]
-            known = (time[graph.source[edges]] + latency[edges]) + work[reached]
+            known = time[graph.source[edges]]
+            for part in parts:
+                known += part[edges]
+            known += work[reached]
             earlier = known < time[reached]
             reached = reached[earlier]
             np.minimum.at(time, reached, known[earlier])
@@ -90,6 +94,13 @@ def _latency_of(latency_s: Latency, k: int) -> FloatArray:
     """Return the latencies (E,) of exchange `k`."""
     assert callable(latency_s)
     return latency_s(k)
+
+
+def _check_parts(latency_s: FloatArray, edges: int) -> list[FloatArray]:
+    """Return the parts of the latency, (E,) each, of a number, (E,) or (parts, E); raises as `_check_times`."""
+    latency = np.asarray(latency_s, np.float64)
+    parts = latency if latency.ndim == 2 else [latency]
+    return [np.broadcast_to(_check_times("latency_s", part, edges), (edges,)) for part in parts]
 
 
 def _check_times(name: str, value: float | FloatArray, size: int) -> FloatArray:

@@ -64,11 +64,62 @@ def parameters(*, hidden: int) -> dict[str, Any]:
     }
 
 
+def shared_link(*, clients: int) -> dict[str, Any]:
+    """All clients upload over one link in each of three rounds, each with a bandwidth of its own: 0.1 to 10 times its share."""
+    return {
+        "name": "growth",
+        "rounds": 3,
+        "clients": {"count": clients},
+        "server": {"per_round": clients},
+        "policy": {"kind": "random"},
+        "payload": {"up_bytes": 1_000},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.0, "mean_excess_s": 1.0}},
+        "uplink": {
+            "bandwidth_bytes_per_s": {"from": 100.0, "to": 10_000.0},
+            "shared": {"bandwidth_bytes_per_s": 1_000.0 * clients},
+        },
+    }
+
+
+def safa(*, clients: int) -> dict[str, Any]:
+    """Five rounds of SAFA that pick a third of the clients."""
+    return {
+        "name": "growth",
+        "rounds": 5,
+        "clients": {"count": clients},
+        "server": {"kind": "safa", "per_round": clients // 3, "lag_tolerance": 2, "deadline_s": 1.5},
+        "uplink": {"delay": {"kind": "shifted-exponential", "shift_s": 0.2, "mean_excess_s": 1.0}},
+    }
+
+
+def flooding(*, percent: int) -> dict[str, Any]:
+    """Two slots in which 80 clients flood their opinions; every pair is linked with this probability."""
+    return {
+        "name": "growth",
+        "rounds": 2,
+        "clients": {"count": 80},
+        "server": {"kind": "fl-da", "per_round": 5},
+        "slots": {"rounds": 1, "start": "agreement"},
+        "policy": {"kind": "bp-index", "mu": 0.1},
+        "opinions": {"synthetic": {"worth": {"from": 0.4, "to": 0.9}, "own": 0.2, "noise": 0.02}},
+        "uplink": {"delay": {"kind": "constant", "value_s": 0.1}},
+        "peers": {
+            "topology": {"kind": "erdos-renyi", "probability": percent / 100},
+            "bandwidth_bytes_per_s": 1e6,
+            "delay": {"kind": "shifted-exponential", "shift_s": 0.0, "mean_excess_s": 0.03},
+        },
+        "gossip": {"forwarding": "flooding"},
+    }
+
+
 CASES: dict[str, tuple[Callable[[int], dict[str, Any]], Sequence[int]]] = {
     "clients, 15 of them a round": (lambda n: latency(clients=n), (300, 3_000, 30_000, 300_000)),
     "updates a round, of 10,000 clients": (lambda n: latency(clients=10_000, a_round=n, rounds=40), (10, 100, 1000, 5000)),
     "rounds, 15 of 300 clients": (lambda n: latency(rounds=n), (250, 500, 1000, 2000)),
     "sub-channels, 4 clients": (lambda n: channels(count=n), (5, 10, 20, 40)),
+    "uploads over a shared link": (lambda n: shared_link(clients=n), (1_000, 2_000, 4_000, 8_000, 16_000)),
+    "clients of SAFA": (lambda n: safa(clients=n), (2_000, 4_000, 8_000, 16_000)),
+    "percent of the links among 80 clients that flood": (lambda n: flooding(percent=n), (10, 20, 40, 80)),
     "hidden units, 75 parameters each": (lambda n: parameters(hidden=n), (64, 256, 1024, 4096)),
 }
 

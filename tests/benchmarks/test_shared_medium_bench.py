@@ -69,8 +69,9 @@ def seconds(count: int) -> float:
         medium = shared_medium(
             clock=clock, clients=count, size_bytes=100.0, bandwidth_bytes_per_s=10.0 * count, per_client_bytes_per_s=limits
         )
+        port = medium.port("message")
         for client, at_s in enumerate(begins):
-            clock.call_at(at_s, medium.join, client)
+            clock.call_at(at_s, lambda one, port=port: port.join(one, one), client)
         began = time.process_time()
         clock.run()
         best = min(best, time.process_time() - began)

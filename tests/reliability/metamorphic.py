@@ -313,14 +313,6 @@ _POWERS = {"idle_w": 0.25, "compute_w": 4.0, "send_w": 2.0, "receive_w": 1.0}
 _FIRST_ALL = _setting({"server.first": 4}, only=lambda tables: _kind("synchronous")(tables) and _four(tables))
 
 
-def _between_clients(tables: Tables) -> bool:
-    """Return True if messages between clients have a bandwidth.
-
-    Closed forms of such messages add the delay last, events, which a script asks for, the bytes: the last bit may differ.
-    """
-    return _value(tables, "peers.bandwidth_bytes_per_s") is not None
-
-
 RELATIONS: dict[str, Relation] = {
     "bytes and bandwidths doubled": Relation(double_bytes, factor=lambda column: 2.0 if "bytes" in column else 1.0),
     "times stretched": Relation(stretch_times, factor=lambda column: TIMES ** _power_of_seconds(column)),
@@ -329,12 +321,8 @@ RELATIONS: dict[str, Relation] = {
     "resumed": Relation(lambda tables: tables, play=play_resumed),
     "in pieces, looked at": Relation(lambda tables: tables, play=play_in_pieces),
     "more rounds to come": Relation(lambda tables: tables if _lasting(tables) else None, play=play_more_rounds),
-    "a script that does nothing": Relation(
-        _setting({"script": "tests.golden.scripts:nothing"}, only=lambda tables: not _between_clients(tables))
-    ),
-    "a script that looks on": Relation(
-        _setting({"script": "tests.reliability.scripts:watch"}, only=lambda tables: not _between_clients(tables))
-    ),
+    "a script that does nothing": Relation(_setting({"script": "tests.golden.scripts:nothing"})),
+    "a script that looks on": Relation(_setting({"script": "tests.reliability.scripts:watch"})),
     "metering": Relation(_setting({"energy": _POWERS}), ignored=_JOULES),
     "batteries that last": Relation(_setting({"energy": _POWERS | {"battery": {"capacity_j": 1e9}}}), ignored=_JOULES),
     "accounting": Relation(

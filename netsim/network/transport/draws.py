@@ -85,10 +85,13 @@ class EdgeDraws:
         return self._until_s if self._no_loss else -_EVER
 
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
-        """Return the time that the first sendings of `key` take over each edge, seconds (E,), under the laws in force."""
+        """Return the delay, the bytes and the flight of the first sendings of `key` over each edge, seconds (parts, E).
+
+        Under the laws in force.
+        """
         links = self.links
-        flight = links.propagation_s + size_bytes / links.bandwidth_bytes_per_s
-        return flight if self._no_delay else np.asarray(flight + self._draw_delays(self._index(key, 0)))
+        parts = [size_bytes / links.bandwidth_bytes_per_s, links.propagation_s]
+        return np.array(parts if self._no_delay else [self._draw_delays(self._index(key, 0)), *parts])
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""

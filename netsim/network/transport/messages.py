@@ -137,16 +137,17 @@ Sent = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
 
 
 class Batch:
-    """Messages that were sent together, one over each of `edges`, with one entry on the clock: that of the next to arrive.
+    """Messages of one content, one over each of `edges`, with one entry on the clock: that of the next to arrive.
 
-    Thousands of messages under way are then a few hundred entries. `sent`: the fields of a message that all have, but for `edge`.
-    `number`, `order`: the numbers of the first message and of its call; the others follow in the order of `edges`.
+    Thousands of messages under way are then a few hundred entries. `sent_s`, `dues_s`: seconds, one each. `sent`: the
+    fields of a message that all have, but for `edge`. `number`, `order`: the numbers of the first message and of its call; the
+    others follow in the order of `edges`.
     """
 
     __slots__ = ("_at", "_goods", "_places", "_sent", "dues_s", "edges", "number", "order", "sent_s")
 
     def __init__(
-        self, sent: Sent, sent_s: float, number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
+        self, sent: Sent, sent_s: list[float], number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
     ) -> None:
         self._sent, self.sent_s, self.number, self.order, self.edges, self.dues_s = sent, sent_s, number, order, edges, dues_s
         self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)
@@ -172,8 +173,6 @@ class Batch:
         handler, label, key, attempt, tries, size_bytes, content = self._sent
         due_s, good = self.dues_s[place], True if self._goods is None else self._goods[place]
         edge, number = self.edges[place], self.number + place
-        message = Message(
-            handler, label, edge, key, attempt, tries, size_bytes, content, self.sent_s, due_s, good, number
-        )
+        message = Message(handler, label, edge, key, attempt, tries, size_bytes, content, self.sent_s[place], due_s, good, number)
         message.next_s, message.order = due_s, self.order + place
         return message

@@ -12,7 +12,7 @@ lost). A link that is down for any instant of a message's flight loses it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.network.transport.cut_off import CutOff
 from netsim.network.transport.laws import UNDISTURBED, Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Cuts, Outages
-from netsim.network.transport.messages import KEPT, Batch, Message, MessageDraws, MessageHandler, PeerGraph, Stage
+from netsim.network.transport.messages import ALL_GOOD, KEPT, Batch, Message, MessageDraws, MessageHandler, PeerGraph, Sent, Stage
 from netsim.records.sinks import NoRecorder, Recorder
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Transport:
     def _earliest_s(self) -> float:
         """Return the time at which the first of the messages in flight was sent; inf if there is none."""
         sent_s = (one.sent_s for one in self.flying.values())
-        return min(min(sent_s, default=_EVER), min((batch.sent_s for batch in self.batches.values()), default=_EVER))
+        return min(min(sent_s, default=_EVER), min((min(batch.sent_s) for batch in self.batches.values()), default=_EVER))
 
     def tell_of_return(self, links: set[int]) -> None:
         """Tell the watchers of `links` that came back by an act from outside, but for those that another outage keeps down."""
@@ -178,17 +178,20 @@ class Transport:
         return sent.astype(np.float64), received.astype(np.float64)
 
     def put_in_flight(
-        self, draws: MessageDraws, edge: int, key: int, size_bytes: int, content: Any, sent_s: float, due_s: float
+        self,
+        draws: MessageDraws,
+        edges: IntArray,
+        key: int,
+        size_bytes: int,
+        content: Any,
+        sent_s: FloatArray,
+        due_s: FloatArray,
     ) -> None:
-        """Put a message on its way that a closed form has sent and no handler waits for."""
-        message = Message(None, draws.label, edge, key, 0, 0, size_bytes, content, sent_s, due_s, True, self.sent)
-        message.next_s = due_s
-        self.sent += 1
-        self.sent_bytes += size_bytes
-        if self.bytes_over is not None:
-            self.bytes_over[edge] += size_bytes
-        self.flying[message.number] = message
-        message.order = self.clock.call_at(due_s, self._arrive, message)
+        """Put messages on their way over `edges` (n,) that a closed form has sent at `sent_s` (n,) and no handler waits for."""
+        if edges.size:
+            sent = None, draws.label, key, 0, 0, size_bytes, content
+            self._start_batch(sent, sent_s.tolist(), edges.tolist(), due_s.tolist(), ALL_GOOD)
+            self._count_sent(edges.tolist(), size_bytes)
 
     # Lists for one message at a time; closed forms have no use for them.
 
@@ -243,7 +246,7 @@ class Transport:
         else:
             propagation, bandwidth = self._propagation, self._bandwidth
             dues_s = [
-                now + (propagation[edge] + size_bytes / bandwidth[edge] + delay_s)
+                now + delay_s + size_bytes / bandwidth[edge] + propagation[edge]
                 for edge, delay_s in zip(edges, delays, strict=False)
             ]
         if len(edges) == 1 or self._alone:
@@ -253,12 +256,18 @@ class Transport:
                 fields = key, attempt, tries, size_bytes, content, now, due_s, good, number + place
                 self._set_out(Message(handler, label, edge, *fields))
         else:
-            first = self.clock.reserve(len(edges))
             sent = handler, label, key, attempt, tries, size_bytes, content
-            batch = Batch(sent, now, number, first, edges, dues_s, goods)
-            self.batches[number] = batch
-            self._await_next(batch)
-        self.sent = number + len(edges)
+            self._start_batch(sent, [now] * len(edges), edges, dues_s, goods)
+        self._count_sent(edges, size_bytes)
+
+    def _start_batch(self, sent: Sent, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]) -> None:
+        """Put the first arrival of messages on the clock that share one entry there."""
+        batch = Batch(sent, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
+        self.batches[batch.number] = batch
+        self._await_next(batch)
+
+    def _count_sent(self, edges: list[int], size_bytes: int) -> None:
+        self.sent += len(edges)
         self.sent_bytes += size_bytes * len(edges)
         if self.bytes_over is not None:
             np.add.at(self.bytes_over, edges, size_bytes)

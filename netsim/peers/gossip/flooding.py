@@ -159,16 +159,17 @@ class Flooding(GossipProtocol):
         size = self._size_bytes(self.payload.item(0))
         arrived = np.zeros(graph.edges, np.int64)
         for client, known_s in enumerate(times):
-            latency_s = self.draws.latency_s(client, size)
-            arrival_s = known_s[graph.source] + latency_s
+            sent_s = known_s[graph.source]
+            arrival_s = sent_s.copy()
+            for part in self.draws.latency_s(client, size):
+                arrival_s += part
             sends = (known_s <= end_s)[graph.source]
             first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
             sends[graph.reverse[self._givers(first, known_s, client)]] = False
             arrived += sends & (arrival_s <= end_s)
             news = self.payload.item(int(self._ranks[client]))
-            for edge in np.flatnonzero(sends & (arrival_s > end_s)).tolist():
-                sent_s = float(known_s[graph.source[edge]])
-                links.put_in_flight(self.draws, edge, client, size, news, sent_s, float(arrival_s[edge]))
+            late = np.flatnonzero(sends & (arrival_s > end_s))
+            links.put_in_flight(self.draws, late, client, size, news, sent_s[late], arrival_s[late])
         links.count(arrived, size)
         self._learn(times <= end_s)
 
