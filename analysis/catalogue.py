@@ -17,6 +17,7 @@ from analysis.figures.lines import kinds_of_servers
 from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_letters
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.learning.figure import accuracy_figure, loss_figure, reached_figure
+from analysis.network.figure import link_loads_figure, network_figure
 from analysis.participation.figure import partition_figure, selections_figure
 from analysis.privacy.figure import client_leaks_figure, leak_figure
 from analysis.regret.figure import regret_figure
@@ -50,6 +51,8 @@ _OF_ROUNDS = frozenset({"latency", "phases", "ages"})
 
 _REMEDIES: Mapping[str, str] = {
     "topology": "run with server.kind = 'fl-da' and output.beliefs_table = true",
+    "network": "run with [network] and output.transfers_table = true",
+    "link_loads": "run with [network] and output.transfers_table = true",
 }
 """Keys that a scenario must set for a figure that needs a table written on request."""
 
@@ -135,6 +138,11 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
         "The graph between clients, with what each of them believes",
         lambda groups, its: topology_figure(groups, round=its.round, look=its.look),
     ),
+    "network": (
+        "The network of links, with the utilisation of its cables",
+        lambda groups, its: network_figure(groups, look=its.look),
+    ),
+    "link_loads": ("Utilisation of links over time", lambda groups, its: link_loads_figure(groups, look=its.look)),
     "partition": ("Training samples by client and label", lambda groups, its: partition_figure(groups, look=its.look)),
 }
 

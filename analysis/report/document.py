@@ -29,6 +29,7 @@ from analysis.metrics.comparison import TARGETS, Comparison
 from analysis.metrics.differences import simultaneous_difference
 from analysis.metrics.registry import metric
 from analysis.metrics.run_metrics import RunMetrics
+from analysis.network.section import network_sections
 from analysis.parameters.section import parameter_sections
 from analysis.participation.section import participation_sections
 from analysis.privacy.section import guarantee, guarantee_sections
@@ -173,6 +174,7 @@ def run_document(
         Section("How sure", [Text(sure), *warning_blocks([run])]),
         *_picture_sections(pictures),
         *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
+        *network_sections(run),
         *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),
         *breakpoint_sections(groups),

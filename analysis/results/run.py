@@ -89,6 +89,13 @@ class Run:
     partition = _Table()
     """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
 
+    transfers = _Table()
+    """One row for each transfer over `[network]`; ValueError where `output.transfers_table` did not ask for them."""
+    link_loads = _Table()
+    """One row for each link of `[network]` and round in which bytes crossed it; ValueError as for `transfers`."""
+    cables = _Table()
+    """One row for each cable of `[network]`; ValueError as for `transfers`."""
+
     def __init__(self, source: Path | RunSource, *, variant: str | None = None, label: str | None = None) -> None:
         self.source: RunSource = RunFolder(source) if isinstance(source, Path) else source
         self.summary: dict[str, Any] = self.source.summary()

@@ -31,6 +31,9 @@ TableName = Literal[
     "script",
     "evaluations",
     "communication_rounds",
+    "transfers",
+    "link_loads",
+    "cables",
     "what_ifs",
 ]
 
@@ -41,6 +44,7 @@ ADDED: tuple[TableName, ...] = ("what_ifs",)
 _OTHERS: dict[TableName, tuple[str, ...]] = {
     "links": ("source", "target", "distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"),
     "partition": ("client", "label", "samples"),
+    "cables": ("cable", "a", "b", "delay_s", "clients_at_a", "clients_at_b"),
     "what_ifs": (
         *("round", "change", "client", "value", "start_s", "end_s", "then_end_s", "saved_s"),
         *("delivered", "then_delivered", "last", "then_last"),

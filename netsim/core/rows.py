@@ -336,7 +336,7 @@ class LinkRow(NamedTuple):
     end_s: float
     carried_bytes: float
     bytes_per_s: float
-    """Bandwidth at the end of the round."""
+    """Mean bandwidth over the round."""
 
 
 class BeliefRow(NamedTuple):

@@ -24,6 +24,9 @@ _FIXED = (
 )
 _PHASES = ("download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")
 
+_LINKS = 10
+"""Most links that `stragglers` names."""
+
 
 def what_if(
     folder: RunFolder,
@@ -83,6 +86,7 @@ def stragglers(
 ) -> None:
     """Say who held a finished run up. Its rounds decomposed by client and group, its critical path, and what each cost."""
     from analysis import open_run
+    from analysis.network.measure import path_limits
     from analysis.stragglers.critical_path import critical_path
     from analysis.stragglers.decomposition import decompose, totals, within
     from analysis.stragglers.records import run_records
@@ -109,6 +113,12 @@ def stragglers(
     words = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in shares.items())
     where = "up to the last close" if only is None else f"in rounds {only[0]} to {only[1]}"
     out_console.print(f"\ncritical path, {float(shares.sum()):.2f} s {where}: {words}", soft_wrap=True)
+    limits = path_limits(run, path)
+    if len(limits):
+        by_link = limits.groupby("link")["limited_s"].sum().sort_values(ascending=False, kind="stable")
+        words = ", ".join(f"{link} {seconds:.2f} s" for link, seconds in by_link.head(_LINKS).items())
+        further = f" and {len(by_link) - _LINKS} more" if len(by_link) > _LINKS else ""
+        out_console.print(f"of these, links limited transfers for {by_link.sum():.2f} s: {words}{further}", soft_wrap=True)
     words = "Columns are seconds, but for rounds and times last; by: by how much all others had ended earlier where it was last"
     words += ", added up"
     if exact:

@@ -1,7 +1,8 @@
-"""The tables of a run that are known before it begins: who holds which training samples, and which clients are neighbours."""
+"""Tables of a run that are known before it begins: training samples of clients, links between clients, cables."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,11 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from netsim.core.rows import FORMAT
+from netsim.network.routed.cables import Cable
 from netsim.records.columns import column
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import Built
 
-NAMES = ("partition", "links")
+NAMES = ("partition", "links", "cables")
 
 
 def given_tables(built: Built, scenario: Scenario) -> dict[str, pa.Table]:
@@ -24,6 +26,9 @@ def given_tables(built: Built, scenario: Scenario) -> dict[str, pa.Table]:
         found["partition"] = partition_table(built.world.trained.label_counts)
     if built.graph is not None and scenario.output.beliefs_table:
         found["links"] = links_table(built.graph)
+    network = built.world.network
+    if network is not None and scenario.output.transfers_table:
+        found["cables"] = cables_table(network.network.cables, network.layout.places)
     return found
 
 
@@ -45,7 +50,16 @@ def links_table(graph: Any) -> pa.Table:
     return _table("links", kinds, (source, target, graph.distance_km[up], *places[source].T, *places[target].T))
 
 
-def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[NDArray[Any]]) -> pa.Table:
+def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
+    """The table `cables` of a network; `places`: the node of each client."""
+    clients = Counter(places)
+    kinds = {"cable": pa.string(), "a": pa.string(), "b": pa.string(), "delay_s": pa.float64()}
+    kinds |= {"clients_at_a": pa.int64(), "clients_at_b": pa.int64()}
+    rows = [(one.name, one.a, one.b, one.delay_s, clients[one.a], clients[one.b]) for one in cables]
+    return _table("cables", kinds, list(zip(*rows, strict=True)))
+
+
+def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[Sequence[Any] | NDArray[Any]]) -> pa.Table:
     schema = pa.schema(list(kinds.items()), metadata={"netsim.table": name, "netsim.format": str(FORMAT)})
     columns = [column(list(found), kind) for found, kind in zip(values, kinds.values(), strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

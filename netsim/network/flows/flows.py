@@ -118,6 +118,8 @@ class Flows:
 
     def change(self, link: str, capacity: float) -> None:
         """Set the capacity of a link from now on, bytes/s; raises ParameterError for one that is negative or infinite."""
+        if self.usage is not None:
+            self.usage.change(self.links[link], self.clock.now)
         self._sharing.change(self.links[link], capacity, self.clock.now)
         self._on_change()
 

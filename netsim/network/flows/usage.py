@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
-    from netsim.network.flows.sharing import PathBundle, PathClass
+    from netsim.network.flows.sharing import Link, PathBundle, PathClass
 
 OWN_LIMIT = "own"
 """What limits a flow that no link does: its own limit, or the window of its route."""
@@ -35,9 +35,12 @@ class Usage:
     of its class since the flow began.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, now_s: float) -> None:
         self.bytes: dict[str, float] = {}
         """Bytes that have crossed each link so far."""
+        self._since_s = now_s
+        self._changed: dict[str, tuple[float, float]] = {}
+        """By link whose capacity changed in this period: bytes that it could have carried up to the change, and its time."""
         self._present: dict[PathClass, _Present] = {}
         self._before: dict[int, dict[str, float]] = {}
         """Account of its class as each flow began, by the number of the flow."""
@@ -61,6 +64,22 @@ class Usage:
     def forget(self, group: PathClass) -> None:
         """Close the account of a class without flows."""
         self._present.pop(group, None)
+
+    def change(self, link: Link, now_s: float) -> None:
+        """Take note of a capacity that is about to change."""
+        room_bytes, since_s = self._changed.get(link.name, (0.0, self._since_s))
+        self._changed[link.name] = room_bytes + link.capacity * (now_s - since_s), now_s
+
+    def mean_capacity(self, link: Link, now_s: float) -> float:
+        """Return the mean capacity of a link since the period began, bytes/s."""
+        if link.name not in self._changed or now_s <= self._since_s:
+            return link.capacity
+        room_bytes, since_s = self._changed[link.name]
+        return (room_bytes + link.capacity * (now_s - since_s)) / (now_s - self._since_s)
+
+    def begin_period(self, now_s: float) -> None:
+        """Begin the period over which capacities are averaged."""
+        self._since_s, self._changed = now_s, {}
 
     def settle(self, bundles: Iterable[PathBundle], now_s: float) -> None:
         """Take note of the rates that hold from now on."""
@@ -94,6 +113,8 @@ class Usage:
         names = ("since_s", "rate", "count", "limit")
         return {
             "bytes": dict(self.bytes),
+            "since_s": self._since_s,
+            "changed": dict(self._changed),
             "present": [
                 (group.number, {name: getattr(one, name) for name in names}, dict(one.limited_s))
                 for group, one in self._present.items()
@@ -105,6 +126,7 @@ class Usage:
         """Go on from a saved state, with the classes under way."""
         by_number = {group.number: group for group in groups}
         self.bytes = dict(state["bytes"])
+        self._since_s, self._changed = state["since_s"], dict(state["changed"])
         self._before = {flow: dict(account) for flow, account in state["before"]}
         for number, fields, limited_s in state["present"]:
             present = self._present[by_number[number]] = _Present(fields["since_s"])

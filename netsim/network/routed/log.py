@@ -23,7 +23,7 @@ class TransferLog:
     def __init__(self, network: RoutedNetwork, node: Callable[[int], str]) -> None:
         self._network, self._node = network, node
         self._recorder: Recorder = NoRecorder()
-        self._usage = network.transfers.flows.usage = Usage()
+        self._usage = network.transfers.flows.usage = Usage(network.clock.now)
         self._since_s = network.clock.now
         self._before: dict[str, float] = {}
         """Bytes that had crossed each link as the round opened."""
@@ -68,8 +68,10 @@ class TransferLog:
         for name, link in self._network.transfers.flows.links.items():
             carried = self._usage.bytes.get(name, 0.0) - self._before.get(name, 0.0)
             if carried > 0.0:
-                self._recorder.link(LinkRow(round, name, self._since_s, time_s, carried, link.capacity))
+                rate = self._usage.mean_capacity(link, time_s)
+                self._recorder.link(LinkRow(round, name, self._since_s, time_s, carried, rate))
         self._since_s, self._before = time_s, dict(self._usage.bytes)
+        self._usage.begin_period(time_s)
 
     def record_unfinished(self) -> None:
         """Record what is under way as the run ends."""

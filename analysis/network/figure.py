@@ -1,0 +1,229 @@
+"""Figures of a network of links: a map with loads, and the utilisation of links over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from analysis.figures.settings import PLAIN, Look
+from analysis.network.measure import has_loads, link_table, utilisation_over_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+    from analysis.figures.style import ShownFigure
+    from analysis.results.groups import Groups
+    from analysis.results.run import Run
+    from analysis.statistics.arrays import FloatArray
+
+_MANY_NODES = 100
+"""Number of nodes above which they are drawn smaller."""
+MOST_LINKS = 24
+"""Most links that the figure over time shows: the busiest."""
+MOST_STEPS = 300
+_ITERATIONS = 60
+_MOST_EXACT = 120
+"""Most nodes that are placed by all distances; more are placed by springs, which take less time."""
+_COLOURS = "viridis_r"
+
+
+def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """Draw the network of the first run that recorded its links, cables coloured by utilisation; None without one.
+
+    A cable has the colour of its busier direction. Nodes lie so that the distances on paper follow the delays as far as that is
+    possible. The node of the server is a square; nodes with clients are filled.
+    """
+    run = _recorded_run(groups)
+    if run is None:
+        return None
+    from matplotlib.lines import Line2D
+
+    from analysis.figures.style import headline, new_figure
+    from analysis.figures.theme import AXIS, INK, PALETTE, PAPER
+
+    cables, loads = run.arrow("cables").to_pandas(), link_table(run)
+    busier = loads.groupby("cable")["utilisation"].max()
+    places = _places(cables)
+    with look.apply():
+        figure, (axes,) = new_figure(size_in=(8.6, 6.6), look=look)
+        drawn = _draw_cables(axes, cables, places, busier)
+        clients = _clients(cables)
+        server = run.scenario["network"]["server"]
+        for node, (x, y) in places.items():
+            fill = PALETTE[0] if clients.get(node) else PAPER
+            mark, size = ("s", 9.0) if node == server else ("o", 5.5 if len(places) <= _MANY_NODES else 2.5)
+            axes.plot([x], [y], marker=mark, ms=size, mfc=fill, mec=INK, mew=0.9, ls="none", zorder=3)
+        unnamed = _name_nodes(axes, cables, places, [server, *_nodes_by_load(cables, busier)], look)
+        figure.colorbar(drawn, ax=axes, label="utilisation, mean over the run (%)", pad=0.015, shrink=0.8)
+        shape: dict[str, Any] = {"ls": "none", "mec": INK, "mew": 0.9}
+        lines: list[tuple[Any, str]] = [
+            (Line2D([], [], marker="s", ms=9.0, mfc=PALETTE[0] if clients.get(server) else PAPER, **shape), "server"),
+            (Line2D([], [], marker="o", ms=5.5, mfc=PALETTE[0], **shape), "clients"),
+            (Line2D([], [], marker="o", ms=5.5, mfc=PAPER, **shape), "neither"),
+            (Line2D([], [], color=AXIS, lw=0.7, ls=(0, (2, 2))), "no bytes"),
+        ]
+        if all(clients.get(node) or node == server for node in places):
+            del lines[2]
+        if len(busier) == len(cables):
+            del lines[-1]
+        note = f"seed {run.seed}, {run.label}; {len(places):,} nodes, {len(cables):,} cables"
+        note += "; colour: the busier direction of a cable"
+        note += f"; no room for the names of {unnamed:,} nodes" if unnamed else ""
+        headline(figure, "Loads on the network", note, lines, look=look)
+        first = [f"{link} {100 * share:.3g} %" for link, share in loads["utilisation"].head(5).items()]
+        figure.description = (
+            f"A map of {len(places):,} nodes and {len(cables):,} cables, of which {len(busier):,} carried bytes. "
+            f"Busiest links: {', '.join(first)}."
+        )
+    return figure
+
+
+def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """Draw the utilisation of the busiest links over time, a row a link; None unless a run recorded its links."""
+    run = _recorded_run(groups)
+    if run is None:
+        return None
+    from analysis.figures.style import drawable, headline, new_figure, row_in
+
+    loads = link_table(run)
+    links = [str(link) for link in loads.index[:MOST_LINKS]]
+    edges, shares = utilisation_over_time(run, links, MOST_STEPS)
+    with look.apply():
+        figure, (axes,) = new_figure(size_in=(8.6, 1.9 + row_in(links, 0.2) * len(links)), look=look)
+        colours: dict[str, Any] = {"cmap": _COLOURS, "vmin": 0.0, "vmax": 100.0, "rasterized": True}
+        drawn = axes.pcolormesh(edges, np.arange(len(links) + 1), 100.0 * shares, **colours)
+        axes.set_yticks(np.arange(len(links)) + 0.5, [drawable(link) for link in links])
+        axes.set(xlabel="simulated time (s)", ylim=(len(links), 0))
+        axes.grid(visible=False)
+        figure.colorbar(drawn, ax=axes, label="utilisation (%)", pad=0.015)
+        note = f"seed {run.seed}, {run.label}; mean of each round, or of steps where rounds are many; a link is named CABLE>NODE"
+        if len(loads) > len(links):
+            note += f"; the {len(links)} busiest of {len(loads):,} links that bytes crossed"
+        headline(figure, "Utilisation of links over time", note, [], look=look)
+        means = [f"{link} {100 * share:.3g} %" for link, share in loads["utilisation"].head(5).items()]
+        figure.description = f"Utilisation of {len(links)} links over {edges[-1]:.6g} s. Means: {', '.join(means)}."
+    return figure
+
+
+def _recorded_run(groups: Groups) -> Run | None:
+    return next((run for runs in groups.values() for run in runs if has_loads(run)), None)
+
+
+def _clients(cables: pd.DataFrame) -> dict[str, int]:
+    """Return the number of clients on each node."""
+    return dict(zip(cables["a"], cables["clients_at_a"], strict=True)) | dict(
+        zip(cables["b"], cables["clients_at_b"], strict=True)
+    )
+
+
+def _nodes_by_load(cables: pd.DataFrame, busier: pd.Series[float]) -> list[str]:
+    """Return the nodes at the ends of cables that carried bytes, those of the busiest cable first."""
+    ends = cables.set_index("cable").loc[busier.sort_values(ascending=False, kind="stable").index]
+    return list(ends[["a", "b"]].to_numpy().ravel())
+
+
+def _places(cables: pd.DataFrame) -> dict[str, FloatArray]:
+    """Return the place of each node on paper, (2,)."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    # Short cables must not make one blot of their ends.
+    usual_s = float(cables["delay_s"].mean()) or 1.0
+    for a, b, delay_s in zip(cables["a"], cables["b"], cables["delay_s"].to_list(), strict=True):
+        graph.add_edge(a, b, length=0.6 + float(delay_s / usual_s) ** 0.5)
+    if len(graph) > _MOST_EXACT:
+        return dict(nx.spring_layout(graph, seed=0, iterations=_ITERATIONS))
+    return dict(nx.kamada_kawai_layout(graph, weight="length"))
+
+
+def _draw_cables(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray], busier: pd.Series[float]) -> Any:
+    """Draw cables, the busiest above the others; return the lines that a colour bar explains."""
+    from matplotlib.collections import LineCollection
+
+    from analysis.figures.theme import AXIS
+
+    idle = cables[~cables["cable"].isin(busier.index)]
+    used = cables[cables["cable"].isin(busier.index)]
+    used = used.assign(share=busier.loc[used["cable"]].to_numpy()).sort_values("share", kind="stable")
+    lines = [[[places[a], places[b]] for a, b in zip(part["a"], part["b"], strict=True)] for part in (idle, used)]
+    faint = 0.8 if len(cables) <= 2 * len(places) else 0.35
+    axes.add_collection(LineCollection(lines[0], colors=AXIS, linewidths=0.7, linestyles=[(0, (2, 2))], alpha=faint, zorder=1))
+    shares = 100.0 * used["share"].to_numpy()
+    drawn = LineCollection(lines[1], cmap=_COLOURS, linewidths=1.2 + 2.8 * shares / 100.0, zorder=2)
+    drawn.set_array(shares)
+    drawn.set_clim(0.0, 100.0)
+    axes.add_collection(drawn)
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.grid(visible=False)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    axes.margins(0.06)
+    axes.autoscale_view()
+    return drawn
+
+
+def _name_nodes(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray], first: Sequence[str], look: Look) -> int:
+    """Write the names of nodes beside them, those of `first` first, where there is room; return the number left out.
+
+    A name takes the side of its node where the fewest cables leave, and hides no other name and no other node.
+    """
+    from analysis.figures.style import drawable
+    from analysis.figures.theme import INK
+
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    points = np.array(list(places.values()))
+    # Points of paper for a unit of the map: three quarters of the figure's width and height are the map's.
+    wide, high = np.ptp(points, axis=0)
+    scale = 54.0 * min(figure.get_figwidth() / (wide or 1.0), figure.get_figheight() / (high or 1.0))
+    spots = dict(zip(places, scale * points, strict=True))
+    letter = look.points(0.71 if len(places) <= 50 else 0.57)
+    angles = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False)
+    sides = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    ways: dict[str, list[FloatArray]] = {node: [] for node in places}
+    for a, b in zip(cables["a"], cables["b"], strict=True):
+        ways[a].append(_unit(spots[b] - spots[a]))
+        ways[b].append(_unit(spots[a] - spots[b]))
+    taken = [(spot, np.array([3.5, 3.5])) for spot in spots.values()]
+    left_out = 0
+    for node in dict.fromkeys([*first, *places]):
+        name = drawable(str(node))
+        half = np.array([0.32 * letter * len(name), 0.62 * letter])
+        for side in sorted(sides.tolist(), key=lambda side: float((np.array(ways[node]) @ side).max())):
+            # A name stands beside its node, not on it: from its edge outwards.
+            at = spots[node] + 8.0 * np.array(side) + half * np.sign(np.round(side, 1)) * (np.abs(side) > 0.4)
+            if all((np.abs(at - other) >= half + room).any() for other, room in taken):
+                axes.annotate(
+                    name,
+                    tuple(places[node].tolist()),
+                    xytext=tuple((at - spots[node]).tolist()),
+                    textcoords="offset points",
+                    ha="center",
+                    va="center",
+                    fontsize=letter,
+                    color=INK,
+                    zorder=4,
+                    path_effects=_halo(),
+                )
+                taken.append((at, half))
+                break
+        else:
+            left_out += 1
+    return left_out
+
+
+def _unit(way: FloatArray) -> FloatArray:
+    return np.asarray(way / max(float(np.hypot(*way)), 1e-9))
+
+
+def _halo() -> list[Any]:
+    """Return what keeps letters readable above lines."""
+    from matplotlib.patheffects import withStroke
+
+    from analysis.figures.theme import PAPER
+
+    return [withStroke(linewidth=2.0, foreground=PAPER)]
