@@ -89,7 +89,7 @@ def accuracy_figure(
             axes.plot(line.get_xdata()[-1:], line.get_ydata()[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
         if target_accuracy is not None:
             if horizon is None:
-                horizon = common_extent(run for runs in groups.values() for run in runs).in_cost(cost)
+                horizon = common_extent(run for runs in groups.values() for run in runs).amount(cost)
             _mark_target(axes, _hits(groups, target_accuracy, smoothing_s, cost), target_accuracy, horizon, scale)
             restricted = f"min({amount}, {format_cost(horizon, cost)})"
             note += f"; ticks: runs at the target, diamonds: mean of {restricted} with its interval"
@@ -149,7 +149,7 @@ def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost
     for label, runs in groups.items():
         evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
         costs = [first_reached(curve, target_accuracy) for _, curve in evaluated]
-        hits[label] = _Hits(costs, [run_extent(run).in_cost(cost) for run, _ in evaluated])
+        hits[label] = _Hits(costs, [run_extent(run).amount(cost) for run, _ in evaluated])
     return hits
 
 

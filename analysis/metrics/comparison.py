@@ -167,7 +167,7 @@ def compare(
     horizon = _checked_horizon(horizon_s, common.time_s)
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
-    horizons = {name: common.in_cost(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
+    horizons = {name: common.amount(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
     table = metrics_table(sweep, names, Settings(target, smooth, last, until))
     rows = _rows(sweep, table, names, horizons if target is not None else {}, confidence)
     differences = _differences(sweep, table, rows, horizons, confidence) if len(sweep) else []

@@ -34,7 +34,7 @@ def paired_difference(run: Run, other: Run, name: str, settings: Settings) -> fl
     both = Settings(settings.target_accuracy, settings.smoothing_s, settings.last, extent)
     first, second = (metric_values(one, [name], both)[name] for one in (run, other))
     if cost is not None:
-        first, second = (min(value, extent.in_cost(cost)) if not math.isnan(value) else value for value in (first, second))
+        first, second = (min(value, extent.amount(cost)) if not math.isnan(value) else value for value in (first, second))
     return first - second if math.isfinite(first) and math.isfinite(second) else math.nan
 
 

@@ -51,7 +51,7 @@ class Extent:
     drawn_j: float = math.inf
     """Joules that all clients drew, idle ones included; inf where energy is not counted, so that it limits nothing."""
 
-    def in_cost(self, cost: Cost) -> float:
+    def amount(self, cost: Cost) -> float:
         """Return the extent in seconds, bytes or joules."""
         return {"seconds": self.time_s, "bytes": self.sent_bytes, "joules": self.drawn_j}[cost]
 

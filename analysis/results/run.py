@@ -24,7 +24,7 @@ from analysis.results.sources import (
     TableName,
     check_filled,
     check_table,
-    with_columns,
+    select_columns,
 )
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class Run:
             wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
             found = opened.read([name for name in wanted if name not in lacking] or opened.schema.names[:1])
             check_filled(place, table, found)
-            return with_columns(table, found, wanted)
+            return select_columns(table, found, wanted)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
         """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""
@@ -198,7 +198,7 @@ class Run:
             lacking = check_table(place, table, opened.schema)
             for piece in opened.pieces([name for name in columns if name not in lacking] or opened.schema.names[:1]):
                 check_filled(place, table, piece)
-                yield with_columns(table, piece, columns)
+                yield select_columns(table, piece, columns)
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.

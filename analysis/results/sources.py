@@ -336,7 +336,7 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
     return missing
 
 
-def with_columns(table: TableName, found: Any, columns: Sequence[str]) -> Any:
+def select_columns(table: TableName, found: Any, columns: Sequence[str]) -> Any:
     """Return the Arrow table `found` with these columns. Those that its run left out are null, of the type that others have."""
     import pyarrow
 

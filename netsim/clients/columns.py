@@ -95,7 +95,7 @@ class Columns:
         self.groups = groups
         self.phases = phases
 
-    def _of(self, times: FloatArray, counts: IntArray) -> Columns:
+    def _derive(self, times: FloatArray, counts: IntArray) -> Columns:
         # Attempts of the same world.
         return Columns(times, counts, self.causes, self.groups, self.phases)
 
@@ -104,17 +104,17 @@ class Columns:
 
     def piece(self, first: int, last: int) -> Columns:
         """Return the attempts from place `first` up to `last`, not included, in the same memory."""
-        return self._of(self.times[:, first:last], self.counts[:, first:last])
+        return self._derive(self.times[:, first:last], self.counts[:, first:last])
 
-    def at(self, places: IntArray) -> Columns:
+    def take(self, places: IntArray) -> Columns:
         """Return the attempts at `places` (m,), in this order."""
-        return self._of(self.times.take(places, axis=1), self.counts.take(places, axis=1))
+        return self._derive(self.times.take(places, axis=1), self.counts.take(places, axis=1))
 
     def append_tables(self, others: Sequence[Columns]) -> Columns:
         """Return these attempts, followed by `others`."""
         times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
         counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
-        return self._of(times, counts)
+        return self._derive(times, counts)
 
     def column(self, name: str) -> Any:
         """The column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for null."""
@@ -172,7 +172,7 @@ class Columns:
         steps = times[DOWN_END : END + 1]
         steps[steps > now_s] = np.nan
         counts[UP, np.isnan(times[UP_START])] = 0
-        return self._of(times, counts)
+        return self._derive(times, counts)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
         """Return the attempts cut at `now_s`, before they end: the present phase of each ends then."""

@@ -260,19 +260,19 @@ class Energy:
 
     def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
         """A test of the model or an opinion: distinct `clients` (n,) are in `state` from `start_s` to `end_s` (n,), besides."""
-        watts = self._of(state)[clients]
+        watts = self._watts_in(state)[clients]
         self.integral.plan(state, watts, start_s, end_s)
         self.besides.add(state, watts, start_s, end_s)
         self._owe(clients, watts * (end_s - start_s))
 
     def spend_on_air(self, state: int, clients: IntArray, seconds: FloatArray) -> None:
         """Messages: distinct `clients` (n,) were in `state` for so many `seconds` (n,), besides, all in all, up to now."""
-        joules = self._of(state)[clients] * seconds
+        joules = self._watts_in(state)[clients] * seconds
         self.integral.pulse(state, float(joules.sum()))
         self.besides.joules[state] += float(joules.sum())
         self._owe(clients, joules)
 
-    def _of(self, state: int) -> FloatArray:
+    def _watts_in(self, state: int) -> FloatArray:
         powers = self.powers
         return {RECEIVING: powers.receive_w, COMPUTING: powers.compute_w, SENDING: powers.send_w}[state]
 

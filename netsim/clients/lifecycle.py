@@ -61,7 +61,7 @@ class UpdateLifecycle:
         self._battery = energy is not None and energy.batteries is not None
         self._charged = energy is not None and energy.charger is not None
         for transfer in (self.recipe.model, self.recipe.update):
-            transfer.listen(self._carried)
+            transfer.listen(self._on_carrier_end)
 
     @property
     def uploads(self) -> int:
@@ -212,7 +212,7 @@ class UpdateLifecycle:
         update.epsilon, update.leak = self.accountant.charge(update.client)
         update.budget = update.epsilon
 
-    def _carried(self, follow: Callable[[Update, float], None], client: int) -> None:
+    def _on_carrier_end(self, follow: Callable[[Update, float], None], client: int) -> None:
         """Handle the end of a client's message on a carrier, unless the client leaves in this instant."""
         update, now = self._find(client), self.clock.now
         if now == update.departure_s:

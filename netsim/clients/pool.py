@@ -72,7 +72,7 @@ class ClientPool(Tallies):
             rules=rules,
             energy=energy,
             find=lambda client: self.alive_now[client],
-            on_end=self._ended,
+            on_end=self._on_end,
         )
         self.followers: list[Callable[[Update], object]] = []
         """Listeners called with each update whose attempt ends, inside the event that ended it."""
@@ -194,10 +194,10 @@ class ClientPool(Tallies):
             self._end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
         if medium.outages is not None:
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
-        send = SendDraws.drawn(medium, round, now, chosen)
+        send = SendDraws.draw(medium, round, now, chosen)
         models = None
         if whole.possible and whole.take(len(chosen)):
-            models = ModelDraws.drawn(medium, round, now, chosen)
+            models = ModelDraws.draw(medium, round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
             if together is not None:
                 return together
@@ -224,7 +224,7 @@ class ClientPool(Tallies):
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
             if models is None:
-                models = ModelDraws.drawn(medium, round, now, sent_to)
+                models = ModelDraws.draw(medium, round, now, sent_to)
             self._create(models, version, asked)
         updates, selections = Single(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
@@ -306,7 +306,7 @@ class ClientPool(Tallies):
         for update in sorted(updates, key=lambda update: update.phase != WAIT):
             self.life.cut(update, outcome)
 
-    def _ended(self, update: Update) -> None:
+    def _on_end(self, update: Update) -> None:
         client = update.client
         self.count_end(update)
         del self._in_flight[client]
@@ -362,7 +362,7 @@ class ClientPool(Tallies):
         if self.probes is not None:
             renew(name, self.probes.medium, self.probes.under_way.values(), now)
 
-    def unfinished(self) -> list[Update]:
+    def updates_in_flight(self) -> list[Update]:
         """Return the attempts in flight, by round and place."""
         return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 

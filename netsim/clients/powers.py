@@ -92,7 +92,7 @@ class KnownPhases:
         if leave_s is not None:
             back_j = idle_w * (leave_s - anchor_s)
             if told is None and not np.isnan(leave_s - times_s[-1]).any():
-                self._whole(begin_j, end_j, joules, displaced_j)
+                self._add_whole_attempts(begin_j, end_j, joules, displaced_j)
                 self._integral.told_j[IDLE] += idle_j.tolist() + back_j.tolist()
                 return len(times_s)
             self._integral.told_j[IDLE] += back_j.tolist()
@@ -112,7 +112,7 @@ class KnownPhases:
         number: IntArray = happened.sum(axis=0)
         return number
 
-    def _whole(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
+    def _add_whole_attempts(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
         """All phases have begun and ended: what they draw more and less cancels."""
         for row, state in enumerate(PHASES):
             self._integral.told_j[state] += begin_j[row].tolist() + end_j[row].tolist()

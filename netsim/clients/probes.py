@@ -85,7 +85,7 @@ class Probes:
             medium=question.medium,
             accountant=NoAccountant(),
             find=lambda client: self.under_way[client],
-            on_end=self._ended,
+            on_end=self._on_end,
             energy=pool.energy,
             kind=kind,
         )
@@ -131,7 +131,7 @@ class Probes:
         self._repeat(times)
         pool, now = self.pool, self.pool.clock.now
         departures = pool.presence.next_change_s[clients].tolist()
-        models, sends = ModelDraws.drawn(self.medium, round, now, clients), SendDraws.drawn(self.medium, round, now, clients)
+        models, sends = ModelDraws.draw(self.medium, round, now, clients), SendDraws.draw(self.medium, round, now, clients)
         asked = []
         self.ends = []
         samples = [None] * len(clients) if self.evaluated is None else self.evaluated[clients].tolist()
@@ -172,7 +172,7 @@ class Probes:
         for probe in sorted(self.under_way.values(), key=lambda probe: probe.phase != WAIT):
             self.life.cut(probe, "late")
 
-    def _ended(self, probe: Update) -> None:
+    def _on_end(self, probe: Update) -> None:
         self.ended[probe.outcome] += 1
         self.ends.append(probe)
         self._add_up(probe)
@@ -193,7 +193,7 @@ class Probes:
             for name in _JOULES:
                 self.joules[name] += getattr(probe, name)
 
-    def unfinished(self) -> list[Update]:
+    def account_unfinished(self) -> list[Update]:
         """The run is over: those under way, with what they have drawn up to now."""
         energy = self.pool.energy
         for probe in self.under_way.values():

@@ -47,7 +47,7 @@ def release_attempts(
     """
     step_of = {step.phase: step for step in recipe.steps}
     counts = attempts.counts
-    attempts = attempts.at(np.lexsort((counts[PLACE], counts[ROUND])))
+    attempts = attempts.take(np.lexsort((counts[PLACE], counts[ROUND])))
     made = attempts.cut_at(now_s)
     starts = made.times[_STARTS]
     phases = np.count_nonzero(~np.isnan(starts[1:]), axis=0)

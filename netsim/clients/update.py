@@ -67,7 +67,7 @@ class ModelDraws:
         self.sample: Draw[float]
 
     @classmethod
-    def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
+    def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
         """Draw for `clients` (n,) in `round`."""
         made = cls(round, time_s, clients)
         made.downlink = medium.downlink.draw(round, time_s, clients)
@@ -108,7 +108,7 @@ class SendDraws:
         self.uplink: Draw[bool]
 
     @classmethod
-    def drawn(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> SendDraws:
+    def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> SendDraws:
         """Draw for `clients` (n,) in `round`."""
         made = cls(round, time_s, clients)
         made.upload = medium.upload.draw(round, time_s, clients)

@@ -140,7 +140,7 @@ class WholeRounds:
         if old:
             table = self._rest().append_tables([table])
         order = table.order_by_end()
-        table = table.at(order)
+        table = table.take(order)
         ends_s = table.times[END]
         mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
         close = self._close(table, ends_s, mine)
@@ -281,7 +281,7 @@ class WholeRounds:
             pool.busy[counts[CLIENT]] = False
         self._tell(ended)
 
-    def closed(self) -> None:
+    def on_close(self) -> None:
         """Note that the round has closed; clients of attempts that have not ended stay busy."""
         assert self.closes_s is not None
         self.settle(self.closes_s)
@@ -316,7 +316,7 @@ class WholeRounds:
         self._table = rest.at(np.flatnonzero(stay))
         self._ends_s = self._table.times[END]
         self.left = len(self._ends_s)
-        ended = rest.at(places).cut(outcome, now)
+        ended = rest.take(places).cut(outcome, now)
         # Readers of the round see it, too.
         rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
         self._end(ended)

@@ -146,7 +146,7 @@ class WhenEnded(_OfOneRound):
             # After everything else of that instant: it may be single updates by then.
             yield self.pool.clock.event_at(whole.closes_s, LAST)
             self.open_round = None
-            whole.closed()
+            whole.on_close()
             if whole.closed_by is None:
                 self.pool.causes.close_by_deadline()
             else:

@@ -203,7 +203,7 @@ class Alteration:
     This one changes nothing.
     """
 
-    def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+    def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         """`chosen` (n,) take part in round `number` from the beginning; who of them does so, in their order."""
         return chosen
 
@@ -211,7 +211,7 @@ class Alteration:
         """Return the sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
         return loop.assignment.channels(clients)
 
-    def closed(self, closed: ClosedRound) -> None:
+    def on_close(self, closed: ClosedRound) -> None:
         """A round has closed; nothing has been aggregated yet."""
 
 
@@ -292,7 +292,7 @@ class RoundLoop:
         yield from self.dispatch.prepare(number)
         chosen = self.dispatch.choose(number, self.clock.now)
         self.assignment.open(number, chosen)
-        chosen = self.alteration.chosen(self, number, chosen)
+        chosen = self.alteration.change_selection(self, number, chosen)
         pool.causes.open(number)
         self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
@@ -307,7 +307,7 @@ class RoundLoop:
         version = self.learner.version if self.learner.aggregates else None
         rule = pool.causes.rule
         closed = ClosedRound(number, start_s, self.clock.now, attempts, None, version, opened_by, closed_by, rule, ends)
-        self.alteration.closed(closed)
+        self.alteration.on_close(closed)
         closed.content = self._aggregate(number, attempts)
         self.dispatch.tell(closed)
         self.assignment.close()

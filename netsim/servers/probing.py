@@ -183,7 +183,7 @@ class TimedProbing(Probing):
             self._record(_answers_by_client(clients, *told))
         self._record({})
         now = self.clock.now
-        for probe in self.probes.unfinished():
+        for probe in self.probes.account_unfinished():
             self.recorder.probe(self._row(probe)._replace(outcome="in_flight", outcome_s=now))
 
 

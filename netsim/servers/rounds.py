@@ -122,7 +122,7 @@ class AttemptRows:
     def _hold(self, update: Update) -> None:
         self._held.append(update.row())
 
-    def closed(self, closed: ClosedRound) -> None:
+    def record_round(self, closed: ClosedRound) -> None:
         """A round is over, and its instruments have been read."""
         if self.at_close:
             losses = losses_by_update(closed) if self._with_losses else {}
@@ -143,7 +143,7 @@ class AttemptRows:
     def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
         self._table.append(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
 
-    def unfinished(self) -> None:
+    def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
         now = self.loop.clock.now
         if self.at_close and not self.loop.is_open:
@@ -152,7 +152,7 @@ class AttemptRows:
         for row in self._held:
             self._table.append(self._values(row))
         energy = self.loop.pool.energy
-        for update in self.loop.dispatch.attempts.updates if self.at_close else self.loop.pool.unfinished():
+        for update in self.loop.dispatch.attempts.updates if self.at_close else self.loop.pool.updates_in_flight():
             if energy is not None and not update.outcome:
                 energy.account(update, now)
             self._table.append(self._values(update if update.outcome else update.unfinished_row(now)))
@@ -222,7 +222,7 @@ class RoundServer(StateFields):
     def _record(self, closed: ClosedRound) -> None:
         columns = self.loop.columns(closed)
         columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
-        self.rows.closed(closed)
+        self.rows.record_round(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
         evaluation = learner.evaluate(number, end_s, number == self.last_round)
         self.recorder.round(
@@ -262,7 +262,7 @@ class RoundServer(StateFields):
 
     def record_unfinished(self) -> None:
         """The run is over: record what has not ended as such."""
-        self.rows.unfinished()
+        self.rows.record_unfinished()
         if self._probing is not None:
             self._probing.stop()
         self.loop.pool.medium.access.stop()

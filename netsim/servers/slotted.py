@@ -134,7 +134,7 @@ class SlotServer(StateFields, ABC):
         trained: dict[str, Any] = {}
         for _ in range(self.rounds_per_slot):
             closed = yield from self.training.run_round()
-            self.rows.closed(closed)
+            self.rows.record_round(closed)
             self.recorder.communication(communication_row(slot, closed))
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
         # Clients test and exchange now; attempts may end meanwhile.
@@ -228,7 +228,7 @@ class SlotServer(StateFields, ABC):
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
-        self.rows.unfinished()
+        self.rows.record_unfinished()
         self.training.pool.medium.access.stop()
 
 

@@ -34,7 +34,7 @@ class LastClients(Alteration):
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
 
-    def closed(self, closed: ClosedRound) -> None:
+    def on_close(self, closed: ClosedRound) -> None:
         attempts = closed.attempts
         last = np.flatnonzero(np.asarray(attempts.column("outcome_s"), np.float64) == closed.end_s)
         if len(last) == 1:
@@ -175,7 +175,7 @@ class _Display:
         self.watch.begin(simulation)
 
     def __call__(self, simulation: Simulation) -> None:
-        self.watch.closed()
+        self.watch.on_close()
         self.told(simulation)
 
 

@@ -65,7 +65,7 @@ class Rates:
     regular: bool
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, overhead_s: float = 0.0) -> Rates:
+    def from_rows(cls, rows: pd.DataFrame, overhead_s: float = 0.0) -> Rates:
         """Return the rates of rows with `client`, `start_s`, `seconds` and `bytes`; `overhead_s` of each carries no bytes."""
         rows = rows.sort_values(["client", "start_s"], kind="stable")
         seconds = rows["seconds"].to_numpy(np.float64)

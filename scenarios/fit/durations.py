@@ -47,7 +47,7 @@ class Durations:
     counts: FloatArray
 
     @classmethod
-    def of(cls, seconds: FloatArray, censored: BoolArray) -> Durations:
+    def sort(cls, seconds: FloatArray, censored: BoolArray) -> Durations:
         """Return the durations (n,) with their marks (n,), rounded and counted where they are many."""
         if len(seconds) <= _MANY:
             order = np.lexsort((censored, seconds))
@@ -121,7 +121,7 @@ class FittedLaw:
         """Return the law as a table of a scenario file."""
         if self.values_s:
             return {"kind": self.kind, "values_s": list(self.values_s)}
-        return {"kind": self.kind, **{key: _rounded(estimate.value) for key, estimate in self.parameters.items()}}
+        return {"kind": self.kind, **{key: _round_digits(estimate.value) for key, estimate in self.parameters.items()}}
 
     def quantile(self, u: FloatArray) -> FloatArray:
         """Return the quantiles (n,) at the probabilities `u` (n,) in [0, 1)."""
@@ -130,7 +130,7 @@ class FittedLaw:
         return np.asarray(_FAMILIES[self.kind].frozen(*(e.value for e in self.parameters.values())).ppf(u))
 
 
-def _rounded(value: float) -> float:
+def _round_digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
@@ -190,7 +190,7 @@ def fit_laws(durations: Durations) -> list[FittedLaw]:
     >>> rng = np.random.default_rng(1)
     >>> times = rng.weibull(4.0, 400) * 3.0
     >>> cut = times > 3.5                                   # a deadline of 3.5 s
-    >>> best, *others = fit_laws(Durations.of(np.minimum(times, 3.5), cut))
+    >>> best, *others = fit_laws(Durations.sort(np.minimum(times, 3.5), cut))
     >>> best.kind, round(best.parameters["scale_s"].value, 1)
     ('weibull', 3.0)
 
@@ -224,7 +224,7 @@ def _deviation(distribution: Any, curve: tuple[FloatArray, FloatArray]) -> float
     return float(max(np.abs(expected - survival).max(), np.abs(expected - before).max()))
 
 
-def _fitted(
+def _describe_fit(
     kind: str, estimates: Sequence[Estimate], durations: Durations, curve: tuple[FloatArray, FloatArray]
 ) -> FittedLaw:
     distribution = _FAMILIES[kind].frozen(*(estimate.value for estimate in estimates))
@@ -256,7 +256,7 @@ def _shifted_exponential(durations: Durations, curve: tuple[FloatArray, FloatArr
     reach = stats.f.ppf(LEVEL, 2, freedom) * excess / number
     shift = Estimate(max(0.0, first - excess / number), max(0.0, first - float(reach)), first)
     mean = Estimate(excess, 2 * total / upper, 2 * total / lower)
-    return _fitted("shifted-exponential", [shift, mean], durations, curve)
+    return _describe_fit("shifted-exponential", [shift, mean], durations, curve)
 
 
 def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, FloatArray]) -> FittedLaw:
@@ -276,7 +276,7 @@ def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, Float
     reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, lows, highs = (np.exp(found.x + sign * reach).tolist() for sign in (0.0, -1.0, 1.0))
     estimates = [Estimate(*three) for three in zip(values, lows, highs, strict=True)]
-    return _fitted(kind, estimates, durations, curve)
+    return _describe_fit(kind, estimates, durations, curve)
 
 
 def curvature(loss: Callable[[FloatArray], float], at: FloatArray, step: float = 1e-3) -> FloatArray:
@@ -302,4 +302,4 @@ def _empirical(durations: Durations, curve: tuple[FloatArray, FloatArray], longe
     places = np.searchsorted(-survival, -(1.0 - u), side="left")
     values = np.where(places < len(times), times[np.minimum(places, len(times) - 1)], longest)
     beyond = float(survival[-1]) if durations.censored.any() else 0.0
-    return FittedLaw("empirical", {}, np.nan, 0.0, beyond, tuple(_rounded(value) for value in values))
+    return FittedLaw("empirical", {}, np.nan, 0.0, beyond, tuple(_round_digits(value) for value in values))

@@ -104,7 +104,7 @@ class Estimates:
     cautions: list[str] = field(default_factory=list)
     links: dict[tuple[str, str], LinkFit] = field(default_factory=dict)
 
-    def as_at_end(self) -> Estimates:
+    def hold_last_laws(self) -> Estimates:
         """Return the estimates that hold after the last change point, for a scenario that begins there."""
         last = {key: replace(fit.later[-1], first_round=1) if fit.later else fit for key, fit in self.phases.items()}
         return replace(self, phases=last)
@@ -136,7 +136,7 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
                 raise UserError(f"{log.source}: {reason}")
             if phase != "compute":
                 losses[phase, group] = LossFit(phase, group, fit_losses(_outcomes(rows)))
-            if link is not None and log.measured(link):
+            if link is not None and log.has_rates(link):
                 links[link, group] = _fit_link(log, rows, link, group, forced.get(link))
                 continue
             fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log)
@@ -159,7 +159,7 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
 
 def _check_laws(forced: Mapping[str, str], log: Log) -> None:
     """Raise UserError for a law of a phase or link that the log does not have, and for one that is unknown."""
-    known = [*log.phases(), *(link for link in RATES if log.measured(link))]
+    known = [*log.phases(), *(link for link in RATES if log.has_rates(link))]
     for phase, kind in forced.items():
         if phase not in known:
             raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, known)}")
@@ -177,7 +177,7 @@ def _fit_link(log: Log, rows: pd.DataFrame, link: str, group: str, forced: str |
     if not rows["bytes"].gt(0).all():
         reason = f"its transfers have no sizes; give 'bytes' in the rows of phase {RATES[link]!r}, or leave out those of {link!r}"
         raise UserError(f"{log.source}: {where}: {reason}")
-    rates = Rates.of(measured)
+    rates = Rates.from_rows(measured)
     if not rates.bytes_per_s.any():
         raise UserError(f"{log.source}: {where}: every measured bandwidth is 0; leave the class out")
     laws = fit_bandwidth(rates)
@@ -200,7 +200,7 @@ def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
     whole = rows[~rows["cut"]]
     if fit.speed is None or fit.later or whole["start_s"].isna().any():
         return None
-    rates = Rates.of(whole, fit.speed.overhead_s.value)
+    rates = Rates.from_rows(whole, fit.speed.overhead_s.value)
     laws = [law for law in fit_bandwidth(rates) if law.kind == "gauss-markov"]
     if not laws or laws[0].parameters["std_bytes_per_s"].value > 0.5 * laws[0].parameters["mean_bytes_per_s"].value:
         return None
@@ -234,7 +234,7 @@ def _fit_phase(rows: pd.DataFrame, phase: str, group: str, forced: str | None, c
 def _fit_rows(rows: pd.DataFrame, phase: str, group: str, forced: str | None) -> PhaseFit:
     """Fit laws, and the speed where amounts differ, to the rows of a phase of a class; raises UnfitError."""
     seconds, cut = rows["seconds"].to_numpy(np.float64), rows["cut"].to_numpy(np.bool_)
-    durations = Durations.of(seconds, cut)
+    durations = Durations.sort(seconds, cut)
     laws = fit_laws(durations)
     if forced is not None:
         laws = _first(laws, forced)

@@ -106,7 +106,7 @@ def _move(folder: Path, out: Path) -> None:
 def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
     """Write the scenario and the files that it names."""
     log = estimates.log
-    lines = ["client,class", *(f"{client},{_quoted(group)}" for client, group in enumerate(log.groups))]
+    lines = ["client,class", *(f"{client},{_quote(group)}" for client, group in enumerate(log.groups))]
     (folder / "devices.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     presence = presence_rows(log)
     if len(presence):
@@ -118,7 +118,7 @@ def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
     (folder / "scenario.toml").write_text(text, encoding="utf-8")
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     return '"' + word.replace('"', '""') + '"' if set(word) & set(',"\n') else word
 
 
@@ -142,7 +142,7 @@ def _predictions(
     except UserError as error:
         estimates.cautions.append(f"nothing is held out: {error}")
         return check, []
-    tables = tomllib.loads(scenario_text(earlier.as_at_end(), "hold-out", folder))
+    tables = tomllib.loads(scenario_text(earlier.hold_last_laws(), "hold-out", folder))
     hold_out = predict(tables, last, deadline_s=deadline_s, seeds=seeds, progress=lambda done: progress(seeds + done))
     return check, hold_out
 
@@ -152,4 +152,4 @@ def _split(log: Log) -> tuple[Log | None, Log | None]:
     if len(rounds) < _LEAST_ROUNDS:
         return None, None
     at = rounds[int(_FITTED_SHARE * len(rounds)) - 1]
-    return log.between(1, at), log.between(at + 1, rounds[-1])
+    return log.select_rounds(1, at), log.select_rounds(at + 1, rounds[-1])

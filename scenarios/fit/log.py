@@ -82,12 +82,12 @@ class Log:
         present = set(self.rows["phase"].unique())
         return [phase for phase in PHASES if phase in present]
 
-    def between(self, first: int, last: int) -> Log:
+    def select_rounds(self, first: int, last: int) -> Log:
         """Return the rounds from `first` to `last`, both included, with all measured bandwidths."""
         inside = self.rows["round"].between(first, last) | self.rows["phase"].isin(list(RATES))
         return replace(self, rows=self.rows[inside])
 
-    def measured(self, link: str) -> bool:
+    def has_rates(self, link: str) -> bool:
         """Return True if the log has measurements of the bandwidth of a link."""
         return bool((self.rows["phase"] == link).any())
 
@@ -121,10 +121,10 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
     if by not in ("class", "client"):
         raise UserError(f"by = {by!r}: must be 'class' or 'client'")
     if isinstance(source, pd.DataFrame):
-        return _checked(source, "the table", by)
+        return _check_log(source, "the table", by)
     path = Path(source)
     if (path / "clients.parquet").is_file():
-        return replace(_checked(run_log(path), str(path), by), deadline_s=_deadline_of(path))
+        return replace(_check_log(run_log(path), str(path), by), deadline_s=_deadline_of(path))
     if path.is_dir():
         raise UserError(f"{path}: is a folder without clients.parquet; give a run's folder, a CSV file or a Parquet file")
     try:
@@ -135,10 +135,10 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
         raise UserError(f"{path}: cannot be read as {path.suffix.lstrip('.') or 'CSV'}: {error}") from None
     if list(table.columns) and len(table.columns) == 1 and ";" in str(table.columns[0]):
         raise UserError(f"{path}: its columns are separated by ';'; separate them by commas")
-    return _checked(_converted(table), str(path), by)
+    return _check_log(_convert_attempts(table), str(path), by)
 
 
-def _converted(table: pd.DataFrame) -> pd.DataFrame:
+def _convert_attempts(table: pd.DataFrame) -> pd.DataFrame:
     """Return a table of attempts of this program as a log, any other as it is."""
     return attempts_log(table, None) if {"compute_start_s", "upload_end_s", "outcome_s"} <= set(table.columns) else table
 
@@ -206,7 +206,7 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
     return pd.concat(parts) if parts else pd.DataFrame(columns=_COLUMNS)
 
 
-def _checked(table: pd.DataFrame, source: str, by: str) -> Log:
+def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
     import pandas as pd
 
     for column in table.columns:

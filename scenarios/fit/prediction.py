@@ -81,14 +81,14 @@ def predict(
         for name, values in simulated.items():
             values.append(figures.get(name, np.nan))
         progress(seed)
-    return [_compared(name, measured[name], np.array(values)) for name, values in simulated.items()]
+    return [_compare_figure(name, measured[name], np.array(values)) for name, values in simulated.items()]
 
 
 def _simulated_log(clients: pd.DataFrame, rounds: pd.DataFrame) -> Log:
     return read_log(attempts_log(clients, rounds))
 
 
-def _compared(name: str, measured: float, values: Any) -> Prediction:
+def _compare_figure(name: str, measured: float, values: Any) -> Prediction:
     if np.isnan(values).all():
         return Prediction(name, measured, np.nan, np.nan, np.nan)
     # A new measurement of the same world lies where a new seed would. No figure is negative, and no share above 100 %.

@@ -64,12 +64,12 @@ def _phase_text(fits: list[PhaseFit]) -> str:
     phase, speeds = fits[0].phase, {fit.group: fit.speed for fit in fits if fit.speed is not None}
     if len(speeds) < len(fits):
         laws = {fit.group: fit.law.table() for fit in fits}
-        keys: dict[str, Any] = {"delay": _grouped(laws)}
+        keys: dict[str, Any] = {"delay": _join_classes(laws)}
         return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
-    keys = {"delay": {"kind": "constant", "value_s": _by_group(speeds, lambda s: s.overhead_s.value)}}
-    keys[_SPEEDS[phase]] = _by_group(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
+    keys = {"delay": {"kind": "constant", "value_s": _join_numbers(speeds, lambda s: s.overhead_s.value)}}
+    keys[_SPEEDS[phase]] = _join_numbers(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
     if phase == "compute":
-        keys["noise"] = {"kind": "log-normal", "sigma": _by_group(speeds, lambda s: s.sigma.value)}
+        keys["noise"] = {"kind": "log-normal", "sigma": _join_numbers(speeds, lambda s: s.sigma.value)}
     else:
         comments.append("# The spread of the bandwidth is not part of this scenario: its mean is.")
     return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
@@ -83,7 +83,7 @@ def _comments(fit: PhaseFit) -> list[str]:
     return [_law_comment(fit, fit.law, since)]
 
 
-def _grouped(laws: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _join_classes(laws: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the law of all classes: the law itself if there is one class."""
     return next(iter(laws.values())) if len(laws) == 1 else {"kind": "by-group", "groups": laws}
 
@@ -117,11 +117,11 @@ def _link_text(links: list[LinkFit], folder: Path) -> str:
         comments.append(f"# {link}, {fit.group}: {numbers}; {fit.law.kind}: {values or 'as measured'}; AIC: {aic}")
     keys: dict[str, Any] = {}
     if any(fit.overhead_s > 0 for fit in links):
-        keys["delay"] = {"kind": "constant", "value_s": _by_group({fit.group: fit.overhead_s for fit in links}, float)}
+        keys["delay"] = {"kind": "constant", "value_s": _join_numbers({fit.group: fit.overhead_s for fit in links}, float)}
     if links[0].law.kind == "trace":
         keys["bandwidth"] = {"kind": "trace", "path": str(folder / f"{link}.csv")}
     else:
-        keys["bandwidth"] = _grouped({fit.group: fit.law.table for fit in links})
+        keys["bandwidth"] = _join_classes({fit.group: fit.law.table for fit in links})
     return "\n" + "\n".join(comments) + f"\n[{link}]\n" + _inline(keys)
 
 
@@ -141,11 +141,11 @@ def _channel(table: str, losses: list[LossFit]) -> str:
     if any(loss.laws[0].kind == "gilbert-elliott" for loss in losses):
         chains = {loss.group: _chain(loss) for loss in losses}
         names = next(iter(chains.values())).keys()
-        keys = {name: _by_group({group: chain[name] for group, chain in chains.items()}, float) for name in names}
+        keys = {name: _join_numbers({group: chain[name] for group, chain in chains.items()}, float) for name in names}
         channel = {"kind": "gilbert-elliott", **keys}
     else:
         shares = {loss.group: 1.0 - loss.laws[0].lost.value for loss in losses}
-        channel = {"kind": "bernoulli", "success": _by_group(shares, lambda share: share)}
+        channel = {"kind": "bernoulli", "success": _join_numbers(shares, lambda share: share)}
     return f"[{table}.channel]\n" + _inline(channel)
 
 
@@ -169,15 +169,15 @@ def _amounts_text(estimates: Estimates) -> str:
     whole = {phase: sizes for phase, sizes in amounts.items() if len(sizes) == len(estimates.log.classes)}
     if "compute" in whole:
         text += "\n# An update trains on the median number of samples of its class.\n[work]\nsteps = 1\n"
-        text += _inline({"batch_size": _by_group(whole["compute"], int)})
+        text += _inline({"batch_size": _join_numbers(whole["compute"], int)})
     sizes = {key: whole[phase] for phase, key in (("download", "down_bytes"), ("upload", "up_bytes")) if phase in whole}
     if sizes:
         text += "\n# A message has the median size of its class.\n[payload]\n"
-        text += _inline({key: _by_group(values, int) for key, values in sizes.items()})
+        text += _inline({key: _join_numbers(values, int) for key, values in sizes.items()})
     return text
 
 
-def _by_group(values: Mapping[str, Any], value_of: Callable[[Any], float]) -> Any:
+def _join_numbers(values: Mapping[str, Any], value_of: Callable[[Any], float]) -> Any:
     numbers = {group: value_of(value) for group, value in values.items()}
     numbers = {group: number if isinstance(number, int) else _short(number) for group, number in numbers.items()}
     return next(iter(numbers.values())) if len(set(numbers.values())) == 1 else {"by_group": numbers}

@@ -50,7 +50,7 @@ class Accounts:
     """By column of a round: what is accounted for, and the integral."""
 
     @classmethod
-    def at_end(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
+    def close(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
         """At the end of a run, at `now_s`; `probes_j`: what of it probes drew."""
         accounts = energy.accounts(now_s)
         both = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}

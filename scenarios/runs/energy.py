@@ -18,7 +18,7 @@ def energy_accounts(built: Built) -> Accounts | None:
         return None
     built.clients.advance()
     probes = built.clients.probes
-    return Accounts.at_end(energy, built.simulation.clock.now, {} if probes is None else probes.joules)
+    return Accounts.close(energy, built.simulation.clock.now, {} if probes is None else probes.joules)
 
 
 def energy_notes(built: Built, totals: Totals, accounts: Accounts) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
     server, max_leak = built.simulation.server, built.clients.accountant.max_leak()
     counts = server.counts()
 
-    def known(value: float) -> float | None:
+    def number_or_none(value: float) -> float | None:
         return None if math.isnan(value) else value
 
     kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
@@ -154,12 +154,12 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         "simulated_s": built.simulation.clock.now,
         "wall_time_s": effort.wall_s(),
         "final": {
-            "accuracy": known(totals.accuracy),
-            "loss": known(totals.loss),
+            "accuracy": number_or_none(totals.accuracy),
+            "loss": number_or_none(totals.loss),
             "max_leak": max_leak,
             "mean_round_s": totals.round_s / totals.rounds if totals.rounds else None,
-            "fastest_round_s": known(_fastest_round_s(built, scenario)),
-            "regret": known(totals.regret),
+            "fastest_round_s": number_or_none(_fastest_round_s(built, scenario)),
+            "regret": number_or_none(totals.regret),
         },
         "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.world.drawn_changes],
         "coordinator": facts_of(built.clients, slotted=scenario.server.slotted).plain(),

@@ -55,15 +55,15 @@ class Watch:
 
     def end(self) -> None:
         """The run has ended, and is let go of."""
-        self.closed()
+        self.on_close()
         self._simulation = None
 
     def begin(self, simulation: Simulation) -> None:
         """The run that is looked at."""
         self._simulation = simulation
-        self.closed()
+        self.on_close()
 
-    def closed(self) -> None:
+    def on_close(self) -> None:
         """A round has closed, or something else was said."""
         self._since = self._told = time.perf_counter()
         if self._said:

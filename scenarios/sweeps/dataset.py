@@ -15,7 +15,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from analysis.api import open_sweep
-from analysis.results.sources import COLUMNS, RunFolder, TableName, read_json, with_columns
+from analysis.results.sources import COLUMNS, RunFolder, TableName, read_json, select_columns
 from analysis.results.sweep import SweepEntry
 from netsim.records import atomic
 from netsim.records.tables import sha256_of
@@ -117,7 +117,7 @@ def _write(folder: Path, table: TableName, part: _Part) -> dict[str, Any]:
                         count = piece.num_rows
                         label = pyarrow.array([entry.label] * count, pyarrow.string())
                         seed = pyarrow.array([entry.seed] * count, pyarrow.int64())
-                        filled = with_columns(table, piece, COLUMNS[table])
+                        filled = select_columns(table, piece, COLUMNS[table])
                         whole = filled.add_column(0, "label", label).add_column(1, "seed", seed)
                         if writer is None:
                             writer = pyarrow.parquet.ParquetWriter(file, whole.schema, compression="zstd")

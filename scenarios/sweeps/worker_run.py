@@ -91,7 +91,7 @@ class OneRun:
         watch = Watch(say, over=lambda: say(""))
 
         def count(simulation: Simulation) -> None:
-            watch.closed()
+            watch.on_close()
             board.tell(rounds_done(simulation, self.planned.scenario))
             if board.is_stopped():
                 raise KeyboardInterrupt

@@ -276,7 +276,7 @@ def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
     first: _Number | _Component
     if section.bandwidth is not None:
-        law = Law.of(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
+        law = Law.from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
         first = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
         if section.random_changes is not None:
             steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
@@ -302,7 +302,7 @@ def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwi
     alone = replace(context, population=Population.single_client())
     first: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
     if shared.bandwidth is not None:
-        law = Law.of(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
+        law = Law.from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
         first = _Component(law, f"{path}.bandwidth", False)
     return _altered(join_steps(first, [], path, "bandwidth", alone), context)
 

@@ -55,7 +55,7 @@ class Law:
         return self._path
 
     @classmethod
-    def of(cls, component: Component, group: str, path: str, context: Context) -> Law:
+    def from_scenario(cls, component: Component, group: str, path: str, context: Context) -> Law:
         """As the scenario gives it; raises UserError."""
         population = context.population
         if not isinstance(component, ByGroup):
@@ -71,7 +71,7 @@ class Law:
             raise UserError(f"{path}.groups: gives no law for {', '.join(missing)}; name every group")
         return cls(group, path, context, inner, True)
 
-    def _with(self, name: str, path: str) -> list[_Inner]:
+    def _laws_that_have(self, name: str, path: str) -> list[_Inner]:
         """Return the laws with a parameter of this name; raises UserError if none has."""
         found = [inner for inner in self._inner if name in inner.keywords]
         if not found:
@@ -82,7 +82,7 @@ class Law:
     def values(self, name: str, path: str) -> FloatArray:
         """A parameter's present value for every client (K,); NaN for those whose law has none of that name."""
         values = np.full(self._clients, np.nan)
-        for inner in self._with(name, path):
+        for inner in self._laws_that_have(name, path):
             if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(inner.keywords[name]):
                 raise UserError(f"{path}: parameter {name!r} cannot be multiplied; name one that is a number for each client")
             values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
@@ -99,7 +99,7 @@ class Law:
                 raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {told}; leave that client out")
         for name, spec in parameters.items():
             place = f"{path}.{name}"
-            self._with(name, path)
+            self._laws_that_have(name, path)
             reached = [name in one.keywords and (chosen is None or bool(np.isin(chosen, one.members).any())) for one in inner]
             if not any(reached):
                 raise UserError(f"{place}: the law of these clients has no such parameter")
@@ -156,7 +156,7 @@ class Law:
 
     def value(self, name: str, path: str) -> Any:
         """A parameter as it stands: (K,) numbers, NaN for clients whose law has none of that name; or what is no number."""
-        first = self._with(name, path)[0]
+        first = self._laws_that_have(name, path)[0]
         value = first.keywords[name]
         differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
         return self.values(name, path) if differs else value
@@ -168,7 +168,7 @@ class Law:
         if "draws" in supplied_arguments(self._group):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
-        laws = [construct(one.component, group, path or one.path, _with_file(one.keywords), supplied) for one in self._inner]
+        laws = [construct(one.component, group, path or one.path, _locate_file(one.keywords), supplied) for one in self._inner]
         if not self._by_group:
             return laws[0]
         group_of = np.zeros(self._clients, np.int64)
@@ -177,7 +177,7 @@ class Law:
         return _GROUPED[self._group](laws=laws, group_of=group_of)
 
 
-def _with_file(keywords: dict[str, Any]) -> dict[str, Any]:
+def _locate_file(keywords: dict[str, Any]) -> dict[str, Any]:
     """The keywords of a law; a file that one of them names may be one that comes along."""
     path = keywords.get("path")
     return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)
@@ -253,7 +253,7 @@ def timeline(
     `message`: what is sent over the link, where it may have a bandwidth. `besides_s`: what every delay takes besides, per client.
     `key`: where the scenario gives the law; None: `what` at `path`, which is what scripts call it in any case.
     """
-    law = Law.of(getattr(section, what), what, key or f"{path}.{what}", context)
+    law = Law.from_scenario(getattr(section, what), what, key or f"{path}.{what}", context)
     bandwidth = None
     if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")

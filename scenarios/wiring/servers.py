@@ -187,10 +187,10 @@ COMPOSERS: dict[str, Callable[[World], Server]] = {
 def compose(world: World) -> Server:
     """Return the server that the scenario names; raises UserError."""
     kind = world.scenario.server.kind
-    return COMPOSERS[kind](world) if kind in COMPOSERS else _own(world)
+    return COMPOSERS[kind](world) if kind in COMPOSERS else _own_server(world)
 
 
-def _own(world: World) -> Server:
+def _own_server(world: World) -> Server:
     """Return the server that a class of the user's own puts together; raises UserError."""
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer

@@ -111,7 +111,7 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
     flops: Any = 0.0
     if section.flops_per_sample is not None:
         flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
-    law = Law.of(section.noise, "noise", "compute.noise", context)
+    law = Law.from_scenario(section.noise, "noise", "compute.noise", context)
     speed = _Speed(law, name, _positive(context.population.values(spec, f"compute.{name}"), name), flops, context)
     steps = written_steps(section, "noise", "compute", context)
     if section.random_changes is not None:

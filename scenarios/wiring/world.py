@@ -116,7 +116,7 @@ class World(Context):
         keywords = resolve_parameters(section, group, path, self.population)
         return construct(section, group, path, keywords, {"clients": self.population.count} | supplied, protocol)
 
-    def _supplied(self, per_round: int, per_model: int | None) -> dict[str, Any]:
+    def _constructor_arguments(self, per_round: int, per_model: int | None) -> dict[str, Any]:
         return {
             "per_round": per_round,
             "per_model": per_model,
@@ -138,7 +138,8 @@ class World(Context):
 
     def decider(self, protocol: type, per_round: int, per_model: int | None = None) -> Any:
         """The object of `[policy]`, which has what the server asks for by `protocol`; raises UserError."""
-        return self.component(self.scenario.method, "policy", "policy", self._supplied(per_round, per_model), protocol)
+        supplied = self._constructor_arguments(per_round, per_model)
+        return self.component(self.scenario.method, "policy", "policy", supplied, protocol)
 
     def probing(self, pool: ClientPool) -> Probing | None:
         """Return what asks clients of `pool` before a policy selects, or None; raises UserError."""
@@ -149,6 +150,6 @@ class World(Context):
         reward = self.scenario.metrics.reward
         if reward is None:
             return None
-        meter: RewardMeter = self.component(reward, "reward", "metrics.reward", self._supplied(per_round, None))
+        meter: RewardMeter = self.component(reward, "reward", "metrics.reward", self._constructor_arguments(per_round, None))
         return meter
 

@@ -76,7 +76,7 @@ def _answers(
             if change.client is not None and change.client not in takes_part:
                 who = ", ".join(map(str, takes_part))
                 raise UserError(f"--without {change.client}: takes no part in round {number}; {who} do")
-        was = replay.closed(number)
+        was = replay.closed_round(number)
         return [Answer(change, was, replay.again(state, number, change, limit_s=limit_s)) for change in changes]
     raise _another(folder)
 
@@ -96,7 +96,7 @@ def every_client(
         _refuse_another(replay, ends_s, folder)
         for number in numbers:
             if first <= number <= upto:
-                was = replay.closed(number)
+                was = replay.closed_round(number)
                 changes = [Change("without", client) for client in replay.taken_part(number)]
                 answers += [Answer(one, was, replay.again(state, number, one, limit_s=limit_s)) for one in changes]
     return answers

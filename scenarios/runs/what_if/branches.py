@@ -71,13 +71,13 @@ class _Watch(Alteration):
         self.closed_rounds: dict[int, Closed] = {}
         self.taken_part: dict[int, list[int]] = {}
 
-    def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+    def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         self.selected[number] = loop.dispatch.selection
         # Where a round is about whatever ends in it, those at work take part, too.
         self.taken_part[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
         return chosen
 
-    def closed(self, closed: ClosedRound) -> None:
+    def on_close(self, closed: ClosedRound) -> None:
         self.closed_rounds[closed.number] = _closed_round(closed)
         # Of a server that asks for clients in mid-round they are known only now.
         asked = set(closed.clients.tolist())
@@ -105,7 +105,7 @@ class _OneRound(Alteration):
 
         loop.on_open = opens
 
-    def chosen(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+    def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         if number != self.number:
             return chosen
         if self.deadline_s is not None:
@@ -132,7 +132,7 @@ class _OneRound(Alteration):
         place = dict(zip(chosen.tolist(), given, strict=True))
         return [place[client] for client in clients.tolist()]
 
-    def closed(self, closed: ClosedRound) -> None:
+    def on_close(self, closed: ClosedRound) -> None:
         if closed.number == self.number:
             self.result = _closed_round(closed, but=self.client)
             raise _OverError
@@ -222,7 +222,7 @@ class Replay:
         """Communication rounds closed."""
         return self.built.simulation.server.round * self.per_unit
 
-    def closed(self, number: int) -> Closed:
+    def closed_round(self, number: int) -> Closed:
         """Return the close of a round that was simulated."""
         return self._watch.closed_rounds[number]
 

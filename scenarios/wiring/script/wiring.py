@@ -94,7 +94,7 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
     """Add the targets that have a state and change as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
     context = Context(world.population, world.streams, world.rounds, scenario.time_limit_s)
-    presence = Law.of(scenario.availability, "availability", "availability", context)
+    presence = Law.from_scenario(scenario.availability, "availability", "availability", context)
     targets.all["availability"] = ScriptedObject(
         key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow
     )
@@ -103,7 +103,7 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
     reached = Context(Population(Clients(count=jammers.channels)), world.streams, world.rounds, scenario.time_limit_s)
     for i, section in enumerate(scenario.jammers):
         jammer, key = jammers.find(section.name), f"jammers.{section.name}"
-        law = Law.of(section.law, "jammer", f"jammers.{i}.law", reached)
+        law = Law.from_scenario(section.law, "jammer", f"jammers.{i}.law", reached)
         targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 
 

@@ -63,7 +63,7 @@ class World(Observed):
 
         The presence that the scenario says goes on underneath.
         """
-        some = self._all_or(clients)
+        some = self._clients_or_all(clients)
         number = self._do("take_away", "clients", label(clients, some), ["take_away", some.tolist()], lambda: self._take(some))
 
         def back() -> None:
@@ -77,7 +77,7 @@ class World(Observed):
 
         What is under way is lost, too, but for what ends in this very instant. Clients do not know it, and go on working.
         """
-        some, cut_offs, now = self._all_or(clients), self._targets.cut_offs, self.time_s
+        some, cut_offs, now = self._clients_or_all(clients), self._targets.cut_offs, self.time_s
         number = self._do("cut_off", "clients", label(clients, some), ["cut_off", some.tolist()], lambda: cut_offs.cut(some, now))
 
         def back() -> None:
@@ -96,7 +96,7 @@ class World(Observed):
         if cuts is None or graph is None:
             raise UserError('there are no links between clients over which messages take time: server.kind = "fl-da" has such')
         pairs = [(integer("links", a, 0), integer("links", b, 0)) for a, b in links]
-        members = [self._all_or(group).tolist() for group in groups]
+        members = [self._clients_or_all(group).tolist() for group in groups]
         down, now = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s
         text = json.dumps([list(pair) for pair in pairs] or members)
         number = self._do("cut_links", "peers.links", text, ["cut_links", down], lambda: cuts.cut(down, now))
@@ -193,6 +193,6 @@ class World(Observed):
         row = ScriptRow(self._acts, round, time_s, action, target, entities, parameter, *values, of)
         self._runner.recorder.script(row)
 
-    def _all_or(self, clients: Some) -> IntArray:
+    def _clients_or_all(self, clients: Some) -> IntArray:
         some = self._some(clients, "clients")
         return np.arange(self._population.count) if some is None else some

@@ -47,7 +47,7 @@ def transfers(size_bytes: float | None = 3e6) -> pd.DataFrame:
 
 
 def test_a_gauss_markov_bandwidth_is_recovered_from_rates() -> None:
-    law = fit_bandwidth(Rates.of(measured(gauss_markov(), 600)))[0]
+    law = fit_bandwidth(Rates.from_rows(measured(gauss_markov(), 600)))[0]
     assert law.kind == "gauss-markov"
     for key, truth in {"mean_bytes_per_s": 1e6, "std_bytes_per_s": 2e5, "memory": 0.8}.items():
         # 3,600 correlated rates: standard errors are 0.9 %, 2.5 % and 0.01.
@@ -57,7 +57,7 @@ def test_a_gauss_markov_bandwidth_is_recovered_from_rates() -> None:
 
 
 def test_levels_and_stays_are_recovered_though_some_intervals_hold_a_change() -> None:
-    law = fit_bandwidth(Rates.of(measured(levels(), 600)))[0]
+    law = fit_bandwidth(Rates.from_rows(measured(levels(), 600)))[0]
     assert law.label == "markov-levels (3)"
     np.testing.assert_allclose(law.table["levels_bytes_per_s"], [1e5, 4e5, 1e6], rtol=0.01)
     # Each level is left 50 to 100 times: a standard error of 10 to 15 %.
@@ -67,7 +67,7 @@ def test_levels_and_stays_are_recovered_though_some_intervals_hold_a_change() ->
 def test_a_path_longer_than_a_piece_gives_the_same_levels() -> None:
     law = levels()
     one = measured(law, 2500)
-    best = fit_bandwidth(Rates.of(one[one["client"] == 0]))[0]
+    best = fit_bandwidth(Rates.from_rows(one[one["client"] == 0]))[0]
     np.testing.assert_allclose(best.table["levels_bytes_per_s"], [1e5, 4e5, 1e6], rtol=0.01)
 
 

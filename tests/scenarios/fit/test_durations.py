@@ -11,7 +11,7 @@ from scenarios.fit.durations import Durations, UnfitError, curvature, fit_laws
 
 def cut(times: np.ndarray, deadline_s: float) -> Durations:
     """Return `times` as a server with a deadline sees them."""
-    return Durations.of(np.minimum(times, deadline_s), times > deadline_s)
+    return Durations.sort(np.minimum(times, deadline_s), times > deadline_s)
 
 
 def law(durations: Durations, kind: str):
@@ -21,14 +21,14 @@ def law(durations: Durations, kind: str):
 def test_the_shifted_exponential_by_hand() -> None:
     # Complete 2, 3 and 5 s, one bound at 6 s: beyond the first they sum to 0 + 1 + 3 + 4 = 8 s over 3 - 1 ends, 4 s; the shift
     # is 2 - 4 / 4 = 1 s.
-    fitted = law(Durations.of(np.array([3.0, 6.0, 2.0, 5.0]), np.array([False, True, False, False])), "shifted-exponential")
+    fitted = law(Durations.sort(np.array([3.0, 6.0, 2.0, 5.0]), np.array([False, True, False, False])), "shifted-exponential")
     assert fitted.parameters["mean_excess_s"].value == pytest.approx(4.0)
     assert fitted.parameters["shift_s"].value == pytest.approx(1.0)
 
 
 def test_complete_log_normal_times_give_mean_and_deviation_of_the_logarithms() -> None:
     times = np.exp(np.array([0.1, 0.5, 0.9, 1.4, 2.0]))
-    fitted = law(Durations.of(times, np.zeros(5, bool)), "log-normal")
+    fitted = law(Durations.sort(times, np.zeros(5, bool)), "log-normal")
     assert fitted.parameters["median_s"].value == pytest.approx(np.exp(0.98), rel=1e-5)
     assert fitted.parameters["sigma"].value == pytest.approx(np.std([0.1, 0.5, 0.9, 1.4, 2.0]), rel=1e-5)
 
@@ -37,7 +37,7 @@ def test_the_survival_estimate_is_that_of_scipy() -> None:
     rng = np.random.default_rng(3)
     times, censored = np.round(rng.gamma(2.0, 1.0, 300), 1) + 0.1, rng.random(300) < 0.3
     expected = stats.ecdf(stats.CensoredData(times[~censored], right=times[censored])).sf
-    at, survival = Durations.of(times, censored).survival()
+    at, survival = Durations.sort(times, censored).survival()
     np.testing.assert_allclose(survival, expected.probabilities[np.isin(expected.quantiles, at)], atol=1e-12)
 
 
@@ -87,7 +87,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(kind: str) -> None:
 
 
 def test_equal_durations_are_a_constant() -> None:
-    (only,) = fit_laws(Durations.of(np.full(5, 2.5), np.zeros(5, bool)))
+    (only,) = fit_laws(Durations.sort(np.full(5, 2.5), np.zeros(5, bool)))
     assert only.table() == {"kind": "constant", "value_s": 2.5}
 
 
@@ -97,7 +97,7 @@ def test_equal_durations_are_a_constant() -> None:
 )
 def test_durations_that_determine_nothing_are_refused(seconds: list[float], censored: list[bool], message: str) -> None:
     with pytest.raises(UnfitError, match=message):
-        fit_laws(Durations.of(np.array(seconds), np.array(censored)))
+        fit_laws(Durations.sort(np.array(seconds), np.array(censored)))
 
 
 def test_many_durations_are_counted_and_give_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +113,7 @@ def test_many_durations_are_counted_and_give_the_same_law(monkeypatch: pytest.Mo
 
 def test_the_empirical_law_has_the_quantiles_of_the_data() -> None:
     times = np.random.default_rng(2).gamma(2.0, 1.0, 5000)
-    fitted = law(Durations.of(times, np.zeros(5000, bool)), "empirical")
+    fitted = law(Durations.sort(times, np.zeros(5000, bool)), "empirical")
     values = np.array(fitted.table()["values_s"])
     np.testing.assert_allclose(np.median(values), np.median(times), rtol=0.02)
     np.testing.assert_allclose(values.mean(), times.mean(), rtol=0.02)

@@ -184,13 +184,13 @@ def test_without_a_table_of_clients_the_rounds_are_checked(tmp_path: Path) -> No
 @pytest.fixture
 def miscounting(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that counts every lost update twice."""
-    ended = ClientPool._ended
+    ended = ClientPool._on_end
 
     def twice(self: ClientPool, update: Any) -> None:
         self.ended["lost"] += update.outcome == "lost"
         ended(self, update)
 
-    monkeypatch.setattr(ClientPool, "_ended", twice)
+    monkeypatch.setattr(ClientPool, "_on_end", twice)
 
 
 @pytest.mark.usefixtures("miscounting")

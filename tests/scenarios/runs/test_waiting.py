@@ -78,7 +78,7 @@ def test_a_round_is_told_of_once_it_has_taken_long(monkeypatch: pytest.MonkeyPat
     watch.look()
     assert re.fullmatch(r"round 1 has taken 0 s, up to 5 s simulated; it waits for 3 updates \(.*\)", said[0])
     monkeypatch.setattr(waiting, "LONG_S", 10.0)
-    watch.closed()
+    watch.on_close()
     watch.look()
     assert len(said) == 1
 
