@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from analysis.api import Run, Sweep, open_run, open_sweep
     from analysis.catalogue import draw, draw_all
     from analysis.detections.measure import DetectionScore, run_detections, score
-    from analysis.documents.comparison_tables import comparison_table, cut_short, difference_table
+    from analysis.documents.comparison_tables import comparison_table, difference_table, short_run_note
     from analysis.figures.settings import Bound, FigureSettings
     from analysis.gathering import gather
     from analysis.metrics.comparison import Comparison, ComparisonRow, DifferenceRow, compare, write_comparison
@@ -30,7 +30,7 @@ _MODULES = {
     "api": ("Run", "Sweep", "open_run", "open_sweep"),
     "catalogue": ("draw", "draw_all"),
     "detections.measure": ("DetectionScore", "run_detections", "score"),
-    "documents.comparison_tables": ("comparison_table", "cut_short", "difference_table"),
+    "documents.comparison_tables": ("comparison_table", "short_run_note", "difference_table"),
     "figures.settings": ("Bound", "FigureSettings"),
     "gathering": ("gather",),
     "metrics.comparison": ("Comparison", "ComparisonRow", "DifferenceRow", "compare", "write_comparison"),
@@ -59,7 +59,6 @@ __all__ = [
     "Sweep",
     "compare",
     "comparison_table",
-    "cut_short",
     "difference_table",
     "draw",
     "draw_all",
@@ -78,6 +77,7 @@ __all__ = [
     "run_detections",
     "run_metrics",
     "score",
+    "short_run_note",
     "straggler_study",
     "write_comparison",
     "write_report",

@@ -70,11 +70,11 @@ class Sweep(sweep_results.Sweep):
         Final accuracies are those at `until_s`, where the shortest of all runs ends. Warns (UserWarning) where that is far from
         the ends of the others, as `netsim compare` does.
         """
-        from analysis.documents.comparison_tables import cut_short
+        from analysis.documents.comparison_tables import short_run_note
         from analysis.metrics.comparison import comparison_frame
 
         comparison = self.compare()
-        if caution := cut_short(comparison):
+        if caution := short_run_note(comparison):
             warnings.warn(caution, stacklevel=2)
         return comparison_frame(comparison)
 

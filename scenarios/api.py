@@ -468,7 +468,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
 
 
 def _tables(source: Source) -> tuple[dict[str, Any], str]:
-    """The tables of a scenario, and what messages call it."""
+    """Return the tables of a scenario, and its name in messages: the file, or "scenario"."""
     if isinstance(source, Scenario):
         return source.tables(), "scenario"
     if isinstance(source, schema.Scenario):

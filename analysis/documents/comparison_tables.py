@@ -56,7 +56,10 @@ def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
 
 
 def difference_cell(row: DifferenceRow, name: str) -> str:
-    """Return a difference to the baseline as text, or the reason why there is none."""
+    """Return a difference to the baseline as text, or the reason why there is none.
+
+    "another oracle": the AoI regrets are against different oracles. "neither": no run of either variant reached the target.
+    """
     if name == "aoi_regret" and not row.same_oracle:
         return "another oracle"
     if name in TARGETS and row[name].difference.count and row[name].reached == row[name].baseline_reached == 0:
@@ -146,8 +149,8 @@ def restricted_words(comparison: Comparison, name: str) -> str:
     return f"min({_AMOUNTS[cost]}, {format_cost(horizon_of(comparison, cost), cost)})"
 
 
-def cut_short(comparison: Comparison) -> str:
-    """Return a warning if one short run makes the others be compared far from their ends; empty if not."""
+def short_run_note(comparison: Comparison) -> str:
+    """Return a warning if one run ends so early that the others are compared far before their own ends; "" if none does."""
     ends = [(extent.time_s, label, seed) for label, seed, extent in comparison.extents if extent.rounds]
     if not ends or not (comparison.has("target_s") or comparison.has("final_accuracy")):
         return ""

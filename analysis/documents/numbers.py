@@ -20,7 +20,7 @@ UNITS: dict[Cost, tuple[str, float]] = {"seconds": ("seconds", 1.0), "bytes": ("
 
 
 def format_number(value: float, *, digits: int | None = None, signed: bool = False) -> str:
-    """`value` with `digits` decimals (default: by its size); "—" for NaN, "∞" for infinity."""
+    """Return `value` as text with `digits` decimals (default: by its size); "—" for NaN, "∞" for infinity."""
     if math.isnan(value):
         return MISSING
     if math.isinf(value):

@@ -95,7 +95,10 @@ def _values(line: Line2D, at: FloatArray, x: FloatArray, y: FloatArray) -> Float
 
 
 def describe(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
-    """Describe the axes of each panel and the values at which its lines end."""
+    """Return one sentence that names the axes of each panel and the last point of each of its lines.
+
+    `lines`: the entries of the legend, handle and label. A panel is searched for its own line of the same look as a handle.
+    """
     parts = []
     for axes in figure.axes:
         if axes.get_label() == "<colorbar>" or not axes.get_visible():

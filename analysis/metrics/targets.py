@@ -60,7 +60,10 @@ UNLIMITED = Extent(math.inf, 2**62, math.inf)
 
 
 def run_extent(run: Run) -> Extent:
-    """Return the extent of one run."""
+    """Return the extent of one run.
+
+    A run that a time limit ended lasts past the close of its last round, up to `simulated_s` of the summary.
+    """
     columns = run.columns([name for names in COST_COLUMNS.values() for name in names])
     if not columns["end_s"].size:
         return Extent(float(run.summary.get("simulated_s") or 0.0), 0, 0.0)

@@ -17,9 +17,9 @@ from analysis.documents.comparison_tables import (
     baseline_label,
     common_words,
     comparison_cells,
-    cut_short,
     difference_cells,
     interval_words,
+    short_run_note,
 )
 from analysis.documents.numbers import UNITS, format_number, format_percent
 from analysis.documents.run_names import missing_words
@@ -99,7 +99,7 @@ def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
     if findings := _findings(comparison):
         blocks += [Text(f"Against {baseline_label(comparison)}, at equal seeds:"), Bullets(findings)]
     blocks.append(Table("comparison", "Comparison", comparison_cells(comparison), note=words))
-    if note := cut_short(comparison):
+    if note := short_run_note(comparison):
         blocks.append(Text(note, warning=True))
     return blocks
 

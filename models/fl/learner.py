@@ -367,7 +367,8 @@ class FederatedLearner:
         """Quality of the present model, or None where none is due.
 
         It is due in the first and the last round, and every `evaluate_every_rounds` rounds; with `evaluate_every_s` instead of
-        these at the first round that closes at or after each multiple of so many simulated seconds.
+        these at the first round that closes at or after each multiple of so many simulated seconds. Training losses are those
+        since the last evaluation: they are taken out, so that each is reported once.
         """
         if not self._evaluator.due(round, time_s, last):
             return None

@@ -34,6 +34,11 @@ def _free(node: int, at: list[dict[int, int]], colours: int) -> int:
 
 
 def _colour(edge: Pair, at: list[dict[int, int]], colours: int) -> None:
+    """Give one more edge a colour, and change colours of other edges where need be; `at` stays a proper colouring.
+
+    `at[node]` maps the colour of each edge of a node to the neighbour at its other end. An edge stands in two of these
+    dictionaries, which change together. `colours` is above every degree, so that each node has a free colour.
+    """
     centre, first = edge
     # A fan: neighbours of the centre, where the colour of each edge is free at the neighbour before it.
     fan = [first]
@@ -44,6 +49,7 @@ def _colour(edge: Pair, at: list[dict[int, int]], colours: int) -> None:
             break
         fan.append(coloured[step])
     of_centre, of_last = _free(centre, at, colours), _free(fan[-1], at, colours)
+    # Swap both colours along the path from the centre: after it `of_last` is free at the centre, too.
     _invert(centre, of_last, of_centre, at)
     # Up to the first neighbour at which `of_last` is free, the fan still is one.
     for place, node in enumerate(fan):
@@ -79,7 +85,10 @@ def _is_fan(centre: int, fan: list[int], at: list[dict[int, int]]) -> bool:
 
 
 def _rotate(centre: int, fan: list[int], last: int, at: list[dict[int, int]]) -> None:
-    """Give each edge of the fan the colour of the next one, and the last one the colour `last`."""
+    """Give each edge from `centre` to the `fan` the colour of the next one, and the last edge the colour `last`.
+
+    All old colours are removed before new ones are set: each new colour is the old one of another edge.
+    """
     shifted = [_colour_of(centre, node, at) for node in fan[1:]]
     for node, colour in zip(fan[1:], shifted, strict=True):
         assert colour is not None

@@ -61,7 +61,10 @@ class Matcha:
         return np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs]), latencies, cores, owners
 
     def _round_ms(self, round: int) -> float:
-        """Return what `Silos.message_ms` says of the arcs of a round, without an object for each of them."""
+        """Return the time of a round in ms: local training, then the slowest message of the links that are on.
+
+        Fast path of `Silos.message_ms` over `round_arcs(round)`: arrays in place of an object for each arc, the same numbers.
+        """
         sources, targets, latencies, cores, owners = self._table
         on = self._on[round % ROUNDS][owners]
         if not on.any():

@@ -102,10 +102,10 @@ class Silos:
         return self.work_ms + self.latency_ms + self.core_ms
 
     def route_ms(self, arcs: Sequence[Arc]) -> tuple[FloatArray, FloatArray]:
-        """Return latencies and core times of arcs (m,); of a relayed arc all latencies, and the core time at the far end.
+        """Return latencies and core times of `arcs`, (m,) and (m,).
 
-        The far end is that of the silo which is not the first of the underlay's path (Marfoq's star keeps the bandwidth of the
-        last link from its centre).
+        A relayed arc has the latencies of all its hops, and the core time of its last hop alone: so Marfoq's published star
+        keeps only the bandwidth of the last link from its centre.
         """
         latencies = [sum(float(self.latency_ms[a, b]) for a, b in zip(arc.stops, arc.stops[1:], strict=False)) for arc in arcs]
         cores = [float(self.core_ms[arc.stops[-2], arc.stops[-1]]) for arc in arcs]

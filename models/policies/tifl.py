@@ -204,7 +204,10 @@ class Tifl(NoProbes, StateFields):
         return np.sort(np.concatenate(chosen))
 
     def _draw_tier(self, rng: np.random.Generator) -> int:
-        """Draw the tier of a round: among tiers with credits, or among all non-empty tiers if none has any."""
+        """Draw the tier of a round among the non-empty tiers with credits, by their shares.
+
+        Uniform where those shares are all 0; among all non-empty tiers if none has credits; among all tiers if all are empty.
+        """
         there = np.bincount(self.tier_of[self.tier_of >= 0], minlength=self._tiers) > 0
         left = there & (self._credits > 0)
         share = np.where(left, self._share, 0.0)

@@ -175,7 +175,10 @@ class Columns:
         return self._derive(times, counts)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
-        """Return the attempts cut at `now_s`, before they end: the present phase of each ends then."""
+        """Return the attempts ended at `now_s` with `outcome`, an index of OUTCOMES: the phase under way ends then.
+
+        All of them must be under way at `now_s`. None has a cause or arrives.
+        """
         made = self.cut_at(now_s)
         times, counts = made.times, made.counts
         for start in map(start_row, STAGES):

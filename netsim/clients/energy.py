@@ -307,9 +307,10 @@ class Energy:
         return {} if self.batteries is None else {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}
 
     def accounts(self, now_s: float) -> dict[str, tuple[float, float]]:
-        """By column of a round, what is accounted for up to `now_s`, and the integral of power.
+        """Return two counts of the joules up to `now_s`, by column of a round: the sum over what drew them, and the integral.
 
-        Accounted for are attempts, tests, opinions and messages, and idle energy by times of presence.
+        The sum is over attempts, tests, opinions, messages and idle times; the integral is that of power over time. They are
+        kept separately, so that a run can check one by the other: they must agree up to rounding.
         """
         self.catch_up(now_s)
         self.spent.settle()

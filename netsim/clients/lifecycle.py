@@ -199,7 +199,10 @@ class UpdateLifecycle:
             self._step[update.phase].resume(update)
 
     def resume(self, update: Update) -> None:
-        """Go on with an update that was restored from a saved state."""
+        """Go on with an update that was restored from a saved state: its energy, its next event, its battery.
+
+        The update comes to be followed (`adopt`) before anything is put on the clock, as at its start.
+        """
         self.adopt(update)
         if self._energy is not None:
             self._energy.resume(update)

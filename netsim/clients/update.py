@@ -265,7 +265,11 @@ class Update:
 
 
 def renew(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: float) -> None:
-    """A law of `medium` was replaced: what `updates` have drawn of it is evaluated again at the same uniforms."""
+    """Evaluate the draws `name` of `updates` anew, at the same uniforms, after a law of `medium` was replaced.
+
+    Updates of a round share their draws: each set is renewed once. Draws that depend on time evaluate themselves again when
+    they are read next (`expire`); a value that was the same for all clients is drawn in its place.
+    """
     source = getattr(medium, name)
     held: dict[int, ModelDraws | SendDraws] = {}
     sends = name in SendDraws.DRAWN

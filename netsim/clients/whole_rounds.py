@@ -313,7 +313,7 @@ class WholeRounds:
         rest, now = self._rest(), self._pool.clock.now
         stay = np.ones(len(rest), np.bool_)
         stay[places] = False
-        self._table = rest.at(np.flatnonzero(stay))
+        self._table = rest.take(np.flatnonzero(stay))
         self._ends_s = self._table.times[END]
         self.left = len(self._ends_s)
         ended = rest.take(places).cut(outcome, now)

@@ -141,9 +141,10 @@ class WhenEnded(_OfOneRound):
         return found
 
     def wait(self) -> Generator[Any, Any, None]:
+        """Wait for the close of the open round: a known time for a round that was foreseen whole, else the rule on each end."""
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
-            # After everything else of that instant: it may be single updates by then.
+            # Last of its instant: another event of it may still turn the whole round into updates by events.
             yield self.pool.clock.event_at(whole.closes_s, LAST)
             self.open_round = None
             whole.on_close()

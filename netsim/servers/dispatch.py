@@ -87,14 +87,17 @@ class PolicyDispatch(StateFields):
         return self._chosen if self._steps is None else Selection(self._chosen, self._steps)
 
     def wait(self, number: int) -> Generator[Any, Any, None]:
-        """Until `need` clients are selectable."""
+        """Wait until `need` clients are selectable; raise NobodyLeftError if none ever will be and none is at work."""
         pool, busy_too = self.pool, self.reselect_busy
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), None, self.need)
         if not (self._selectable.any() or pool.under_way or pool.ever_selectable().any()):
             raise NobodyLeftError
 
     def prepare(self, number: int) -> Generator[Any, Any, None]:
-        """The policy may ask clients for their loss, which takes time; then again, until `need` clients are selectable."""
+        """Let the policy probe clients before it selects, again and again while it asks for more.
+
+        Probes take time, in which clients come and go: after them it waits once more for selectable clients.
+        """
         self._rng, self._probed = self._draws.generator(number), NOBODY_PROBED
         if self._probing is None:
             return
@@ -126,7 +129,7 @@ class PolicyDispatch(StateFields):
         return self._chosen
 
     def leave_out(self, client: int) -> None:
-        """It is taken from those chosen."""
+        """Take `client` out of the selection of the present round."""
         stays = self._chosen != client
         self._chosen, self._steps = self._chosen[stays], None if self._steps is None else self._steps[stays]
 

@@ -109,7 +109,7 @@ class ByLatency(StateFields):
     """A model of all that has arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
 
     L_k is the time from the selection of client k to its last delivery. No model is made of no update: where none has arrived by
-    then, the first that does is waited for. `wake` has `due` asked again.
+    then, the first that does is waited for. `wake`: callback that makes the server ask `due` again.
     """
 
     state_fields = ("latency_s",)
@@ -141,10 +141,11 @@ class ByLatency(StateFields):
             self._slowest, self._due_s = None, _NEVER
 
     def due(self, ends: Sequence[Attempt]) -> bool:
+        """Return True if a model is due now, after `ends` of this round; if not, put the next question on the clock."""
         now = self.pool.clock.now
         if not arrivals(ends):
-            return False  # the first that arrives has it asked again
-        # Whoever began since the slowest was looked for only puts it off: it is looked for again when it is time.
+            return False  # the server asks again at the first arrival
+        # A client that began since the last search can only put the time off, so the search waits until the time has come.
         if now >= self._due_s:
             self._find()
         check_s = self._next_check_s(max(now, self._due_s))

@@ -62,14 +62,14 @@ class Probing(Instrument, ABC):
         """The run is over: record what has not ended."""
 
     def losses_of(self, number: int, clients: IntArray, answered: Any) -> FloatArray:
-        """(n,) what `clients` answered; NaN where `answered` (n,) is False, or nothing is trained."""
+        """Return the losses (n,) that `clients` answered; NaN where `answered` (n,) is False, or nothing is trained."""
         losses = np.full(len(clients), _NAN)
         if self.losses:
             losses[answered] = self.learner.losses_of(clients[answered], number, self.samples)
         return losses
 
     def accuracies_of(self, clients: IntArray, answered: BoolArray) -> FloatArray:
-        """(n,) what `clients` answered who tested the model; NaN where `answered` (n,) is False."""
+        """Return the accuracies (n,) of `clients` that tested the model; NaN where `answered` (n,) is False."""
         accuracies = np.full(len(clients), _NAN)
         accuracies[answered] = self.learner.accuracies_of(clients[answered])
         return accuracies
@@ -77,7 +77,7 @@ class Probing(Instrument, ABC):
     def _answers(
         self, number: int, clients: IntArray, answered: BoolArray, *, test: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """(n,) losses and accuracies that `clients` answered; where they tested the model, no losses, else no accuracies."""
+        """Return losses and accuracies of `clients`, (n,) each: after a `test` all losses are NaN, else accuracies are None."""
         if test:
             return np.full(len(clients), _NAN), self.accuracies_of(clients, answered)
         return self.losses_of(number, clients, answered), None

@@ -123,7 +123,7 @@ class AttemptRows:
         self._held.append(update.row())
 
     def record_round(self, closed: ClosedRound) -> None:
-        """A round is over, and its instruments have been read."""
+        """Record the attempts of a round that has closed; its instruments have been read."""
         if self.at_close:
             losses = losses_by_update(closed) if self._with_losses else {}
             for update in self.loop.dispatch.attempts.updates:
@@ -144,7 +144,10 @@ class AttemptRows:
         self._table.append(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
 
     def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
+        """Record, at the end of a run, the attempts that were held back, then those in flight, as unfinished.
+
+        With `at_close` these are the attempts of the open round; a round that has closed has its rows already.
+        """
         now = self.loop.clock.now
         if self.at_close and not self.loop.is_open:
             return

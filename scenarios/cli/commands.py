@@ -20,9 +20,10 @@ _NO_IMPORT = Annotated[bool, typer.Option("--no-import", help="Refuse components
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """`function` with the option --no-import.
+    """Return `function` as a command: with the option --no-import, and one message in place of a traceback.
 
-    It leaves with code 2 where a file cannot be used, or a component of the user's own ends the program.
+    Exit code 2 if a file cannot be used, or a component of the user's own ends the program. Typer reads the options from the
+    signature and the annotations, so that both are set by hand.
     """
 
     @functools.wraps(function)

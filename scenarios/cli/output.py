@@ -133,14 +133,14 @@ def opened_sweep(folder: Path) -> Any:
 
 def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any:
     """Show the tables of a comparison, and return it; `strict` as of `warn_of_missing`, settings as for `analysis.compare`."""
-    from analysis import compare, comparison_table, cut_short, difference_table
+    from analysis import compare, comparison_table, difference_table, short_run_note
 
     comparison = compare(done, **settings)
     warn_of_missing(done, strict)
     out_console.print(comparison_table(comparison))
     if comparison.differences:
         out_console.print(difference_table(comparison))
-    if note := cut_short(comparison):
+    if note := short_run_note(comparison):
         err_console.print(f"warning: {note}", style="yellow", highlight=False)
     return comparison
 

@@ -76,6 +76,7 @@ def _write(document: "Document", folder: Path) -> None:
 
 
 def _list() -> None:
+    """Print the reproductions: names, what each shows, and what each size costs."""
     from rich.padding import Padding
     from rich.text import Text
 

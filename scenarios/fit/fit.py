@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILES = ("scenario.toml", "devices.csv", "presence.csv", "downlink.csv", "uplink.csv", "report.html")
-"""What a fit may write."""
+"""Names of the files that a fit may write."""
 _FITTED_SHARE = 0.7
 _LEAST_ROUNDS = 10
 
@@ -84,6 +84,7 @@ def fit_log(
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
+    """Raise UserError unless `out` is new, empty, or an earlier fit that may be overwritten."""
     with writing(out):
         check_place(out)
         held = {entry.name for entry in out.iterdir()} if out.is_dir() else set()

@@ -209,7 +209,7 @@ def _table(asked: Asked, done: Sweep, comparison: Comparison, name: str, caption
         heads.append(header[column])
         for line, row in zip(cells, rows, strict=True):
             line.append(row[column])
-    for target, slots in _slots(what, done, comparison).items():
+    for target, slots in _slots_to_targets(what, done, comparison).items():
         heads.append(f"slots to {target * 100:g} %")
         for line, slot in zip(cells, slots, strict=True):
             line.append(slot)
@@ -227,8 +227,8 @@ def _short(comparison: Comparison, name: str) -> str:
     return heading(comparison, name)
 
 
-def _slots(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[float, list[str]]:
-    """The slots that each variant takes to each target: restricted means, in slots."""
+def _slots_to_targets(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[float, list[str]]:
+    """Return the slots that each variant takes to each target, as text: restricted means, by the mean length of a slot."""
     from analysis import compare
     from analysis.documents.numbers import format_interval
 

@@ -69,6 +69,7 @@ def sections(found: Sequence[Pair]) -> list[Section]:
 
 
 def _figure(found: Sequence[Pair]) -> ShownFigure:
+    """Draw the round times of three overlays by network: dashed with fixed shares, solid with shared links."""
     from analysis.figures.settings import PLAIN
     from analysis.figures.style import headline, line_style, new_figure
 

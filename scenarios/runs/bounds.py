@@ -130,7 +130,7 @@ def theorem3_unmet(run: Run) -> str | None:
 
 
 def _theorem3(rounds: int, size: Mapping[str, int], of: str) -> Bound:
-    """A single point: gamma is tuned to the length of the run, so that nothing is said of what came before its end."""
+    """Return the bound of Theorem 3 at the end of the run alone, since gamma is tuned to its length; `of` ends the label."""
     words = (
         "M-Exp3 with its tuned gamma, constants of eq. 21, at the end of the run; where each client of the oracle's set succeeds "
         "in at least one of C(N, K) rounds"

@@ -53,7 +53,7 @@ class Synchronous(Server):
     probes: ClassVar[bool] = True
 
     def check(self, scenario: "Scenario") -> None:
-        """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""
+        """Raise an error if other tables do not fit: a policy and, if there are sub-channels, enough of them for a round."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.per_round", self.per_round)
         require_policy(scenario, "per_round", self.per_round)
@@ -159,7 +159,7 @@ class SemiSynchronous(Server):
         return self.round_s
 
     def check(self, scenario: "Scenario") -> None:
-        """It selects by a policy, over the links of `[uplink]`, and sub-channels where there are any."""
+        """Raise an error if other tables do not fit: a policy and, if there are sub-channels, enough of them for a round."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.per_round", self.per_round)
         require_policy(scenario, "per_round", self.per_round)

@@ -25,11 +25,11 @@ def attempt_all(
     retries: int,
     on_loss: Callable[[int, Killed, bool], None],
 ) -> Iterator[tuple[int, Any]]:
-    """Give all `runs` to the workers, and yield what comes back, in any order; `Killed` for a run that was so too often.
+    """Give all `runs` to the workers, and yield each number with its result, in any order of numbers.
 
-    `work` says of a number, each time that it is given to a worker, what there is to do. When `stop` is asked for no further run
-    begins, and the runs that have not begun yield nothing. `lost` is told of every run whose worker was killed, and whether it is
-    simulated again, at most `retries` times.
+    `work(number)`: called for each attempt; returns the work of a run. `on_loss(number, killed, again)`: called when a worker is
+    killed; the run is simulated again at most `retries` times, and then yields `Killed`. After `stop` no further run begins;
+    runs under way still yield a result, the others none.
     """
     waiting = deque(runs)
     attempts = dict.fromkeys(waiting, 0)

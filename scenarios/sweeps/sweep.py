@@ -211,7 +211,10 @@ class _UnderWay:
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
-    """Return warnings of complete runs that the plan did not know, each with its runs in words; "": all."""
+    """Return the cautions that complete runs of a sweep gave and its plan did not, each with the names of its runs.
+
+    "" stands for all runs.
+    """
     from analysis.documents.run_names import runs_in_words
 
     found: dict[Caution, list[tuple[str, int]]] = {}

@@ -19,7 +19,7 @@ _declarations: list[torch.library.Library] = []
 
 
 def _declare_operators() -> None:
-    """Declare the schemas of the compiled operators that are unknown."""
+    """Declare the schemas of the compiled operators that this torch does not know; those that it knows stay as they are."""
     library: Any = torch.library.Library("torchvision", "FRAGMENT")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):

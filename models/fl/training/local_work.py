@@ -307,7 +307,10 @@ class LocalWork:
         return lambda row: self._streams.generator("update-compression", jobs[row].round, jobs[row].client)
 
     def keep(self, computed: Computed) -> None:
-        """Let the clients go on from the states that came with `computed`."""
+        """Commit updates that have entered the model: clients go on from the states in `computed`, and results are released.
+
+        What was trained ahead of these updates is dropped from `_ahead` and `_arrived`; both must lose the same keys.
+        """
         for key, result in computed.results.items():
             self.counted = self.counted.after(result)
             self._ahead.pop(key, None)

@@ -45,10 +45,10 @@ def make_distribution(clients: IntArray, masses: FloatArray) -> Distribution:
 
 
 def fill_distributions(order: IntArray, masses: FloatArray) -> list[Distribution]:
-    """Fill distributions of mass 1 one after the other with `masses` (n,) of the clients `order` (n,), and split clients at the
-    brim.
+    """Pour the `masses` (n,) of the clients `order` (n,) into distributions of mass 1, one after the other.
 
-    The masses add up to a whole number (up to rounding), the number of distributions returned.
+    A client that does not fit whole is split between two neighbours. The masses add up to a whole number (up to rounding),
+    the number of distributions returned.
     """
     upper = np.cumsum(masses)
     count = round(float(upper[-1]))

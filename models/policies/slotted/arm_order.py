@@ -144,9 +144,13 @@ class ByMean:
         self._order = Shuffle(math.prod(math.comb(len(self._members[v]), n) for v, n in _runs(profile)), self._ties)
 
     def _children(self, profile: Arm) -> list[Arm]:
-        """Return the profiles in which one member, up to the first that is not at home, is one level lower."""
+        """Return the children of `profile`: one member, up to the first that is not at home, is one level lower.
+
+        So each profile has one parent and is made once.
+        """
         children = []
         for j, level in enumerate(profile):
+            # Only the last member of a level may go lower: a profile stays in ascending order of levels.
             last_of_level = j + 1 == self._size or profile[j + 1] > level
             lower = level + 1
             if last_of_level and lower < len(self._members) and profile.count(lower) < len(self._members[lower]):

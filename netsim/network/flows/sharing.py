@@ -170,7 +170,10 @@ class Sharing:
             self._rehome_last(link, now_s)
 
     def change(self, link: Link, capacity: float, now_s: float) -> None:
-        """Set the capacity of a link; raises ParameterError as `Link` does."""
+        """Set the capacity of a link, whose flows get their new rates by the next `solve`; raises ParameterError as `Link` does.
+
+        Each class on the link looks for its bundle again: a link limits a bundle together, or one class by itself.
+        """
         _check(capacity)
         link.capacity = capacity
         self._loose[link] = None

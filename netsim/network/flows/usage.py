@@ -96,6 +96,7 @@ class Usage:
             self._advance(group, now_s)
 
     def _advance(self, group: PathClass, now_s: float) -> _Present:
+        """Add the seconds and bytes since the last call, at the rate in force since; to be called before the rate changes."""
         present = self._present.get(group)
         if present is None:
             present = self._present[group] = _Present(now_s)

@@ -88,7 +88,11 @@ def _whole_s(outlook: Outlook) -> FloatArray:
 
 
 def _shortest_round_s(scenario: Scenario, whole_s: FloatArray, stops: bool) -> float:
-    """Return a time before which no round can end, from the least durations of updates, ascending; 0 if none is known."""
+    """Return a time before which no round can end; 0 if none is known.
+
+    `whole_s`: the least duration of an update of each client, ascending. `stops`: True if a trace of bandwidth
+    ends, which loses what is under way.
+    """
     downlink = scenario.downlink
     lossy = downlink.channel.kind != "perfect" or any(change.channel for change in downlink.changes)
     # A round also ends where all of its updates break off.

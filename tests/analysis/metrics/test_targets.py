@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from analysis.api import open_run, open_sweep
 from analysis.catalogue import draw_all
-from analysis.documents.comparison_tables import common_words, comparison_cells, cut_short, difference_cells
+from analysis.documents.comparison_tables import common_words, comparison_cells, difference_cells, short_run_note
 from analysis.gathering import gather
 from analysis.learning.figure import accuracy_figure, reached_figure
 from analysis.metrics.comparison import compare, write_comparison
@@ -187,7 +187,7 @@ def test_runs_that_send_no_bytes_limit_nothing_and_are_not_compared_at_equal_byt
 
 
 def test_what_cuts_the_comparison_short_is_named(study: Sweep, tmp_path: Path) -> None:
-    note = cut_short(compare(study))
+    note = short_run_note(compare(study))
     assert "from 6 s (fast, seed 1) to 12 s" in note
     assert "time_limit_s" in note
     done = CliRunner().invoke(app, ["compare", str(study.path)])
@@ -196,7 +196,7 @@ def test_what_cuts_the_comparison_short_is_named(study: Sweep, tmp_path: Path) -
     assert note in report
     assert "mean of min(time, 6 s)" in report
     even = {"a": {1: rounds(1.0, [0.5] * 20)}, "b": {1: rounds(1.0, [0.5] * 19)}}
-    assert cut_short(compare(open_sweep(write_sweep(tmp_path / "even", even, baseline="a", target=0.7)))) == ""
+    assert short_run_note(compare(open_sweep(write_sweep(tmp_path / "even", even, baseline="a", target=0.7)))) == ""
 
 
 def test_what_ended_by_the_time_limit_does_not_cut_the_comparison_short(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_ended_by_the_time_limit_does_not_cut_the_comparison_short(tmp_path
     path = write_sweep(tmp_path / "s", runs, baseline="slow", target=0.7)
     summary = path / "slow" / "seed-1" / "summary.json"
     summary.write_text(json.dumps(json.loads(summary.read_text(encoding="utf-8")) | {"simulated_s": 12.0}), encoding="utf-8")
-    assert "from 6 s (even, seed 1) to 12 s" in cut_short(compare(open_sweep(path)))
+    assert "from 6 s (even, seed 1) to 12 s" in short_run_note(compare(open_sweep(path)))
 
 
 def test_the_written_comparison_says_its_horizon(study: Sweep, tmp_path: Path) -> None:
