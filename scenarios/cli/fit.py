@@ -21,7 +21,8 @@ def fit(
         str, typer.Option("--by", metavar="class|client", help="Clients of one class share laws; or each has its own.")
     ] = "class",
     law: Annotated[
-        list[str] | None, typer.Option("--law", metavar="PHASE=KIND", help="A law in place of the best one; may be repeated.")
+        list[str] | None,
+        typer.Option("--law", metavar="PHASE=KIND", help="A law in place of the best one, or changes=none; may be repeated."),
     ] = None,
     deadline_s: Annotated[
         float | None, typer.Option("--deadline-s", metavar="S", help="The server's deadline; default: the latest cut-off.")
@@ -33,7 +34,7 @@ def fit(
     """Fit a scenario to a measured log, and check what it predicts."""
     from scenarios.fit.fit import fit_log
 
-    with progress({"runs": 2 * seeds}, quiet) as advance:
+    with progress({"predictive check": 2 * seeds}, quiet or not seeds, unit="runs") as advance:
         fitted = fit_log(
             log,
             out,
@@ -42,7 +43,7 @@ def fit(
             deadline_s=deadline_s,
             seeds=seeds,
             overwrite=overwrite,
-            progress=lambda done: advance("runs", done),
+            progress=lambda done: advance("predictive check", done),
         )
     for caution in fitted.estimates.cautions:
         complain(f"warning: {caution}")

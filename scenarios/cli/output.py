@@ -198,8 +198,10 @@ def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
 
 
 @contextmanager
-def progress(totals: dict[str, int], quiet: bool, *, share: bool = False) -> Iterator[Callable[[str, int], None]]:
-    """Show the rounds done of each label, out of `totals`; yields a function of a label and its rounds.
+def progress(
+    totals: dict[str, int], quiet: bool, *, share: bool = False, unit: str = "rounds"
+) -> Iterator[Callable[[str, int], None]]:
+    """Show the rounds (or another `unit`) done of each label, out of `totals`; yields a function of a label and its number.
 
     `share`: show them as a share, for runs that may end by a limit of time.
     """
@@ -208,7 +210,7 @@ def progress(totals: dict[str, int], quiet: bool, *, share: bool = False) -> Ite
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    amount = (TaskProgressColumn(),) if share else (MofNCompleteColumn(), TextColumn("rounds"))
+    amount = (TaskProgressColumn(),) if share else (MofNCompleteColumn(), TextColumn(unit))
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), *amount, TimeRemainingColumn())
     with Progress(*columns, console=err_console) as shown:
         tasks = {label: shown.add_task(label, total=total) for label, total in totals.items()}

@@ -15,6 +15,7 @@ from scenarios.fit.change_points import NoRupturesError, change_rounds
 from scenarios.fit.durations import KINDS, Durations, FittedLaw, UnfitError, fit_laws
 from scenarios.fit.log import PRESENT, RATES, Log
 from scenarios.fit.losses import UNSEEN, FittedLoss, fit_losses
+from scenarios.fit.presence import PRESENCES, FittedPresence, fit_presence
 from scenarios.schema.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ _FEW = 10
 _MUCH_CUT = 0.5
 _DEVIATES = 0.1
 _CORRELATED = 0.3
+_CHANGES, _NONE = "changes", "none"
+_LEAST_CLOSES = 5
+"""Rounds with late updates from which the rule that closed them is told."""
+_EQUAL = 0.01
+"""Relative spread of the times of a deadline as a server measures them."""
 AMOUNTS = {"compute": "samples", "download": "bytes", "upload": "bytes"}
 """The amount that the duration of a phase may grow with."""
 LINKS = {phase: link for link, phase in RATES.items()}
@@ -91,8 +97,10 @@ class Estimates:
         phases: by phase and class.
         losses: by direction and class.
         links: bandwidths by link and class.
+        presence: law of presence; None if the log has none.
         per_round: clients of a round, the median.
-        deadline_s: seconds after which the server cut updates off; None if it cut none.
+        deadline_s: seconds after which the server cut updates off; None if it cut none, or closed rounds otherwise.
+        first: number of deliveries at which the server closed a round; None if it did not.
         cautions: what is doubtful, in sentences.
     """
 
@@ -101,8 +109,10 @@ class Estimates:
     losses: dict[tuple[str, str], LossFit]
     per_round: int
     deadline_s: float | None
+    first: int | None = None
     cautions: list[str] = field(default_factory=list)
     links: dict[tuple[str, str], LinkFit] = field(default_factory=dict)
+    presence: FittedPresence | None = None
 
     def hold_last_laws(self) -> Estimates:
         """Return the estimates that hold after the last change point, for a scenario that begins there."""
@@ -115,7 +125,8 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
 
     Args:
         log: the log.
-        laws: a law by name for some phases and links, in place of the one that Akaike's criterion chooses.
+        laws: a law by name for some phases and links and for presence, in place of the one that is chosen. {"changes": "none"}
+            fits one law to all rounds.
         deadline_s: the server's deadline, seconds after a round's start; None: the longest time at which it cut an update off.
 
     Raises:
@@ -125,7 +136,7 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
     _check_laws(forced, log)
     if not log.phases():
         raise UserError(f"{log.source}: has no durations of a phase; only presence or bandwidth")
-    cautions: list[str] = []
+    cautions = list(log.doubts)
     phases, losses, links = {}, {}, {}
     for phase in log.phases():
         link = LINKS.get(phase)
@@ -136,10 +147,11 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
                 raise UserError(f"{log.source}: {reason}")
             if phase != "compute":
                 losses[phase, group] = LossFit(phase, group, fit_losses(_outcomes(rows)))
-            if link is not None and log.has_rates(link):
+            if link is not None and log.has_rows(link):
                 links[link, group] = _fit_link(log, rows, link, group, forced.get(link))
                 continue
-            fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log)
+            seeks = _CHANGES not in forced
+            fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log, seeks)
             if link is not None and fit.speed is not None:
                 spread = _fit_spread(rows, fit, link)
                 links |= {} if spread is None else {(link, group): spread}
@@ -147,23 +159,45 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
     links = {(link, group): fit for (link, group), fit in links.items() if all((link, each) in links for each in log.classes)}
     attempts = log.attempts()
     per_round = int(np.median(attempts.groupby("round").size())) if len(attempts) else len(log.names)
+    first = log.first or (None if deadline_s is not None else _deliveries_at_close(attempts))
     if deadline_s is None:
         deadline_s = log.deadline_s
-    if deadline_s is None:
+    if deadline_s is None and first is None:
         cut_off = attempts.loc[attempts["late"] & attempts["cut"], "seconds"]
         deadline_s = float(cut_off.max()) if len(cut_off) else None
+    for (phase, group), loss in losses.items():
+        if loss.laws[0].number and loss.laws[0].lost.value == 1.0:
+            cautions.append(f"{phase} of class {group}: every transmission was lost; the scenario delivers none of them")
     if log.phases() == ["total"]:
         cautions.append("the log has one duration an update: its phases cannot be told apart, and one law holds for their sum")
-    return Estimates(log, phases, losses, per_round, deadline_s, cautions, links)
+    presence = fit_presence(log, forced.get(PRESENT))
+    return Estimates(log, phases, losses, per_round, deadline_s, first, cautions, links, presence)
+
+
+def _deliveries_at_close(attempts: pd.DataFrame) -> int | None:
+    """Return n if the server closed its rounds at the n-th delivery: then each round with late updates has n, cut at any time.
+
+    A deadline leaves other numbers of deliveries from round to round, and cuts all updates after equal times.
+    """
+    late = attempts[attempts["late"]]
+    cut_s = late.loc[late["cut"], "seconds"]
+    deliveries = attempts.groupby("round")["delivered"].sum()[late["round"].unique()]
+    if len(deliveries) < _LEAST_CLOSES or deliveries.nunique() > 1 or deliveries.iloc[0] == 0:
+        return None
+    return None if len(cut_s) and np.ptp(cut_s) <= _EQUAL * cut_s.max() else int(deliveries.iloc[0])
 
 
 def _check_laws(forced: Mapping[str, str], log: Log) -> None:
     """Raise UserError for a law of a phase or link that the log does not have, and for one that is unknown."""
-    known = [*log.phases(), *(link for link in RATES if log.has_rates(link))]
+    known = [*log.phases(), *(phase for phase in (*RATES, PRESENT) if log.has_rows(phase))]
     for phase, kind in forced.items():
+        if phase == _CHANGES and kind == _NONE:
+            continue
+        if phase == _CHANGES:
+            raise UserError(f"laws: {phase} = {kind!r}: must be {_NONE!r} (one law for all rounds), or left out")
         if phase not in known:
             raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, known)}")
-        kinds = BANDWIDTHS if phase in RATES else KINDS
+        kinds = PRESENCES if phase == PRESENT else BANDWIDTHS if phase in RATES else KINDS
         if kind not in kinds:
             raise UserError(f"laws: {phase} = {kind!r}: unknown law; {did_you_mean(kind, kinds)}")
 
@@ -207,7 +241,9 @@ def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
     return LinkFit(link, fit.group, laws, fit.typical or 1.0, fit.speed.overhead_s.value, rates)
 
 
-def _fit_phase(rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], log: Log) -> PhaseFit:
+def _fit_phase(
+    rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], log: Log, seeks_changes: bool
+) -> PhaseFit:
     where = f"{phase} of class {group}"
     try:
         whole = _fit_rows(rows, phase, group, forced)
@@ -215,7 +251,8 @@ def _fit_phase(rows: pd.DataFrame, phase: str, group: str, forced: str | None, c
         raise UserError(f"{log.source}: {where}: {error}") from None
     changes: list[int] = []
     try:
-        changes = change_rounds(rows, AMOUNTS[phase] if whole.speed is not None else None)
+        if seeks_changes:
+            changes = change_rounds(rows, AMOUNTS[phase] if whole.speed is not None else None)
     except NoRupturesError as error:
         cautions.append(f"{where}: {error}")
     edges = [0, *changes, int(rows["round"].max()) + 1]
@@ -286,6 +323,10 @@ def _doubts(rows: pd.DataFrame, fit: PhaseFit, where: str) -> list[str]:
     """Return what a reader must doubt of the estimates of one phase of one class, of the rounds in `rows`."""
     durations, law = fit.durations, fit.law
     doubts = []
+    if fit.speed is None and not durations.seconds[0] > 0.0:
+        zeros = int(durations.counts[durations.seconds == 0.0].sum())
+        only = "only a shifted exponential fits them; leave these rows out if a clock was too coarse"
+        doubts.append(f"{where}: {zeros} of the durations are 0 s: {only}")
     if durations.complete < _FEW:
         doubts.append(f"{where}: only {durations.complete} complete durations; intervals are rough")
     if durations.censored_share > _MUCH_CUT:
@@ -328,12 +369,6 @@ def _outcomes(rows: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int
     table = np.full((int(clients.max()) + 1, last - first + 1), UNSEEN, np.int64)
     table[clients, numbers - first] = seen["lost"].to_numpy(np.int64)
     return table
-
-
-def presence_rows(log: Log) -> pd.DataFrame:
-    """Return the intervals of presence: `client`, `start_s`, `end_s`."""
-    rows = log.phase(PRESENT)
-    return rows.assign(end_s=rows["start_s"] + rows["seconds"])[["client", "start_s", "end_s"]].sort_values(["client", "start_s"])
 
 
 def trace_rows(estimates: Estimates, link: str) -> pd.DataFrame:

@@ -6,13 +6,14 @@ import shutil
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scenarios.fit.estimate import Estimates, estimate, presence_rows, trace_rows
+from scenarios.fit.estimate import Estimates, estimate, trace_rows
 from scenarios.fit.log import RATES, Log, read_log
 from scenarios.fit.prediction import Prediction, predict
+from scenarios.fit.presence import presence_rows
 from scenarios.fit.scenario_text import scenario_text
 from scenarios.runs.folders import check_place, writing
 from scenarios.schema.errors import UserError
@@ -54,7 +55,8 @@ def fit_log(
         out: a new or empty folder; it gets `scenario.toml`, `devices.csv`, `report.html`, `presence.csv` if
             presence was logged, and `downlink.csv` or `uplink.csv` if a measured bandwidth is replayed.
         by: "class" or "client": what shares its laws.
-        laws: a law by name for some phases, such as {"upload": "gamma"}.
+        laws: a law by name for some phases, such as {"upload": "gamma"}, a link or `present`; {"changes": "none"} fits one law
+            to all rounds.
         deadline_s: the server's deadline in seconds; None: the longest time at which it cut an update off.
         seeds: seeds of the predictive check; 0: no check.
         overwrite: replace the files of an earlier fit.
@@ -109,8 +111,8 @@ def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
     log = estimates.log
     lines = ["client,class", *(f"{client},{_quote(group)}" for client, group in enumerate(log.groups))]
     (folder / "devices.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    presence = presence_rows(log)
-    if len(presence):
+    if estimates.presence is not None and estimates.presence.kind == "trace":
+        presence = presence_rows(log).drop(columns="cut")
         presence.to_csv(folder / "presence.csv", index=False)
     for link in RATES:
         rows = trace_rows(estimates, link)
@@ -127,25 +129,28 @@ def _predictions(
     estimates: Estimates, folder: Path, laws: Mapping[str, str] | None, seeds: int, progress: Callable[[int], None]
 ) -> tuple[list[Prediction], list[Prediction]]:
     """Return the predictive check on all rounds, and that on the last rounds by a fit to the first."""
-    log, deadline_s = estimates.log, estimates.deadline_s
+    log, deadline_s, closes = estimates.log, estimates.deadline_s, estimates.first
     if not seeds or not log.rounds:
         if not log.rounds:
             estimates.cautions.append("the log has no rounds: its predictions cannot be checked")
         return [], []
     tables = tomllib.loads(scenario_text(estimates, "check", folder))
-    check = predict(tables, log, deadline_s=deadline_s, seeds=seeds, progress=progress)
+    check = predict(tables, log, deadline_s=deadline_s, first=closes, seeds=seeds, progress=progress)
     first, last = _split(log)
     if first is None or last is None:
         estimates.cautions.append(f"the log has fewer than {_LEAST_ROUNDS} rounds: nothing is held out")
         return check, []
     try:
-        earlier = estimate(first, laws=laws, deadline_s=deadline_s)
+        earlier = replace(estimate(first, laws=laws, deadline_s=deadline_s), first=closes)
     except UserError as error:
         estimates.cautions.append(f"nothing is held out: {error}")
         return check, []
     tables = tomllib.loads(scenario_text(earlier.hold_last_laws(), "hold-out", folder))
-    hold_out = predict(tables, last, deadline_s=deadline_s, seeds=seeds, progress=lambda done: progress(seeds + done))
-    return check, hold_out
+
+    def held_out_runs(done: int) -> None:
+        progress(seeds + done)
+
+    return check, predict(tables, last, deadline_s=deadline_s, first=closes, seeds=seeds, progress=held_out_runs)
 
 
 def _split(log: Log) -> tuple[Log | None, Log | None]:

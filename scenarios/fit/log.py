@@ -40,6 +40,9 @@ _OUTCOMES = (
 _COLUMNS = ("client", "round", "phase", "start_s", "end_s", "seconds", "bytes", "samples", "outcome", "class")
 _LONGEST_S = 1e8
 """Durations above three years are taken for another unit."""
+_MOST_BYTES = 1e15
+_ROUNDING = 0.01
+"""Relative difference between `seconds` and the times of a row that rounded numbers may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Log:
         groups: class of each client (K,).
         source: what messages call the log.
         deadline_s: deadline of the server, seconds after a round's start; None: it is not known.
+        first: number of deliveries at which the server closed a round; None: it is not known.
+        doubts: what is doubtful about the rows, in sentences.
     """
 
     rows: pd.DataFrame
@@ -61,6 +66,8 @@ class Log:
     groups: list[str]
     source: str
     deadline_s: float | None = None
+    first: int | None = None
+    doubts: tuple[str, ...] = ()
 
     @property
     def classes(self) -> list[str]:
@@ -83,13 +90,13 @@ class Log:
         return [phase for phase in PHASES if phase in present]
 
     def select_rounds(self, first: int, last: int) -> Log:
-        """Return the rounds from `first` to `last`, both included, with all measured bandwidths."""
-        inside = self.rows["round"].between(first, last) | self.rows["phase"].isin(list(RATES))
+        """Return the rounds from `first` to `last`, both included, with all measured bandwidths and intervals of presence."""
+        inside = self.rows["round"].between(first, last) | self.rows["phase"].isin([PRESENT, *RATES])
         return replace(self, rows=self.rows[inside])
 
-    def has_rates(self, link: str) -> bool:
-        """Return True if the log has measurements of the bandwidth of a link."""
-        return bool((self.rows["phase"] == link).any())
+    def has_rows(self, phase: str) -> bool:
+        """Return True if the log has rows of a phase, such as measured bandwidths of a link."""
+        return bool((self.rows["phase"] == phase).any())
 
     def round_numbers(self) -> list[int]:
         """Return the distinct numbers of the log's rounds, ascending."""
@@ -124,7 +131,9 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
         return _check_log(source, "the table", by)
     path = Path(source)
     if (path / "clients.parquet").is_file():
-        return replace(_check_log(run_log(path), str(path), by), deadline_s=_deadline_of(path))
+        server = _server_of(path)
+        closes = {key: server.get(key) for key in ("deadline_s", "first")}
+        return replace(_check_log(run_log(path), str(path), by), **closes)
     if path.is_dir():
         raise UserError(f"{path}: is a folder without clients.parquet; give a run's folder, a CSV file or a Parquet file")
     try:
@@ -133,8 +142,10 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
         raise UserError(f"{path}: there is no such file") from None
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read as {path.suffix.lstrip('.') or 'CSV'}: {error}") from None
-    if list(table.columns) and len(table.columns) == 1 and ";" in str(table.columns[0]):
-        raise UserError(f"{path}: its columns are separated by ';'; separate them by commas")
+    only = str(table.columns[0]) if len(table.columns) == 1 else ""
+    for sign, name in ((";", "';'"), ("\t", "tabs")):
+        if sign in only:
+            raise UserError(f"{path}: its columns are separated by {name}; separate them by commas")
     return _check_log(_convert_attempts(table), str(path), by)
 
 
@@ -151,18 +162,17 @@ def run_log(folder: Path) -> pd.DataFrame:
     return attempts_log(pd.read_parquet(folder / "clients.parquet"), rounds)
 
 
-def _deadline_of(folder: Path) -> float | None:
-    """Return the deadline of a run's server, None if it has none."""
+def _server_of(folder: Path) -> dict[str, Any]:
+    """Return the table `[server]` of a run's scenario; empty if the folder has no scenario."""
     file = folder / "scenario.toml"
-    server = tomllib.loads(file.read_text(encoding="utf-8")).get("server", {}) if file.is_file() else {}
-    return server.get("deadline_s")
+    return dict(tomllib.loads(file.read_text(encoding="utf-8")).get("server", {})) if file.is_file() else {}
 
 
 def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.DataFrame:
     """Return the log of a table `clients.parquet`: a row for each phase that an attempt began.
 
     The phase in which a late, aborted or unfinished attempt ended is cut off there. A late attempt that ended after its round
-    was not cut off: its update arrived, when the server had stopped waiting.
+    was not cut off: its update arrived, when the server had stopped waiting. One that the run's end cut after its round is late.
     """
     import pandas as pd
 
@@ -170,7 +180,9 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
     closes = np.full(len(attempts), np.nan)
     if rounds is not None:
         closes = attempts["round"].map(rounds.set_index("round")["end_s"]).to_numpy(np.float64)
-    arrived_late = (ended == "late").to_numpy() & (attempts["outcome_s"].to_numpy(np.float64) > closes)
+    until_s = attempts["outcome_s"].to_numpy(np.float64)
+    arrived_late = (ended == "late").to_numpy() & (until_s > closes)
+    late = ((ended == "late") | ((ended == "in_flight") & (until_s >= closes))).to_numpy()
     cut_short = ended.isin(["late", "aborted", "in_flight"]).to_numpy() & ~arrived_late
     following = {"download": "compute_start_s", "compute": "upload_start_s", "upload": None}
     parts = []
@@ -179,12 +191,13 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
         begun = np.isfinite(start)
         last = np.ones(len(start), np.bool_) if after is None else attempts[after].isna().to_numpy()
         # A client that waits for a sub-channel has finished training, though it has not begun to send.
-        waits = np.isfinite(end) & (end < attempts["outcome_s"].to_numpy(np.float64))
+        waits = np.isfinite(end) & (end < until_s)
         cut = begun & last & cut_short & ~waits
-        end = np.where(np.isfinite(end), end, attempts["outcome_s"].to_numpy(np.float64))
+        end = np.where(np.isfinite(end), end, until_s)
         lost = begun & last & (ended == "lost").to_numpy()
-        outcome = np.where(cut, np.where(ended == "late", "late", "aborted"), np.where(lost, "lost", ""))
-        outcome = np.where(begun & last & arrived_late, "overdue", outcome)
+        outcome = np.where(cut, np.where(late, "late", "aborted"), np.where(lost, "lost", ""))
+        # All its phases say so: an upload that takes no time has no row.
+        outcome = np.where(begun & arrived_late, "overdue", outcome)
         size = {"download": "bytes_down", "upload": "bytes_up"}.get(phase)
         part = pd.DataFrame(
             {
@@ -231,6 +244,7 @@ def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
     rows["cut"], rows["lost"] = meaning == "cut", meaning == "lost"
     rows["late"] = outcome.isin(["late", "timeout", "censored", "overdue"])
     _set_seconds(rows, source)
+    _refuse(source, rows["bytes"] > _MOST_BYTES, rows["bytes"], "bytes", "is over 10^15; give bytes of one message")
     _check_rates(rows, source)
     _refuse(source, rows["round"] % 1 > 0, rows["round"], "round", "must be a whole number")
     rows["round"] = rows["round"].fillna(0).astype(np.int64)
@@ -238,7 +252,27 @@ def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
     rows["client"] = codes
     groups = _groups(table, names, codes, source, by)
     rows["group"] = np.array(groups, dtype=object)[codes]
-    return Log(rows, names, groups, source)
+    return Log(rows, names, groups, source, doubts=tuple(_doubts(rows, names)))
+
+
+def _doubts(rows: pd.DataFrame, names: list[str]) -> list[str]:
+    """Return doubts about rows that are possible one by one: a clock that goes back, and phases that stand twice."""
+    doubts = []
+    numbered = rows[(rows["round"] > 0) & rows["phase"].isin(PHASES)]
+    begins = numbered.groupby("round")["start_s"].min().dropna()
+    back = np.flatnonzero(np.diff(begins.to_numpy()) < 0)
+    if len(back):
+        round, before = begins.index[back[0] + 1], begins.index[back[0]]
+        more = f" (and {len(back) - 1} more rounds)" if len(back) > 1 else ""
+        doubts.append(f"round {round} begins before round {before}{more}: the clock goes back; give all rows times of one clock")
+    twice = numbered.duplicated(["client", "round", "phase"])
+    if twice.any():
+        row = int(np.flatnonzero(twice)[0])
+        place = numbered.index[row] + 1
+        client, round, phase = (numbered[name].iloc[row] for name in ("client", "round", "phase"))
+        where = f"row {place}: client {names[client]} has a second row of phase {phase} in round {round}"
+        doubts.append(f"{where} ({int(twice.sum())} such rows): the predictive check adds them up; remove copies")
+    return doubts
 
 
 def _words(table: pd.DataFrame, name: str, default: str) -> pd.Series[str]:
@@ -279,7 +313,10 @@ def _refuse(source: str, bad: Any, values: Any, name: str, reason: str) -> None:
 def _set_seconds(rows: pd.DataFrame, source: str) -> None:
     ends = rows["start_s"].notna() & rows["end_s"].notna()
     _refuse(source, ends & (rows["end_s"] < rows["start_s"]), rows["end_s"], "end_s", "must not be before start_s")
-    rows["seconds"] = rows["seconds"].where(rows["seconds"].notna(), rows["end_s"] - rows["start_s"])
+    span = rows["end_s"] - rows["start_s"]
+    apart = ends & ((rows["seconds"] - span).abs() > _ROUNDING * np.maximum(span, 1.0))
+    _refuse(source, apart, rows["seconds"], "seconds", "is not end_s - start_s; leave out the column that is wrong")
+    rows["seconds"] = rows["seconds"].where(rows["seconds"].notna(), span)
     _refuse(source, rows["seconds"].isna(), rows["seconds"], "seconds", "is missing; give it, or start_s and end_s")
     too_long = (rows["seconds"] > _LONGEST_S) & (rows["phase"] != PRESENT)
     _refuse(source, too_long, rows["seconds"], "seconds", "is over three years; give seconds, not milliseconds or less")

@@ -35,15 +35,19 @@ class Prediction:
         return bool(self.low <= self.measured <= self.high)
 
 
-def round_figures(log: Log, deadline_s: float | None) -> dict[str, float]:
+def round_figures(log: Log, deadline_s: float | None, first: int | None = None) -> dict[str, float]:
     """Return figures of the rounds of a log: mean and 90 % quantile of their lengths, times of arrivals, shares.
 
-    A round ends as its last update does, or at the deadline. The time of the n-th arrival is the mean over the rounds in which n
-    updates arrived.
+    A round ends as its last update does, at the deadline, or at its delivery number `first`. The time of the n-th arrival is the
+    mean over the rounds in which n updates arrived.
     """
     attempts = log.attempts()
     seconds = attempts["seconds"] if deadline_s is None else attempts["seconds"].clip(upper=deadline_s)
     lengths = seconds.groupby(attempts["round"]).max()
+    if first is not None:
+        deliveries = attempts[attempts["delivered"]].sort_values(["round", "seconds"])
+        closing = deliveries[deliveries.groupby("round").cumcount() == first - 1]
+        lengths.update(closing.set_index("round")["seconds"])
     figures = {"mean round (s)": float(lengths.mean()), "90 % quantile of rounds (s)": float(lengths.quantile(0.9))}
     arrived = attempts[attempts["delivered"]].sort_values(["round", "seconds"])
     place = arrived.groupby("round").cumcount() + 1
@@ -65,6 +69,7 @@ def predict(
     log: Log,
     *,
     deadline_s: float | None,
+    first: int | None = None,
     seeds: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Prediction]:
@@ -72,12 +77,12 @@ def predict(
 
     `progress` is called with the number of finished runs.
     """
-    measured = round_figures(log, deadline_s)
+    measured = round_figures(log, deadline_s, first)
     simulated: dict[str, list[float]] = {name: [] for name in measured}
     for seed in range(1, seeds + 1):
         study = parse({**tables, "seed": seed, "rounds": max(1, log.rounds)}, "the fitted scenario")
         run = Run(run_in_memory(build(study), study))
-        figures = round_figures(_simulated_log(run.clients, run.rounds), deadline_s)
+        figures = round_figures(_simulated_log(run.clients, run.rounds), deadline_s, first)
         for name, values in simulated.items():
             values.append(figures.get(name, np.nan))
         progress(seed)

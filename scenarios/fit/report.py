@@ -10,6 +10,7 @@ from analysis.figures.style import svg_text
 from scenarios.fit.estimate import Estimates, PhaseFit
 from scenarios.fit.figures import quantile_figure, survival_figure
 from scenarios.fit.prediction import Prediction
+from scenarios.fit.presence import FittedPresence
 
 
 def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], hold_out: Sequence[Prediction], seeds: int) -> str:
@@ -22,6 +23,8 @@ def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], ho
             sections.append(Section(f"{part.phase}, {part.group}{since}", _phase_blocks(part)))
     if estimates.links:
         sections.append(Section("Bandwidth", [_bandwidth_table(estimates)]))
+    if estimates.presence is not None:
+        sections.append(Section("Presence", _presence_blocks(estimates.presence)))
     if estimates.losses:
         sections.append(Section("Losses", [_loss_table(estimates)]))
     if check:
@@ -102,6 +105,18 @@ def _loss_table(estimates: Estimates) -> Table:
         rows.append([f"{loss.phase}, {loss.group}", f"{law.number:,}", *share, law.kind, parameters])
     header = ["transmissions", "number", "lost (%)", "from", "to", "law", "parameters"]
     return Table("losses", "Shares of lost transmissions", (header, rows), "95 % intervals (Wilson)", words=(0, 5, 6))
+
+
+def _presence_blocks(presence: FittedPresence) -> list[Block]:
+    uses = {"trace": "they are replayed", "markov": "exponential times on and off", "diurnal": "shares by the hour of the day"}
+    blocks: list[Block] = [Text(f"{presence.number:,} intervals; {presence.kind}: {uses[presence.kind]}.")]
+    if presence.parameters:
+        rows = [[name, *_cells(estimate)] for name, estimate in presence.parameters.items()]
+        blocks.append(Table("presence", "Times on and off", (["parameter", "value", "from", "to"], rows), "95 % intervals"))
+    if presence.kind == "diurnal":
+        rows = [[str(hour), f"{100 * share:.1f}"] for hour, share in enumerate(presence.table["by_hour"])]
+        blocks.append(Table("presence", "Present clients by hour", (["hour", "share (%)"], rows)))
+    return blocks
 
 
 def _prediction_blocks(name: str, predictions: Sequence[Prediction], seeds: int, what: str) -> list[Block]:

@@ -35,11 +35,17 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
         "server": {"per_round": min(estimates.per_round, len(log.names))},
         "policy": {"kind": "random"},
     }
+    if estimates.first is not None:
+        tables["server"]["first"] = min(estimates.first, tables["server"]["per_round"])
     if estimates.deadline_s is not None:
         tables["server"]["deadline_s"] = _short(estimates.deadline_s)
-    if (log.rows["phase"] == "present").any():
-        tables["availability"] = {"kind": "trace", "path": str(folder / "presence.csv")}
+    presence = estimates.presence
+    if presence is not None:
+        path = {"path": str(folder / "presence.csv")} if presence.kind == "trace" else {}
+        tables["availability"] = {**presence.table, **path}
         tables["server"]["when_short"] = "proceed"
+        values = ", ".join(_interval(name, value) for name, value in presence.parameters.items()) or "as measured"
+        head.append(f"# presence: n = {presence.number} intervals; {presence.kind}: {_plain(values)}")
     text = "\n".join(head) + "\n" + tomli_w.dumps(tables)
     for phase in log.phases():
         fits = [estimates.phases[phase, group] for group in log.classes if (phase, group) in estimates.phases]

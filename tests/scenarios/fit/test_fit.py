@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -205,6 +206,8 @@ GOOD = {"client": [0, 0, 1], "round": [1, 2, 1], "seconds": [1.0, 2.0, 1.5]}
         ({"seconds": [1.0, -1.0, 2.0]}, r"row 2: seconds = -1.0: must be >= 0"),
         ({"seconds": [1.0, 1e9, 2.0]}, "row 2: seconds = 1000000000.0: is over three years"),
         ({"seconds": None, "start_s": [1.0, 2.0, 3.0], "end_s": [2.0, 1.0, 4.0]}, "row 2: end_s = 1.0: must not be before"),
+        ({"start_s": [1.0, 2.0, 3.0], "end_s": [2.0, 7.0, 4.5]}, "row 2: seconds = 2.0: is not end_s - start_s"),
+        ({"bytes": [1.0, 1e16, 1.0], "phase": "upload"}, r"row 2: bytes = 1e\+16: is over 10\^15; give bytes"),
         ({"outcome": ["", "gone", ""]}, "row 2: outcome = 'gone': must be empty, or one of"),
         ({"phase": ["upload", "sending", "upload"]}, "row 2: phase = 'sending': must be one of"),
         ({"class": ["phone", "laptop", "phone"]}, "row 2: class = 'laptop': client 0 was of class 'phone' before"),
@@ -224,12 +227,44 @@ def test_a_bad_log_is_refused_with_row_and_remedy(change: dict[str, object], mes
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"round": [1, 1, 1, 1, 1, 1]}, "row 4: client 0 has a second row of phase total in round 1 \\(3 such rows\\)"),
+        ({"start_s": [9.0, 9.0, 9.0, 4.0, 4.0, 4.0]}, "round 2 begins before round 1: the clock goes back"),
+        ({"seconds": [0.0, 2.0, 1.5, 1.0, 2.5, 3.0]}, "1 of the durations are 0 s: only a shifted exponential fits"),
+        ({"outcome": "lost"}, "total of class all: every transmission was lost"),
+    ],
+)
+def test_what_is_doubtful_is_a_caution(change: dict[str, object], message: str) -> None:
+    rows = {"client": [0, 1, 2] * 2, "round": [1] * 3 + [2] * 3, "seconds": [1.0, 2.0, 1.5, 1.2, 2.5, 3.0]}
+    cautions = estimate(read_log(pd.DataFrame(rows | change))).cautions
+    assert sum(bool(re.search(message, caution)) for caution in cautions) == 1, cautions
+    assert not any(re.search(message, caution) for caution in estimate(read_log(pd.DataFrame(rows))).cautions)
+
+
+def test_one_law_for_all_rounds_on_demand() -> None:
+    rng = np.random.default_rng(6)
+    rounds, clients = np.repeat(np.arange(1, 61), 10), np.tile(np.arange(10), 60)
+    seconds = np.where(rounds <= 30, 1.0, 2.0) * rng.lognormal(0.0, 0.1, 600)
+    log = read_log(pd.DataFrame({"client": clients, "round": rounds, "seconds": seconds}))
+    assert estimate(log).phases["total", "all"].later
+    assert not estimate(log, laws={"changes": "none"}).phases["total", "all"].later
+    with pytest.raises(UserError, match=r"laws: changes = 'some': must be 'none'"):
+        estimate(log, laws={"changes": "some"})
+    with pytest.raises(UserError, match="laws: present: the log has no such phase"):
+        estimate(log, laws={"present": "markov"})
+
+
 def test_files_that_are_no_logs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="there is no such file"):
         netsim.fit(tmp_path / "none.csv", out=tmp_path / "out")
     (tmp_path / "semicolons.csv").write_text("client;seconds\n0;1.0\n")
     with pytest.raises(ScenarioError, match="separate them by commas"):
         netsim.fit(tmp_path / "semicolons.csv", out=tmp_path / "out")
+    (tmp_path / "tabs.csv").write_text("client\tseconds\n0\t1.0\n")
+    with pytest.raises(ScenarioError, match="separated by tabs; separate them by commas"):
+        netsim.fit(tmp_path / "tabs.csv", out=tmp_path / "out")
     (tmp_path / "ragged.csv").write_text("client,seconds\n0,1.0\n1,2.0,3.0,4.0\n")
     with pytest.raises(ScenarioError, match=r"cannot be read as csv: .* line 3"):
         netsim.fit(tmp_path / "ragged.csv", out=tmp_path / "out")

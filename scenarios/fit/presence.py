@@ -1,0 +1,137 @@
+"""Presence of clients: measured intervals replayed, or laws fitted to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from scenarios.fit.durations import LEVEL, Estimate
+from scenarios.fit.log import PRESENT, Log
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PRESENCES = ("trace", "markov", "diurnal")
+"""Laws of presence, by their names in scenario files; the first is used unless another is chosen."""
+_HOUR_S, _DAY_S = 3600.0, 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class FittedPresence:
+    """A law of presence: `table` as in a scenario file, without the path of a trace.
+
+    Attributes:
+        kind: "trace", "markov" or "diurnal".
+        table: keys of the law.
+        parameters: estimates by class and name, with 95 % intervals.
+        number: intervals of presence in the log.
+    """
+
+    kind: str
+    table: Mapping[str, Any]
+    number: int
+    parameters: Mapping[str, Estimate] = field(default_factory=dict)
+
+
+def presence_rows(log: Log) -> pd.DataFrame:
+    """Return the intervals of presence: `client`, `start_s`, `end_s`, from the first time of the log on, and `cut`.
+
+    `cut`: the client was still there when the log ended.
+    """
+    rows = log.phase(PRESENT)
+    first_s = float(log.rows["start_s"].min())
+    rows = rows.assign(start_s=rows["start_s"] - first_s, end_s=rows["start_s"] - first_s + rows["seconds"])
+    return rows[["client", "start_s", "end_s", "cut"]].sort_values(["client", "start_s"], kind="stable")
+
+
+def fit_presence(log: Log, kind: str | None = None) -> FittedPresence | None:
+    """Return the law of presence `kind`, one of `PRESENCES`, or the trace; None if the log has no presence.
+
+    Raises:
+        UserError: intervals have no start or overlap, or there are too few for the law.
+    """
+    if not (log.rows["phase"] == PRESENT).any():
+        return None
+    missing = np.flatnonzero(((log.rows["phase"] == PRESENT) & log.rows["start_s"].isna()).to_numpy())
+    if len(missing):
+        raise UserError(f"{log.source}: row {missing[0] + 1}: start_s is missing; presence is an interval of time")
+    rows = presence_rows(log)
+    _check_apart(log, rows)
+    if kind == "markov":
+        return _two_state(log, rows)
+    return _diurnal(log, rows) if kind == "diurnal" else FittedPresence("trace", {"kind": "trace"}, len(rows))
+
+
+def _check_apart(log: Log, rows: pd.DataFrame) -> None:
+    same = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
+    overlaps = same & (rows["start_s"].to_numpy()[1:] < rows["end_s"].to_numpy()[:-1])
+    if overlaps.any():
+        row = int(rows.index[np.flatnonzero(overlaps)[0] + 1]) + 1
+        raise UserError(f"{log.source}: row {row}: client is present twice at once; merge intervals that overlap")
+
+
+def _two_state(log: Log, rows: pd.DataFrame) -> FittedPresence:
+    """Return exponential times on and off by class, of largest likelihood.
+
+    A mean is the time in a state over the number of its ends: intervals that the log's end cuts count with their time only.
+    Before a client's first interval nothing is known.
+    """
+    last_s = float(rows["end_s"].max())
+    cut = (rows["cut"] | (rows["end_s"] >= last_s)).to_numpy()
+    same = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
+    # Time from the end of an interval to the next one, or to the end of the log.
+    until_s = np.append(np.where(same, rows["start_s"].to_numpy()[1:], last_s), last_s)
+    frame = rows.assign(
+        group=np.array(log.groups, dtype=object)[rows["client"]],
+        on_s=rows["end_s"] - rows["start_s"],
+        off_s=np.where(cut, 0.0, until_s - rows["end_s"]),
+        went=~cut,
+        came=np.append(same, False) & ~cut,
+    )
+    parameters: dict[str, Estimate] = {}
+    for group, part in frame.groupby("group"):
+        for name, seconds, ends in (("mean_on_s", "on_s", "went"), ("mean_off_s", "off_s", "came")):
+            number, total = int(part[ends].sum()), float(part[seconds].sum())
+            if number == 0 or total <= 0:
+                what = "leaves" if ends == "went" else "comes back"
+                raise UserError(f"{log.source}: presence of class {group!r}: no client {what}; use --law present=trace")
+            low, high = (2 * total / float(stats.chi2.ppf(p, 2 * number)) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
+            parameters[f"{group} {name}"] = Estimate(total / number, low, high)
+    absent = [group for group in log.classes if f"{group} mean_on_s" not in parameters]
+    if absent:
+        raise UserError(f"{log.source}: class {absent[0]!r} has no row of phase 'present'; use --law present=trace")
+    keys = ("mean_on_s", "mean_off_s")
+    values = {key: {group: _short(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
+    one = len(log.classes) == 1
+    table = {key: next(iter(each.values())) if one else {"by_group": each} for key, each in values.items()}
+    return FittedPresence("markov", {"kind": "markov", **table}, len(rows), parameters)
+
+
+def _diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
+    """Return the share of time that clients are present in each hour of the day, and the mean length of their sessions.
+
+    Hours are those of the log's clock: its times are seconds since a midnight, such as those of Unix.
+    """
+    begin_s = float(log.rows["start_s"].min()) % _DAY_S
+    start_s, end_s = rows["start_s"].to_numpy() + begin_s, rows["end_s"].to_numpy() + begin_s
+    first_s, last_s = begin_s, float(end_s.max())
+    if last_s - first_s < _DAY_S:
+        raise UserError(f"{log.source}: presence by hour needs a log of a day or more; use --law present=trace or present=markov")
+    present_s, known_s = np.zeros(24), np.zeros(24)
+    for hour in range(int(last_s // _HOUR_S) + 1):
+        low, high = hour * _HOUR_S, (hour + 1) * _HOUR_S
+        present_s[hour % 24] += np.clip(np.minimum(end_s, high) - np.maximum(start_s, low), 0.0, None).sum()
+        known_s[hour % 24] += max(0.0, min(last_s, high) - max(first_s, low)) * len(log.names)
+    shares = [_short(share) for share in (present_s / known_s).tolist()]
+    sessions = rows["end_s"] - rows["start_s"]
+    table = {"kind": "diurnal", "by_hour": shares, "mean_session_s": _short(float(sessions.mean()))}
+    return FittedPresence("diurnal", table | {"start_h": _short(begin_s / _HOUR_S)}, len(rows))
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
