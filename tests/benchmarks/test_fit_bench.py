@@ -50,6 +50,6 @@ def test_a_million_rows_cost_little_more_than_one_censored_fit(benchmark: Benchm
 
     fit_s = benchmark.pedantic(fit, rounds=1)
     benchmark.extra_info |= {"fit_s": fit_s, "reference_s": reference_s}
-    # Three laws with two parameters of every row, in four parts, are three times the reference. Checks of the rows, losses, change
-    # points and the closed law may cost one more. Measured: 3.0.
+    # Three laws with two parameters of every row, in four parts, are three times the reference. Checks of the rows, losses,
+    # change points and the closed law may cost one more. Measured: 3.0.
     assert fit_s < (3.0 + 1.0) * reference_s
