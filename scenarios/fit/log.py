@@ -132,8 +132,8 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
     path = Path(source)
     if (path / "clients.parquet").is_file():
         server = _server_of(path)
-        closes = {key: server.get(key) for key in ("deadline_s", "first")}
-        return replace(_check_log(run_log(path), str(path), by), **closes)
+        log = _check_log(run_log(path), str(path), by)
+        return replace(log, deadline_s=server.get("deadline_s"), first=server.get("first"))
     if path.is_dir():
         raise UserError(f"{path}: is a folder without clients.parquet; give a run's folder, a CSV file or a Parquet file")
     try:
