@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.commands import LONG, ROOT, contents, start
-from tests.helpers.small_scenario import TEXT, Shell
+from analysis import open_sweep
+from tests.helpers.commands import LONG, ROOT, start
+from tests.helpers.small_scenario import TEXT
 
 COMMAND = [sys.executable, "-c", "from netsim import _command; _command()"]
 
@@ -27,29 +28,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sweep_whose_reader_has_gone_completes_its_files_and_ends_with_0(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep = ["sweep", "small.toml", "--quiet", "--no-figures", "--jobs", "1", "--out"]
-    monkeypatch.chdir(folder)
-    assert Shell(folder, monkeypatch, capsys)(*sweep, "read")[0] == 0
+def test_a_sweep_whose_reader_has_gone_completes_its_files_and_ends_with_0(folder: Path) -> None:
+    line = [*COMMAND, "sweep", "small.toml", "--quiet", "--no-figures", "--jobs", "1", "--out", "unread"]
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*COMMAND, *sweep, "unread"], env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(line, cwd=folder, env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert contents(folder / "unread").keys() == contents(folder / "read").keys()
+    assert open_sweep(folder / "unread").missing == ()
+    assert {"comparison.parquet", "dataset"} <= {path.name for path in (folder / "unread").iterdir()}
 
 
 def test_letters_that_an_encoding_lacks_are_shown_as_question_marks(folder: Path) -> None:
-    line = [*COMMAND, "sweep", "small.toml", "--quiet", "--no-figures", "--jobs", "1"]
+    (folder / "5 \u00b1 1.toml").write_text(TEXT, encoding="utf-8")
+    line = [*COMMAND, "check", "5 \u00b1 1.toml"]
     ascii_only = environment(PYTHONIOENCODING="ascii")
     done = subprocess.run(line, cwd=folder, env=ascii_only, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "mean over 2 seeds ? half-width" in done.stdout
+    assert "5 ? 1.toml" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["schema"], ["check", "small.toml"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["check", "small.toml"]])
 def test_a_full_disk_behind_standard_output_is_one_message(folder: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

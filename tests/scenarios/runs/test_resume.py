@@ -47,7 +47,7 @@ def told(folder: Path) -> dict[str, Any]:
 
 
 # With 5 rows every checkpoint closes pieces of the tables. A slot of fl-da has thousands of messages: pieces of 5 take minutes.
-PIECES = [*((world, 1000 if world == "fl-da" else 5) for world in WORLDS), ("synchronous", 8192), ("fl-da", 8192)]
+PIECES = [*((world, 1000 if world == "fl-da" else 5) for world in WORLDS), ("synchronous", 8192)]
 
 
 @pytest.mark.parametrize(("world", "rows"), PIECES)
