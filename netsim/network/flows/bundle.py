@@ -215,7 +215,8 @@ class Bundle:
 
     def settle(self, rate: float, now_s: float) -> None:
         """Put the split into effect, with `rate` for free members from `now_s` on."""
-        self._advance(now_s)
+        self._served += (now_s - self._since_s) * self.rate
+        self._since_s = now_s
         while self._settled > self.split:
             self._settled -= 1
             self._cross(self.order[self._settled][2], True, now_s)
@@ -256,7 +257,10 @@ class Bundle:
 
     def next_end_s(self) -> float:
         """Return when the first flow ends at the present rates; inf if none does."""
-        return min(self._limited_end_s(), self._free_end_s())
+        if not self._limited_ends:
+            return self._free_end_s()
+        limited_s, free_s = self._limited_end_s(), self._free_end_s()
+        return limited_s if limited_s < free_s else free_s
 
     def _limited_end_s(self) -> float:
         ends = self._limited_ends
@@ -281,7 +285,7 @@ class Bundle:
         What the flow has got is set to its size, whatever rounding has made of the sum.
         """
         limited_s, free_s = self._limited_end_s(), self._free_end_s()
-        if min(limited_s, free_s) > at_s:
+        if limited_s > at_s and free_s > at_s:
             return None
         if limited_s <= free_s:
             group = self._limited_ends[0][4]

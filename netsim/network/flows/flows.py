@@ -200,27 +200,28 @@ class Flows:
         if at_s != self._rings_s:
             return  # an earlier call has taken its place
         self._rings_s = _NEVER
-        ended: list[int] = []
+        ended: dict[int, PathClass] = {}
         while (due := self._next()) is not None and due[0] <= at_s:
             bundle = due[1]
             del self._stamps[bundle]
+            before = len(ended)
             while (end := bundle.pop_end(at_s)) is not None:
-                ended.append(end[1])
-            self._note_end(bundle)
-        groups = {flow: self._classes.pop(flow) for flow in ended}
+                ended[end[1]] = self._classes.pop(end[1])
+            if len(ended) == before:
+                self._note_end(bundle)  # rounding has put its end later; other bundles get new rates, and are noted then
+        if not ended:
+            self._call_at_next_end()
+            return
         if self.usage is not None:
-            self._ended = {flow: self.usage.end(flow, group, at_s) for flow, group in groups.items()}
-        for group in dict.fromkeys(groups.values()):
+            self._ended = {flow: self.usage.end(flow, group, at_s) for flow, group in ended.items()}
+        for group in dict.fromkeys(ended.values()):
             self._sharing.leave(group, at_s)
             if self.usage is not None and not group.count:
                 self.usage.forget(group)
-        if ended:
-            self._on_change()
-            for flow in sorted(ended):
-                self.on_end(flow)
-            self._ended = {}
-        else:
-            self._call_at_next_end()
+        self._on_change()
+        for flow in sorted(ended):
+            self.on_end(flow)
+        self._ended = {}
 
     def state_dict(self) -> State:
         """Capacities, paths, rates and the bytes of every flow under way."""

@@ -100,7 +100,11 @@ class PathClass(FlowClass):
 
 
 class PathBundle(Bundle):
-    """Classes that share the same links with the same weights, and have one penalty."""
+    """Classes that share the same links with the same weights, and have one penalty; or one class that shares none.
+
+    The class of a bundle without shared links has no limit in it: its own limit is the rate of the bundle, so that its flows
+    come and go in virtual time.
+    """
 
     def __init__(self, penalty: float, shared: tuple[tuple[Link, float], ...], now_s: float) -> None:
         super().__init__(now_s)
@@ -203,10 +207,7 @@ class Sharing:
         bundle = group.bundle
         assert bundle is not None
         if bundle.penalty == group.path.penalty and bundle.shared == _shared_links(group.path):
-            bundle.remove(group, now_s)
-            group.limit = group.own_limit()
-            bundle.insert(group, now_s)
-            self._dirty[bundle] = None
+            self._count_flows(group, now_s)
         else:
             self._withdraw(group, now_s)
             self._join(group, now_s)
@@ -214,20 +215,23 @@ class Sharing:
     def _count_flows(self, group: PathClass, now_s: float) -> None:
         assert group.bundle is not None
         self._dirty[group.bundle] = None
-        limit = group.own_limit()
-        if limit != group.limit:
-            group.bundle.relimit(group, limit, now_s)
+        if group.bundle.shared:
+            limit = group.own_limit()
+            if limit != group.limit:
+                group.bundle.relimit(group, limit, now_s)
 
     def _join(self, group: PathClass, now_s: float) -> None:
-        bundle = self._bundle(group.path.penalty, _shared_links(group.path), now_s)
-        group.bundle, group.limit = bundle, group.own_limit()
+        bundle = self._bundle(group, _shared_links(group.path), now_s)
+        group.bundle, group.limit = bundle, group.own_limit() if bundle.shared else _NEVER
         bundle.insert(group, now_s)
         self._dirty[bundle] = None
 
-    def _bundle(self, penalty: float, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
-        bundle = self._bundles.get((penalty, shared))
+    def _bundle(self, group: PathClass, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
+        """Return the bundle that a class on these shared links belongs to."""
+        key = (group.path.penalty, shared or group)
+        bundle = self._bundles.get(key)
         if bundle is None:
-            bundle = self._bundles[penalty, shared] = PathBundle(penalty, shared, now_s)
+            bundle = self._bundles[key] = PathBundle(group.path.penalty, shared, now_s)
             for link, weight in shared:
                 link.bundles[bundle] = weight
         return bundle
@@ -238,7 +242,7 @@ class Sharing:
         bundle.remove(group, now_s)
         self._dirty[bundle] = None
         if not bundle:
-            del self._bundles[bundle.penalty, bundle.shared]
+            del self._bundles[bundle.penalty, bundle.shared or group]
             del self._dirty[bundle]
             for link, _ in bundle.shared:
                 del link.bundles[bundle]
@@ -254,20 +258,27 @@ class Sharing:
         """
         if not self._dirty and not self._loose:
             return []
-        bundles, binding = dict(self._dirty), dict.fromkeys(link for link in self._loose if link.tight)
+        alone = [bundle for bundle in self._dirty if not bundle.shared]
+        for bundle in alone:
+            group: Any = bundle.order[0][2]
+            bundle.decide(group.own_limit())
+            bundle.settle(bundle.wanted, now_s)
+        bundles = {bundle: None for bundle in self._dirty if bundle.shared}
+        binding = dict.fromkeys(link for link in self._loose if link.tight)
         self._dirty, self._loose = {}, {}
+        if not bundles and not binding:
+            return alone
         _reach(bundles, binding)
         while True:
             _fill(list(bundles), list(binding))
-            beside = dict.fromkeys(link for bundle in bundles for link, _ in bundle.shared if link not in binding)
-            over = [link for link in beside if _load(link) > link.capacity * _OVER]
+            over = _overloaded(bundles, binding)
             if not over:
                 break
-            binding |= dict.fromkeys(over)
+            binding |= over
             _reach(bundles, binding)
         for bundle in bundles:
             bundle.settle(bundle.wanted, now_s)
-        return list(bundles)
+        return [*alone, *bundles]
 
     # Saved state.
 
@@ -300,12 +311,13 @@ class Sharing:
                 link.classes[group] = weight
         for saved in state["bundles"]:
             shared = tuple((links[name], weight) for name, weight in saved["shared"])
-            bundle = self._bundle(saved["penalty"], shared, now_s)
             members = [by_number[fields["number"]] for fields in saved["fields"]["classes"]]
+            bundle = self._bundle(members[0], shared, now_s)
             for group, fields in zip(members, saved["fields"]["classes"], strict=True):
                 group.load(fields)
                 group.bundle = bundle
             bundle.load(saved["fields"], members)
+            bundle.used = bundle.limited_rate + bundle.free_count * bundle.rate
 
     @property
     def bundles(self) -> Iterable[PathBundle]:
@@ -330,8 +342,19 @@ def _reach(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> None:
                 links += [one for one, _ in bundle.shared if one.tight and one not in binding]
 
 
-def _load(link: Link) -> float:
-    return sum(weight * bundle.used for bundle, weight in link.bundles.items())
+def _overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
+    """Return the links of `bundles` that would carry more than they have, of those that are not `binding`."""
+    checked, over = set(binding), {}
+    for bundle in bundles:
+        for link, _ in bundle.shared:
+            if link not in checked:
+                checked.add(link)
+                load = 0.0
+                for each, weight in link.bundles.items():
+                    load += weight * each.used
+                if load > link.capacity * _OVER:
+                    over[link] = None
+    return over
 
 
 def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
@@ -342,13 +365,15 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
     heapify(queue)
     for link in binding:
         link.tight = False
+    first = True
     while queue:
         level, place = heappop(queue)
         if level == _NEVER:
             break
         link = binding[place]
         # Since the level was found, bundles on the link may have been decided elsewhere, which leaves more to the others.
-        later = _level(link)
+        later = level if first else _level(link)
+        first = False
         if later > level * _OVER:
             heappush(queue, (later, place))
             continue
@@ -376,8 +401,10 @@ def _level(link: Link) -> float:
         return bundle.fill(left / weight) * bundle.penalty
     down = True
     while rising:
-        limited = sum(weight * bundle.limited_rate for bundle, weight in rising)
-        slope = sum(weight * bundle.free_count / bundle.penalty for bundle, weight in rising)
+        limited = slope = 0.0
+        for bundle, weight in rising:
+            limited += weight * bundle.limited_rate
+            slope += weight * bundle.free_count / bundle.penalty
         if not slope:
             if limited <= left * _OVER:
                 return _NEVER

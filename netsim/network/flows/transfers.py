@@ -73,6 +73,10 @@ class Transfers:
         self.on_end: Callable[[int], None] = lambda transfer: None
         """Called with the number of each transfer at the time of its end."""
         self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], Route] = {}
+        self._used: list[Route] = []
+        """Routes that flows have used, in the order in which they first did."""
+        self._routes_over: dict[str, list[Route]] = {}
+        """The same by link."""
         self._number = 0
         self._delayed: dict[int, tuple[float, Route, float, float]] = {}
         """(end of its delay, route, bytes, own limit) of transfers whose flow has not begun, by number."""
@@ -143,6 +147,9 @@ class Transfers:
             uses += [(name, share) for name in route.back] if share else []
             name = ">".join(route.there) + ("|" + ">".join(route.back) if route.back else "")
             route.path = self.flows.path(name, uses, *self._terms(route))
+            self._used.append(route)
+            for link in dict.fromkeys(route.there):
+                self._routes_over.setdefault(link, []).append(route)
         return route.path
 
     def _terms(self, route: Route) -> tuple[float, float]:
@@ -187,11 +194,10 @@ class Transfers:
         self._delays[link] = delay_s
         if bytes_per_s != known.capacity:
             self.flows.change(link, bytes_per_s)
-        for route in self._routes.values():
-            if link in route.there and route.path is not None:
-                terms = self._terms(route)
-                if terms != (route.path.penalty, route.path.bound):
-                    self.flows.reprice(route.path, *terms)
+        for route in self._routes_over.get(link, ()):
+            path, terms = self._path(route), self._terms(route)
+            if terms != (path.penalty, path.bound):
+                self.flows.reprice(path, *terms)
 
     def state_dict(self) -> State:
         """Delays, transfers in their delay, and flows."""
@@ -202,7 +208,7 @@ class Transfers:
                 (number, begin_s, route.there, route.back, size, limit)
                 for number, (begin_s, route, size, limit) in self._delayed.items()
             ],
-            "routes": [(route.there, route.back) for route in self._routes.values() if route.path is not None],
+            "routes": [(route.there, route.back) for route in self._used],
             "flows": self.flows.state_dict(),
             "flow_of": list(self._flow_of.items()),
         }

@@ -88,7 +88,8 @@ class Usage:
                 group: PathClass = one  # type: ignore[assignment]
                 present = self._advance(group, now_s)
                 present.count = group.count
-                present.rate, present.limit = (bundle.rate, bundle.filled) if group.free else (group.limit, _limit(group))
+                present.rate = bundle.rate if group.free else group.limit
+                present.limit = bundle.filled if group.free and bundle.shared else _limit(group)
 
     def advance(self, now_s: float) -> None:
         """Bring `bytes` up to date."""

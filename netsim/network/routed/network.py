@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -109,6 +110,10 @@ class RoutedNetwork:
         self._numbers: dict[tuple[str, Key], int] = {}
         self._sent: dict[tuple[str, str, int, int], int] = {}
         """Number of transfers sent so far, by owner, kind, source and target: the address of their draws."""
+        self._due: list[tuple[float, int]] = []
+        """Heap of (time, number) of the cables whose bandwidth may change, or ends, then."""
+        self._dead: set[int] = set()
+        """Cables on which nothing ever passes again."""
         self._calls_s = _NEVER
         """Time at which a change of a bandwidth stands on the clock."""
         self.background: list[Traffic] = []
@@ -138,11 +143,11 @@ class RoutedNetwork:
 
     def send(self, owner: str, key: Key, ends: tuple[int, int], size_bytes: float, limit_bytes_per_s: float = _NEVER) -> None:
         """Begin a transfer of `owner` between two ends, each a client's number or SERVER."""
-        self._look(all_cables=not self.under_way)
+        self._look_due()
         source, target = ends
         hops = self.hops(source, target)
         wait_s, cause = self._drawn(owner, key[0], ends, hops)
-        stopped = any(n in self._capacities and self._capacities[n].stops_s <= self.clock.now for n, _ in hops)
+        stopped = any(n in self._dead for n, _ in hops)
         route = self.route(source, target)
         size = 0.0 if stopped else size_bytes
         number = self.transfers.send(route, size, limit_bytes_per_s, wait_s)
@@ -225,25 +230,34 @@ class RoutedNetwork:
 
     def renew(self) -> None:
         """Look all bandwidths up again, since a law may have been replaced."""
-        self._look(all_cables=True)
+        self._due = []
+        self._look(self._capacities)
 
-    def _look(self, *, all_cables: bool) -> None:
-        """Take the present bandwidths of cables (of those that are due, or of all), and put the next change on the clock."""
+    def _look_due(self) -> None:
+        """Look up the bandwidths that may have changed by now. Without transfers under way they have not been followed."""
+        now, numbers = self.clock.now, set()
+        while self._due and self._due[0][0] <= now:
+            numbers.add(heappop(self._due)[1])
+        self._look(sorted(numbers))
+
+    def _look(self, numbers: Iterable[int]) -> None:
+        """Take the present bandwidths of these cables, and put the next change of any on the clock."""
         now = self.clock.now
-        for n, capacity in self._capacities.items():
-            if (all_cables or capacity.next_s <= now) and capacity.look(self.round, now):
+        for n in numbers:
+            capacity = self._capacities[n]
+            if capacity.look(self.round, now):
                 for link in self.cables[n].links:
                     self.transfers.change(link, bytes_per_s=capacity.bytes_per_s)
-        self._call_at_next_change()
-
-    def _call_at_next_change(self) -> None:
-        # Without transfers under way nothing stands on the clock: `send` looks again.
-        now, capacities = self.clock.now, self._capacities.values()
-        stops_s = (capacity.stops_s for capacity in capacities if capacity.stops_s > now)
-        next_s = min((*(capacity.next_s for capacity in capacities), *stops_s), default=_NEVER)
-        if next_s < _NEVER and next_s != self._calls_s:
-            self._calls_s = next_s
-            self.clock.call_at(next_s, self._changes, next_s)
+            if capacity.stops_s <= now:
+                self._dead.add(n)
+            else:
+                self._dead.discard(n)
+            due_s = min(capacity.next_s, capacity.stops_s if n not in self._dead else _NEVER)
+            if due_s < _NEVER:
+                heappush(self._due, (due_s, n))
+        if self._due and self._due[0][0] != self._calls_s:
+            self._calls_s = self._due[0][0]
+            self.clock.call_at(self._calls_s, self._changes, self._calls_s)
 
     def _changes(self, at_s: float) -> None:
         if at_s != self._calls_s:
@@ -251,17 +265,13 @@ class RoutedNetwork:
         self._calls_s = _NEVER
         if not self.under_way:
             return
-        self._look(all_cables=False)
+        self._look_due()
         self._stop()
 
     def _stop(self) -> None:
         """Lose what crosses a cable that never carries anything again."""
-        now = self.clock.now
-        dead = {n for n, capacity in self._capacities.items() if capacity.stops_s <= now}
-        if not dead:
-            return
-        for number, journey in list(self.under_way.items()):
-            if number in self.under_way and any(n in dead for n, _ in self.hops(journey.source, journey.target)):
+        for number, journey in list(self.under_way.items()) if self._dead else ():
+            if number in self.under_way and any(n in self._dead for n, _ in self.hops(journey.source, journey.target)):
                 self._over(number, journey, TRACE_END, early=True)
 
     # Expectations.
@@ -324,4 +334,4 @@ class RoutedNetwork:
             self.log.load_state_dict(state["log"])
         for source, saved in zip(self.background, state["background"], strict=True):
             source.load_state_dict(saved)
-        self._look(all_cables=True)
+        self.renew()

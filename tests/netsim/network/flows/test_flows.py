@@ -216,6 +216,24 @@ def test_a_resume_with_transfers_under_way_changes_nothing(corrections: Correcti
     assert copied == ends
 
 
+def test_a_link_that_fills_after_a_resume_counts_flows_that_began_before() -> None:
+    """`a` has 40 and `b` 40 of the 100 of `core`; `b` grows to 90, so that `core` limits its flows to the other 60."""
+
+    def flows_of(clock: Clock) -> Flows:
+        return Flows(clock=clock, links=[Link("a", 40.0), Link("b", 40.0), Link("core", 100.0)])
+
+    whole = flows_of(Clock())
+    for name in "ab":
+        path = whole.path(name, [(name, 1.0), ("core", 1.0)])
+        whole.start(path, 1e6, 1000.0)
+        whole.start(path, 1e6, 2000.0)
+    whole.clock.run(until=1.0)
+    copy = flows_of(Clock(1.0))
+    copy.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    copy.change("b", 90.0)
+    assert [copy.rate(flow) for flow in range(4)] == [20.0, 20.0, 30.0, 30.0]
+
+
 def test_a_transfer_takes_the_delay_and_then_its_bytes() -> None:
     clock = Clock()
     transfers = transfers_of(clock)
