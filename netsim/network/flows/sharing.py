@@ -344,7 +344,8 @@ def _reach(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> None:
 
 def _overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
     """Return the links of `bundles` that would carry more than they have, of those that are not `binding`."""
-    checked, over = set(binding), {}
+    checked = set(binding)
+    over: dict[Link, None] = {}
     for bundle in bundles:
         for link, _ in bundle.shared:
             if link not in checked:
