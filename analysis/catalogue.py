@@ -13,7 +13,7 @@ from analysis.ages.figure import ages_figure, aoi_regret_figure, aoi_variance_fi
 from analysis.breakpoints.figure import course_figure, regret_around_changes_figure, shares_figure
 from analysis.consensus.topology_figure import topology_figure
 from analysis.detections.figure import detections_figure, states_figure
-from analysis.figures.lines import kinds_of_servers
+from analysis.figures.lines import round_meanings
 from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_letters
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.learning.figure import accuracy_figure, loss_figure, reached_figure
@@ -217,8 +217,8 @@ def _draw(name: str, groups: Groups, options: FigureSettings) -> ShownFigure | N
     drawn = _MAKERS[name][1](shown, options)
     if drawn is not None and len(shown) < len(groups):
         add_note(drawn, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=options.look)
-    if drawn is not None and name in _OF_ROUNDS and len(kinds_of_servers(shown)) > 1:
-        add_note(drawn, "servers of different kinds: a round of one is not a round of another", look=options.look)
+    if drawn is not None and name in _OF_ROUNDS and len(round_meanings(shown)) > 1:
+        add_note(drawn, "servers with different rules of rounds: a round of one is not a round of another", look=options.look)
     return drawn
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from analysis.consensus.figure import timing_figure
-from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, curves, holds_up_to, timing_study
+from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, curves, has_consensus, holds_up_to, timing_study
 from analysis.documents.blocks import Cells, Picture, Section, Table
 from analysis.documents.numbers import format_interval, format_number, format_percent
 from analysis.figures.settings import PLAIN, Look
@@ -24,8 +24,7 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLA
     `margin`: regret a slot that counts as none.
     """
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
-    kinds = {(sweep.run(variant, seed).scenario.get("server") or {}).get("kind") for variant, seed in first.items()}
-    if kinds != {"fl-da"}:
+    if not all(has_consensus(sweep.run(variant, seed)) for variant, seed in first.items()):
         return []
     try:
         points = timing_study(sweep)

@@ -124,8 +124,8 @@ def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -
     """Say in words up to where runs are compared: the horizons of costs, and the end at which the final accuracy is taken."""
     words = []
     metrics = comparison.shown_metrics() if metrics is None else metrics
-    if len(comparison.servers) > 1:
-        words.append(f"servers of different kinds ({', '.join(comparison.servers)}): a round of one is not a round of another")
+    if not comparison.rounds_alike:
+        words.append("servers with different rules of rounds: a round of one is not a round of another")
     for name in TARGETS:
         if name in metrics and comparison.has(name):
             smooth = f", of accuracies averaged over {comparison.smoothing_s:g} s" if comparison.smoothing_s else ""

@@ -77,25 +77,26 @@ class Abscissa:
             time_axis(axes)
 
 
-def kinds_of_servers(groups: Groups) -> set[str]:
-    """Return the kinds of servers of the variants, from their first runs."""
-    firsts = [runs[0] for runs in groups.values() if runs]
-    return {str((run.scenario.get("server") or {}).get("kind", "synchronous")) for run in firsts}
+def round_meanings(groups: Groups) -> set[tuple[tuple[str, Any], ...]]:
+    """Return the different things that a round is to the variants, from their first runs."""
+    return {runs[0].round_meaning for runs in groups.values() if runs}
 
 
 def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
     """Choose the horizontal axis: rounds where a round means the same to all variants, else seconds. `over` overrides the choice.
 
-    A round differs where servers are of several kinds, where they close rounds by deliveries (buffered, compass, safa) or by the
-    clock (semi-synchronous), and where rounds of the asynchronous server last for different times.
+    A round differs between coordinators that state different facts of themselves; where updates that began in one round count in
+    a later one; and, where updates are sent again in the next round, if rounds last for different times.
     """
     if over is not None:
         return Abscissa(over)
     firsts = [runs[0] for runs in groups.values() if runs]
-    kinds = kinds_of_servers(groups)
-    if len(kinds) > 1 or kinds & {"buffered", "compass", "safa", "semi-synchronous"}:
-        return Abscissa("seconds")
-    return Abscissa("seconds" if kinds == {"asynchronous"} and not _same_lengths(firsts) else "rounds")
+    meanings = round_meanings(groups)
+    if len(meanings) != 1:
+        return Abscissa("seconds" if meanings else "rounds")
+    facts = dict(meanings.pop())
+    by_rounds = not facts.get("carries_over") and (not facts.get("resends") or _same_lengths(firsts))
+    return Abscissa("rounds" if by_rounds else "seconds")
 
 
 def round_edges(run: Run, along: Abscissa) -> FloatArray:

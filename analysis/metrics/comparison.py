@@ -89,8 +89,8 @@ class Comparison:
     """The metrics that were computed, in the order of tables."""
     asked: tuple[str, ...]
     """Metrics that were asked for by name; empty: tables show those that the study is about."""
-    servers: tuple[str, ...]
-    """The kinds of servers of the variants."""
+    rounds_alike: bool
+    """True if a round is the same thing to all variants."""
     runs: pd.DataFrame
     """A row a run, with the columns of `metrics_table`."""
     rows: list[ComparisonRow]
@@ -113,16 +113,16 @@ class Comparison:
         """Return the metrics that tables show: those asked for, else those of the kinds that the study is about, in order.
 
         A study with a learner shows accuracy, its cost, latency of rounds, leak and regret; a study without one also shows the
-        outcomes of updates and their cost. Rounds of different kinds of servers are different things: there, updates a second
+        outcomes of updates and their cost. Rounds of different servers may be different things: there, updates a second
         take the place of latencies.
         """
         if self.asked:
             return self.asked
         kinds: tuple[Kind, ...] = ("learning", "regret", "consensus")
-        if len(self.servers) > 1 or not self.has("final_accuracy"):
+        if not self.rounds_alike or not self.has("final_accuracy"):
             kinds = (*kinds, "time", "participation")
         wanted = {*names_of(kinds), "delivered_j", "mean_round_s"}
-        if len(self.servers) > 1:
+        if not self.rounds_alike:
             wanted -= {"mean_round_s"}
         return tuple(name for name in self.metrics if name in wanted and self.has(name))
 
@@ -185,7 +185,7 @@ def compare(
         confidence=confidence,
         metrics=names,
         asked=asked,
-        servers=server_kinds(sweep),
+        rounds_alike=_has_rounds_alike(sweep),
         runs=table,
         rows=rows,
         differences=differences,
@@ -202,11 +202,10 @@ def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
             )
 
 
-def server_kinds(sweep: Sweep) -> tuple[str, ...]:
-    """Return the kinds of servers of the variants, from their first runs."""
+def _has_rounds_alike(sweep: Sweep) -> bool:
+    """Return True if a round is the same thing to all variants, by their first runs."""
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
-    scenarios = (sweep.run(variant, seed).scenario for variant, seed in first.items())
-    return tuple(sorted({str((scenario.get("server") or {}).get("kind", "synchronous")) for scenario in scenarios}))
+    return len({sweep.run(variant, seed).round_meaning for variant, seed in first.items()}) <= 1
 
 
 def _rows(

@@ -145,6 +145,17 @@ class Run:
         return (np.asarray(rounds, np.int64) - 1) // self.rounds_per_row + 1
 
     @property
+    def round_meaning(self) -> tuple[tuple[str, Any], ...]:
+        """The facts of the coordinator by which a round of one run is like a round of another, or not.
+
+        Runs of earlier versions state none: there, rounds are alike where the servers are called alike.
+        """
+        facts = self.summary.get("coordinator")
+        if facts is None:
+            return (("kind", (self.scenario.get("server") or {}).get("kind", "synchronous")),)
+        return tuple((name, facts[name]) for name in ("carries_over", "resends", "fixed_length", "slotted"))
+
+    @property
     def states_causes(self) -> bool:
         """True if the run says what opened and closed its rounds: runs of format 1 do not."""
         return "coordinator" in self.summary

@@ -258,8 +258,8 @@ class Update:
             setattr(self, STAGE_OF[self.phase].start, _NAN)
 
     def unfinished_row(self, now_s: float) -> UpdateRow:
-        """The record of an attempt that has not ended as the run does."""
-        if self.started_round is not None:
+        """The record of an attempt that has not ended as the run does; a phase that began in an earlier attempt is not in it."""
+        if self.started_round is not None and self.phase_start_s < self.selected_s:
             self.untell_phase()
         return self.row()._replace(outcome="in_flight", outcome_s=now_s)
 

@@ -23,7 +23,7 @@ from analysis.results.groups import Groups
 from analysis.stragglers.figure import latency_figure, phases_figure
 from analysis.stragglers.gantt_figure import gantt_figure
 from analysis.updates.figure import delivered_figure, outcomes_figure
-from tests.helpers.result_folders import PARTS, ROUNDS, run_of
+from tests.helpers.result_folders import FACTS, PARTS, ROUNDS, run_of
 
 BOUNDS = {"round": [1, 2, 3], "start_s": [0.0, 5.0, 9.0], "end_s": [5.0, 9.0, 10.0]}
 BOUNDS |= {"selected": [3, 2, 2], "delivered": [2, 1, 1]}
@@ -34,19 +34,22 @@ def texts(figure: Figure) -> str:
 
 
 @pytest.mark.parametrize(
-    ("servers", "over"),
+    ("coordinators", "over"),
     [
-        (['kind = "synchronous"', 'kind = "synchronous"'], "rounds"),
-        (['kind = "synchronous"', 'kind = "buffered"'], "seconds"),
-        (['kind = "buffered"', 'kind = "buffered"'], "seconds"),
-        (['kind = "semi-synchronous"'], "seconds"),
+        ([set(), set()], "rounds"),
+        ([set(), {"carries_over"}], "seconds"),
+        ([set(), {"slotted"}], "seconds"),
+        ([{"carries_over"}, {"carries_over"}], "seconds"),
+        ([{"carries_over", "fixed_length"}], "seconds"),
         # Its rounds last 1 to 5 s.
-        (['kind = "asynchronous"'], "seconds"),
-        (['kind = "fl-da"'], "rounds"),
+        ([{"resends"}], "seconds"),
+        ([{"slotted"}], "rounds"),
     ],
 )
-def test_seconds_where_rounds_are_not_the_same_for_all(tmp_path: Path, servers: list[str], over: str) -> None:
-    groups = {f"{i}": [run_of(tmp_path / f"{i}", server=server)] for i, server in enumerate(servers)}
+def test_seconds_where_rounds_are_not_the_same_for_all(tmp_path: Path, coordinators: list[set[str]], over: str) -> None:
+    groups = {
+        f"{i}": [run_of(tmp_path / f"{i}", coordinator=FACTS | dict.fromkeys(facts, True))] for i, facts in enumerate(coordinators)
+    }
     assert abscissa(groups).over == over
     for figure in (leak_figure(groups), latency_figure(groups), regret_figure(groups)):
         assert figure is not None
@@ -58,7 +61,8 @@ def test_seconds_where_rounds_are_not_the_same_for_all(tmp_path: Path, servers: 
 def test_rounds_of_one_length_are_the_same_for_all(tmp_path: Path) -> None:
     equal = ROUNDS | {"start_s": [0.0, 0.1, 0.2, 0.3, 0.4], "end_s": [0.1, 0.2, 0.3, 0.4, 0.5]}
     slower = equal | {"end_s": [0.2, 0.4, 0.6, 0.8, 1.0], "start_s": [0.0, 0.2, 0.4, 0.6, 0.8]}
-    one, two = (run_of(tmp_path / name, rounds, 'kind = "asynchronous"') for name, rounds in (("a", equal), ("b", slower)))
+    facts = FACTS | {"resends": True}
+    one, two = (run_of(tmp_path / name, rounds, coordinator=facts) for name, rounds in (("a", equal), ("b", slower)))
     assert abscissa({"a": [one]}).over == "rounds"
     assert abscissa({"a": [one], "b": [two]}).over == "seconds"
 
@@ -333,8 +337,9 @@ def test_what_groups_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> None:
     image_of(figure, "png")
 
 
-def test_rounds_of_several_kinds_of_servers_are_said_to_differ(tmp_path: Path) -> None:
-    one, two = (run_of(tmp_path / kind, BOUNDS, f'kind = "{kind}"', clients=PARTS) for kind in ("synchronous", "buffered"))
+def test_rounds_of_servers_with_different_rules_are_said_to_differ(tmp_path: Path) -> None:
+    rules = (FACTS, FACTS | {"carries_over": True})
+    one, two = (run_of(tmp_path / str(i), BOUNDS, clients=PARTS, coordinator=facts) for i, facts in enumerate(rules))
     for name in ("latency", "phases", "ages"):
         assert "a round of one is not a round of another" in draw([one, two], name).note
         assert "a round of one" not in draw([one], name).note

@@ -123,11 +123,11 @@ def bytes_recounted(book: Ledger) -> Iterator[str]:
                     yield f"{way}: bytes, but nothing was sent in {row}"
                 if way == "up" and row[step] is not None and size and not sent and not book.keeps_updates:
                     yield f"up: no bytes in {row}"
-    for way, step in (("down", "selected_s"), ("up", "upload_start_s")):
+    for way, step in (("down", "download_start_s"), ("up", "upload_start_s")):
         column = f"bytes_{way}"
         told, found = sum(row[column] for row in book.rounds), sum(row[column] for row in (*book.clients, *probes))
         last_s = book.rounds[-1]["end_s"] if book.rounds else 0.0
-        after = sum(row[column] for row in book.clients if (row[step] or 0.0) >= last_s)
+        after = sum(row[column] for row in (*book.clients, *probes) if (row[step] or 0.0) >= last_s)
         if not found - after <= told <= found:
             yield f"{column}: the rounds hold {told}, the attempts {found}, of them {after} after the last close"
         if way == "up" and not probes and not book.keeps_updates:
@@ -366,6 +366,8 @@ def joules_are_watts_times_seconds(book: Ledger) -> Iterator[str]:
             if not math.isclose(row[column], expected, rel_tol=1e-6, abs_tol=1e-9):
                 yield f"{column} is not {expected}: {row}"
     still = "battery" not in energy and book.key("availability.kind") == "always" and "script" not in book.scenario
+    # What tests, opinions and messages draw comes on top of that.
+    still = still and not any(row.get("besides_j") for row in book.rounds)
     powers = {column: book.number_of(f"energy.{column.removesuffix('_j')}_w", {"client": 0}) for column in (*steps, "idle_j")}
     if still and book.rounds and all(powers.values()) and not any(isinstance(value, list | dict) for value in energy.values()):
         seconds = sum(row[column] / power for row in book.rounds for column, power in powers.items() if power)
@@ -431,6 +433,8 @@ def messages_end(book: Ledger) -> Iterator[str]:
     if messages is None:
         return
     yield from (f"ends before it is sent: {row}" for row in messages if row["end_s"] is not None and row["end_s"] < row["sent_s"])
+    if not all("messages" in row for row in book.rounds):
+        return  # opinions alone, which the rounds do not count
     begun = sum(row["messages"] or 0 for row in book.rounds)
     ended = sum((row["messages_delivered"] or 0) + (row["messages_lost"] or 0) for row in book.rounds)
     flying = (book.rounds[-1]["messages_in_flight"] or 0) if book.rounds else 0

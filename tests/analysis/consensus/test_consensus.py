@@ -186,5 +186,5 @@ def test_what_is_no_timing_study_is_refused(tmp_path: Path) -> None:
     tables = {key: value for key, value in read_file("bp_ucb_timing").items() if key != "sweep"}
     fa = {"server": {"kind": "fl-fa", "per_round": 5}, "policy": {"kind": "random"}, "rounds": 1}
     run(parse(override(tables, fa)), tmp_path / "run")
-    with pytest.raises(ValueError, match=r"server.kind = 'fl-fa': must be 'fl-da'"):
+    with pytest.raises(ValueError, match=r"do not decide among themselves; use server.kind = 'fl-da'"):
         run_timing(open_run(tmp_path / "run"))

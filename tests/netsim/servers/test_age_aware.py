@@ -275,6 +275,19 @@ def test_a_time_limit_leaves_the_open_round_to_the_clients_table_alone() -> None
     assert [(row.round, row.outcome, row.outcome_s) for row in it.recorder.updates[4:]] == [(3, "in_flight", 10)] * 2
 
 
+def test_an_attempt_in_flight_at_the_end_shows_the_phase_that_began_in_it() -> None:
+    def last_rows(limit_s: float) -> list[Any]:
+        it = world(scheduler=Table(SCHEDULE), states=STATES, time_limit_s=limit_s, **TIMES).play()
+        it.simulation.close()
+        return [row for row in it.recorder.updates if row.outcome == "in_flight"]
+
+    training, sending = last_rows(10.0)
+    assert (training.compute_start_s, training.bytes_up) == (9.0, 0)
+    assert (sending.upload_start_s, sending.bytes_up) == (8.0, 8)
+    # Client 1 has trained since 1 s, in its attempt of round 1, which is over: that of round 2 cannot say when it will be ready.
+    assert np.isnan(last_rows(4.5)[1].compute_start_s)
+
+
 def test_written_states_are_what_a_test_needs() -> None:
     law = Written([[1, 0]])
     law.step(None)
