@@ -139,7 +139,7 @@ def run_timing(run: Run) -> Timing:
 
 
 def timing_study(sweep: Sweep) -> list[Point]:
-    """Return a point for each variant, in the order of the sweep. ValueError: a run whose clients do not decide among themselves."""
+    """Return a point for each variant, in the order of the sweep. ValueError: its clients do not decide among themselves."""
     # Averages of each run, by variant and seed.
     timings: dict[str, dict[int, Timing]] = {}
     zero: dict[str, bool] = {}

@@ -47,9 +47,8 @@ def texts(figure: Figure) -> str:
     ],
 )
 def test_seconds_where_rounds_are_not_the_same_for_all(tmp_path: Path, coordinators: list[set[str]], over: str) -> None:
-    groups = {
-        f"{i}": [run_of(tmp_path / f"{i}", coordinator=FACTS | dict.fromkeys(facts, True))] for i, facts in enumerate(coordinators)
-    }
+    given = [FACTS | dict.fromkeys(facts, True) for facts in coordinators]
+    groups = {f"{i}": [run_of(tmp_path / f"{i}", coordinator=facts)] for i, facts in enumerate(given)}
     assert abscissa(groups).over == over
     for figure in (leak_figure(groups), latency_figure(groups), regret_figure(groups)):
         assert figure is not None
