@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.reliability.sockets.campaign import cases, errors, predict
+from tests.reliability.sockets.campaign import cases, conditions, errors, predict
 from tests.reliability.sockets.network import Limits, why_not
 from tests.reliability.sockets.rounds import Case
 
@@ -31,6 +31,13 @@ def test_predictions_with_the_start_of_a_connection_by_hand() -> None:
     doublings = math.log2(50_000 / 14_480)
     assert predict(case, "link")[0] == pytest.approx(0.5 + 0.1 * doublings - 35_520 / 5e5)
     assert predict(case, "transfer")[0] == pytest.approx(0.5 + 0.1 * math.log2(200_000 / 14_480))
+
+
+def test_the_conditions_of_the_machine_are_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.26, 0.0, 0.0))
+    monkeypatch.setattr(os, "getpriority", lambda which, who: -15)
+    assert conditions().endswith("; load 3.3 at the beginning; priority -15")
+    assert os.uname().release in conditions()
 
 
 def left_over() -> str:

@@ -137,6 +137,13 @@ def _percent(values: Sequence[float]) -> str:
     return f"{mean:+.1f} ± {reach:.1f} %"
 
 
+def conditions() -> str:
+    """Return the conditions of the machine that errors may depend on: kernel, cores, load, and the priority of this process."""
+    priority = os.getpriority(os.PRIO_PROCESS, 0)
+    system = f"{os.uname().sysname} {os.uname().release}"
+    return f"{system}; {os.cpu_count()} cores; load {os.getloadavg()[0]:.1f} at the beginning; priority {priority}"
+
+
 def main(repeats: int) -> None:
     """Measure every case and print the table of the page."""
     reason = why_not()
@@ -144,18 +151,17 @@ def main(repeats: int) -> None:
         sys.exit(f"cannot be measured here: it {reason}")
     # Namespaces are removed at this signal, too: it unwinds the stack.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    print(f"{repeats} repeats; {os.cpu_count()} cores; load at the beginning {os.getloadavg()[0]:.1f}")
-    print("| case | control | last update | mean of updates | start-up of the transfer | start-up of the link |")
-    print("| --- | --- | ---: | ---: | ---: | ---: |")
+    print(f"{conditions()}; {repeats} repeats; load: mean over the minute in which the case ended")
+    print("| case | control | last update | mean of updates | start-up of the transfer | start-up of the link | load |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for case in cases():
         last, mean = errors(case, repeats)
         started = ["", ""]
         if case.limits.delay_s:
             plain, growths = predict(case)[1], (predict(case, "transfer")[1], predict(case, "link")[1])
             started = [_percent([(1.0 + error) * growth / plain - 1.0 for error in mean]) for growth in growths]
-        cells = [case.name, case.control, _percent(last), _percent(mean), *started]
+        cells = [case.name, case.control, _percent(last), _percent(mean), *started, f"{os.getloadavg()[0]:.1f}"]
         print(f"| {' | '.join(cells)} |", flush=True)
-    print(f"load at the end {os.getloadavg()[0]:.1f}")
 
 
 if __name__ == "__main__":
