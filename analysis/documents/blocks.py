@@ -61,6 +61,16 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedPicture:
+    """A figure that an earlier command saved as SVG; `path`: its file, relative to the page."""
+
+    name: str
+    caption: str
+    path: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
 class Code:
     """Text that is shown as it is; with a `summary` folded away below it, where the format can do that."""
 
@@ -69,7 +79,7 @@ class Code:
     summary: str = ""
 
 
-Block = Text | Bullets | Facts | Table | Picture | Code
+Block = Text | Bullets | Facts | Table | Picture | SavedPicture | Code
 
 
 @dataclass(frozen=True, slots=True)

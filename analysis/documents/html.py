@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 
-from analysis.documents.blocks import Block, Bullets, Code, Document, Facts, Picture, Section, Table, Text
+from analysis.documents.blocks import Block, Bullets, Code, Document, Facts, Picture, SavedPicture, Section, Table, Text
 from analysis.documents.exports import WRITERS
 
 _MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}
@@ -118,6 +118,11 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
             yield f"<h3>{title}</h3>"
             yield f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{title}">{svg(block)}</div>'
             yield f"<figcaption>{escape(block.caption[:1].upper() + block.caption[1:])}. {note}</figcaption></figure>"
+        case SavedPicture():
+            shown = inline_svg(block.svg, block.name, block.caption, block.caption)
+            label = escape(block.caption)
+            yield f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{label}">{shown}</div>'
+            yield f"<figcaption>{label}.</figcaption></figure>"
         case Code():
             text = f'<pre tabindex="0"><code>{escape(block.text)}</code></pre>'
             yield f"<details><summary>{escape(block.summary)}</summary>{text}</details>" if block.summary else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.documents.blocks import Block, Bullets, Cells, Code, Document, Facts, Picture, Table, Text
+from analysis.documents.blocks import Block, Bullets, Cells, Code, Document, Facts, Picture, SavedPicture, Table, Text
 
 
 def markdown_page(document: Document, pictures: Mapping[str, str]) -> str:
@@ -38,6 +38,8 @@ def _block(block: Block, pictures: Mapping[str, str]) -> str:
             return f"{block.caption}:\n\n{markdown_table(block.cells, tuple(block.words))}{note}"
         case Picture():
             return f"![{block.caption}]({pictures[block.name]})"
+        case SavedPicture():
+            return f"![{block.caption}]({block.path})"
         case Code():
             words = f"{block.summary}:\n\n" if block.summary else ""
             return f"{words}```{block.language}\n{block.text.strip()}\n```"

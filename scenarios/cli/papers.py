@@ -23,6 +23,7 @@ def reproduce(
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
     cases: Annotated[Path | None, typer.Option("--cases", metavar="FILE", help="Cases to play, of flow_cases.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every figure and table, on one page; can go on.")] = False,
     listed: Annotated[bool, typer.Option("--list", help="Show what can be reproduced, and what each size takes.")] = False,
     quiet: Quiet = False,
     *,
@@ -40,8 +41,13 @@ def reproduce(
     if listed:
         _list()
         return
+    if everything:
+        if name is not None or seeds is not None or settings or cases is not None:
+            raise UserError("--all takes --size, --jobs, --out and --quiet; leave out NAME, --seeds, --set and --cases")
+        _play_all(size, out or Path("runs") / "reproduce" / f"all-{size.value}", jobs, quiet)
+        return
     if name is None:
-        raise UserError("name a figure or a table; netsim reproduce --list shows all")
+        raise UserError("name a figure or a table, or give --all; netsim reproduce --list shows all")
     asked = Asked(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
     if cases is not None and not asked.what.takes_cases:
         raise UserError(f"--cases: {asked.what.name} reads no cases; leave it out")
@@ -50,7 +56,7 @@ def reproduce(
     if asked.what.judge is not None:
         document, agrees = judge(asked, cases, folder)
         _write(document, folder)
-        if not agrees:
+        if agrees is False:
             raise typer.Exit(1)
         return
     with sweep_progress(runs, quiet) as show:
@@ -62,6 +68,31 @@ def reproduce(
         except (ValueError, OSError) as error:
             raise UserError(str(error)) from error
     _write(document, folder)
+
+
+def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
+    from scenarios.papers.panels import play_all
+    from scenarios.runs.folders import check_place, writing
+
+    with writing(folder):
+        check_place(folder)
+
+    def tell(line: str) -> None:
+        if not quiet:
+            complain(line)
+
+    try:
+        with writing(folder):
+            panels = play_all(size, folder, jobs=jobs, tell=tell)
+    except KeyboardInterrupt:
+        complain("interrupted; what is complete stays. To go on: the same command")
+        raise typer.Exit(130) from None
+    for panel in panels:
+        if not panel.complete:
+            complain(f"{panel.name}: not played: {panel.verdicts[0][1]}")
+    out_console.print(f"written: {folder / 'result.html'}", soft_wrap=True)
+    if not all(panel.complete for panel in panels):
+        raise typer.Exit(1)
 
 
 def _write(document: "Document", folder: Path) -> None:

@@ -99,8 +99,11 @@ def reproduce(
     return answer(asked, open_sweep(out / RUNS), its)
 
 
-def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool]:
-    """Return the result of a reproduction that needs no sweep, and True if it is as published; raises UserError."""
+def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool | None]:
+    """Return the result of a reproduction that needs no sweep, and True if it is as published.
+
+    None in its place: nothing is published to compare it with. Raises UserError.
+    """
     assert asked.what.judge is not None
     judgement = asked.what.judge(cases)
     make(out)

@@ -37,10 +37,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Sections of a result that needs no sweep, and True if all of it is as published."""
+    """Sections of a result that needs no sweep; `agrees`: True if all of it is as published, None if nothing is published."""
 
     sections: Sequence[Section]
-    agrees: bool
+    agrees: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

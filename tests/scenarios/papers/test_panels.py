@@ -1,0 +1,159 @@
+"""`netsim reproduce --all`: one page of all panels; what is complete is kept, what was cut off goes on, other code plays again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.documents.blocks import Document, Section, Table
+from scenarios.papers import panels
+from scenarios.papers.panels import Panel, play_all, read_panel
+from scenarios.papers.registry import REPRODUCTIONS
+from scenarios.papers.reproduce import RUNS
+from scenarios.papers.study import Size
+from scenarios.schema.errors import UserError
+from tests.scenarios.papers.test_reproduce import netsim
+
+CASES = REPRODUCTIONS["flow_cases"]
+SWEEP = REPRODUCTIONS["channels_fig2a"]
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the panels whose sweep is played: each writes a run and finds one rule to hold."""
+    names: list[str] = []
+
+    def reproduce(asked: Any, out: Path, runs: Any, **rest: Any) -> Document:
+        names.append(asked.what.name)
+        (out / RUNS).mkdir(parents=True, exist_ok=True)
+        (out / RUNS / f"run{len(names)}").write_text("rows")
+        rows = [["a below b", "-1.0 ± 0.2", "as in the paper"]]
+        return Document("x", "", [Section("Verdict", [Table("verdict", "Rules", (["the paper", "here", "verdict"], rows))])])
+
+    monkeypatch.setattr(panels, "reproduce", reproduce)
+    return names
+
+
+def test_a_page_has_a_row_a_rule_and_lines_tell_the_time_left(tmp_path: Path, played: list[str]) -> None:
+    lines: list[str] = []
+    cases, sweep = play_all(Size.SMOKE, tmp_path, tell=lines.append, panels=[CASES, SWEEP])
+    assert played == ["channels_fig2a"]
+    assert lines[0] == "[1/2] flow_cases"
+    assert lines[1].startswith("[2/2] channels_fig2a; about ")
+    assert cases.verdicts == [["values as published", "—", "as in the paper"]]
+    assert (sweep.verdicts, sweep.seeds) == ([["a below b", "-1.0 ± 0.2", "as in the paper"]], "2 (1 to 2)")
+    page = (tmp_path / "result.md").read_text()
+    assert "2 of 2 panels played, size smoke" in page
+    assert "| channels_fig2a | Figure 2(a) | a below b | -1.0 ± 0.2 | as in the paper | 2 (1 to 2) |" in page
+    assert "its numbers say nothing of the papers" in page
+    assert (tmp_path / "result.html").read_text().count("as in the paper") >= 2
+
+
+def test_the_first_figure_of_a_panel_stands_on_the_page(tmp_path: Path) -> None:
+    folder = tmp_path / SWEEP.name / "figures"
+    folder.mkdir(parents=True)
+    (folder / "aoi.svg").write_text('<?xml version="1.0"?><svg viewBox="0 0 9 9"><path id="p" d="M 0 0"/></svg>')
+    panels.write_page([Panel(SWEEP.name, "", [["a", "b", "open"]], figure="figures/aoi.svg")], 1, Size.LAPTOP, tmp_path)
+    assert "![channels_fig2a: Figure 2(a)](channels_fig2a/figures/aoi.svg)" in (tmp_path / "result.md").read_text()
+    page = (tmp_path / "result.html").read_text()
+    assert '<path id="channels-fig2a-p"' in page
+    assert "its numbers say nothing" not in page
+
+
+def test_what_is_complete_is_kept_until_the_code_changes(
+    tmp_path: Path, played: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,) = play_all(Size.SMOKE, tmp_path, panels=[SWEEP])
+    assert play_all(Size.SMOKE, tmp_path, panels=[SWEEP]) == [first]
+    assert played == ["channels_fig2a"]
+    monkeypatch.setattr(panels, "code_checksum", lambda: "of other code")
+    (again,) = play_all(Size.SMOKE, tmp_path, panels=[SWEEP])
+    assert again.checksum != first.checksum
+    assert len(played) == 2
+    # Runs of the earlier code are gone.
+    assert [file.name for file in (tmp_path / SWEEP.name / RUNS).iterdir()] == ["run2"]
+
+
+def test_a_panel_that_was_cut_off_goes_on_with_its_runs(
+    tmp_path: Path, played: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = panels.reproduce
+
+    def cut_off(asked: Any, out: Path, runs: Any, **rest: Any) -> Document:
+        whole(asked, out, runs, **rest)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(panels, "reproduce", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            play_all(Size.SMOKE, tmp_path, panels=[SWEEP])
+    record = read_panel(tmp_path / SWEEP.name)
+    assert record is not None
+    assert not record.complete
+    (panel,) = play_all(Size.SMOKE, tmp_path, panels=[SWEEP])
+    assert panel.complete
+    assert sorted(file.name for file in (tmp_path / SWEEP.name / RUNS).iterdir()) == ["run1", "run2"]
+
+
+def test_a_size_and_a_setting_are_part_of_the_checksum() -> None:
+    asked = panels.Asked(SWEEP, Size.SMOKE)
+    others = [panels.Asked(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Asked(CASES, Size.SMOKE)]
+    assert len({panels.checksum(one) for one in [asked, *others]}) == 4
+
+
+def test_a_panel_that_cannot_be_played_says_why_and_the_others_go_on(
+    tmp_path: Path, played: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(asked: Any) -> Any:
+        if asked.what is SWEEP:
+            raise UserError("no file of MNIST")
+        return None
+
+    monkeypatch.setattr(panels, "plan_runs", refuse)
+    first, second = play_all(Size.SMOKE, tmp_path, panels=[SWEEP, REPRODUCTIONS["channels_fig2b"]])
+    assert not first.complete
+    assert first.verdicts[0][1:] == ["no file of MNIST", "not played"]
+    assert second.complete
+    assert "1 of 2 panels played" in (tmp_path / "result.md").read_text()
+
+
+def test_runs_of_another_command_are_not_touched(tmp_path: Path, played: list[str]) -> None:
+    (tmp_path / SWEEP.name / RUNS).mkdir(parents=True)
+    (panel,) = play_all(Size.SMOKE, tmp_path, panels=[SWEEP])
+    assert "holds runs of another command" in panel.verdicts[0][1]
+    assert not played
+
+
+def test_a_damaged_record_is_no_record(tmp_path: Path) -> None:
+    for content in ("{", "[]", json.dumps({"name": "x", "checksum": "y", "more": 1})):
+        (tmp_path / panels.RECORD).write_text(content)
+        assert read_panel(tmp_path) is None
+
+
+def test_options_that_all_does_not_take_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    for options in (["flow_cases"], ["--seeds", "1"], ["--set", "rounds=3"]):
+        assert netsim(monkeypatch, "reproduce", *options, "--all", "--out", out) == 2
+        assert "--all takes --size, --jobs, --out and --quiet" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_the_command_plays_all_and_fails_where_a_panel_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given: dict[str, Any] = {}
+
+    def play(size: Size, out: Path, **options: Any) -> list[Panel]:
+        given.update(size=size, jobs=options["jobs"])
+        return [Panel("a", "", [["r", "no data", "not played"]]), Panel("b", "", complete=True)]
+
+    monkeypatch.setattr(panels, "play_all", play)
+    assert netsim(monkeypatch, "reproduce", "--all", "--size", "smoke", "--jobs", "2", "--out", tmp_path) == 1
+    assert given == {"size": Size.SMOKE, "jobs": 2}
+    assert "a: not played: no data" in capsys.readouterr().err
