@@ -121,7 +121,8 @@ def play(asked: Asked, folder: Path, jobs: int | None = None) -> Panel:
 
 def _seeds(asked: Asked) -> str:
     seeds = asked.seeds or asked.setup.seeds
-    return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if seeds and asked.what.judge is None else NOTHING
+    simulates = asked.what.judge is None and not asked.what.solvers
+    return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if seeds and simulates else NOTHING
 
 
 def _first_figure(document: Document) -> str:
@@ -157,7 +158,7 @@ def play_all(
         try:
             panel = play(one, folder, jobs)
         except (UserError, ValueError, OSError) as error:
-            panel = Panel(one.what.name, checksum(one), [[one.what.shows, str(error), _FAILED]])
+            panel = Panel(one.what.name, checksum(one), [[NOTHING, str(error), _FAILED]])
         done.append(panel)
         write_page(done, len(asked), size, out)
     return done

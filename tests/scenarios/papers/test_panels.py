@@ -1,4 +1,4 @@
-"""`netsim reproduce --all`: one page of all panels; what is complete is kept, what was cut off goes on, other code plays again."""
+"""`netsim reproduce --all`: one page of all panels; the complete ones are kept, one that was cut off goes on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scenarios.papers.registry import REPRODUCTIONS
 from scenarios.papers.reproduce import RUNS
 from scenarios.papers.study import Size
 from scenarios.schema.errors import UserError
-from tests.scenarios.papers.test_reproduce import netsim
+from tests.helpers.small_scenario import Shell
 
 CASES = REPRODUCTIONS["flow_cases"]
 SWEEP = REPRODUCTIONS["channels_fig2a"]
@@ -137,11 +137,12 @@ def test_a_damaged_record_is_no_record(tmp_path: Path) -> None:
 def test_options_that_all_does_not_take_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
+    netsim = Shell(tmp_path, monkeypatch, capsys)
     for options in (["flow_cases"], ["--seeds", "1"], ["--set", "rounds=3"]):
-        assert netsim(monkeypatch, "reproduce", *options, "--all", "--out", out) == 2
-        assert "--all takes --size, --jobs, --out and --quiet" in capsys.readouterr().err
-    assert not out.exists()
+        code, _, words = netsim("reproduce", *options, "--all", "--out", netsim.out)
+        assert code == 2
+        assert "--all takes --size, --jobs, --out and --quiet" in words
+    assert not netsim.out.exists()
 
 
 def test_the_command_plays_all_and_fails_where_a_panel_does(
@@ -154,6 +155,8 @@ def test_the_command_plays_all_and_fails_where_a_panel_does(
         return [Panel("a", "", [["r", "no data", "not played"]]), Panel("b", "", complete=True)]
 
     monkeypatch.setattr(panels, "play_all", play)
-    assert netsim(monkeypatch, "reproduce", "--all", "--size", "smoke", "--jobs", "2", "--out", tmp_path) == 1
+    netsim = Shell(tmp_path, monkeypatch, capsys)
+    code, _, words = netsim("reproduce", "--all", "--size", "smoke", "--jobs", "2", "--out", netsim.out)
+    assert code == 1
     assert given == {"size": Size.SMOKE, "jobs": 2}
-    assert "a: not played: no data" in capsys.readouterr().err
+    assert "a: not played: no data" in words
