@@ -16,10 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import analysis
-import models
-import netsim
-import scenarios
 from scenarios.papers.registry import REPRODUCTIONS
 from scenarios.papers.reproduce import NOTHING, RUNS, Asked, judge, plan_runs, reproduce, write
 from scenarios.papers.study import Reproduction, Size
@@ -30,6 +26,8 @@ if TYPE_CHECKING:
 
 RECORD = "panel.json"
 _FAILED = "not played"
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGES = ("netsim", "models", "scenarios", "analysis")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +56,9 @@ class Panel:
 def code_checksum() -> str:
     """Return the SHA-256 of all sources and scenarios of the installed packages."""
     digest = hashlib.sha256()
-    for package in (netsim, models, scenarios, analysis):
-        folder = Path(str(package.__file__)).parent
-        for file in sorted(path for path in folder.rglob("*") if path.suffix in (".py", ".toml", ".csv", ".json")):
-            digest.update(f"{package.__name__}/{file.relative_to(folder).as_posix()}\0".encode())
+    for package in _PACKAGES:
+        for file in sorted(path for path in (_ROOT / package).rglob("*") if path.suffix in (".py", ".toml", ".csv", ".json")):
+            digest.update(f"{file.relative_to(_ROOT).as_posix()}\0".encode())
             digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 

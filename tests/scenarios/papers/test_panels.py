@@ -99,6 +99,26 @@ def test_a_panel_that_was_cut_off_goes_on_with_its_runs(
     assert sorted(file.name for file in (tmp_path / SWEEP.name / RUNS).iterdir()) == ["run1", "run2"]
 
 
+def test_the_checksum_of_the_code_follows_sources_and_scenarios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("models/a.py", "scenarios/library/b.toml", "analysis/c.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    monkeypatch.setattr(panels, "_ROOT", tmp_path)
+
+    def digest() -> str:
+        panels.code_checksum.cache_clear()
+        return panels.code_checksum()
+
+    first = digest()
+    (tmp_path / "analysis/c.pyc").write_text("y")
+    assert digest() == first
+    (tmp_path / "scenarios/library/b.toml").write_text("y")
+    second = digest()
+    (tmp_path / "models/a.py").rename(tmp_path / "models/d.py")
+    assert len({first, second, digest()}) == 3
+    panels.code_checksum.cache_clear()
+
+
 def test_a_size_and_a_setting_are_part_of_the_checksum() -> None:
     asked = panels.Asked(SWEEP, Size.SMOKE)
     others = [panels.Asked(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Asked(CASES, Size.SMOKE)]
