@@ -54,7 +54,7 @@ $(VENV)/.run-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.test-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fl,cluster,privacy,tensorboard,docs,fit,test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[fl,cluster,privacy,tensorboard,docs,fit,flower,test]'
 	@touch $@ $(VENV)/.run-ready
 
 clean:

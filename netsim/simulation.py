@@ -6,15 +6,24 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from netsim.core.clock import EventLimitError
+from netsim.core.errors import ParameterError
 from netsim.core.protocols import State, Stateful
 from netsim.servers.loop import NobodyLeftError
+from netsim.servers.messages import BY_EVENTS as BY_EVENTS
+from netsim.servers.messages import BY_ROUNDS as BY_ROUNDS
+from netsim.servers.messages import BY_TIME as BY_TIME
+from netsim.servers.messages import RunOverError
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.clock import Clock
     from netsim.records.sinks import Recorder
+    from netsim.servers.messages import MessageServer
 
-BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS = "rounds", "time limit", "nobody left", "event limit"
+BY_ABSENCE = "nobody left"
+BY_APP = "application"
+"""The application that drives the clock has returned."""
+_EVER = float("inf")
 
 
 class Server(Stateful, Protocol):
@@ -113,6 +122,8 @@ class Simulation:
         log: Log | None = None,
     ) -> None:
         self.clock = clock
+        self.resumable = True
+        """True if its state at a round boundary can be saved."""
         self._log = log
         self.server = server
         self.script: Script = script or NoScript()
@@ -179,3 +190,32 @@ class Simulation:
         # What a script has changed is not in the server's state, which is read under the laws in force.
         self.script.load_state_dict(state["script"])
         self.server.load_state_dict(state["server"])
+
+
+class AppSimulation(Simulation):
+    """Simulation of an application that drives the clock: `app` runs in the caller's thread, and calls `server` as it goes on.
+
+    Its state cannot be saved: that of the application is on the stack. The other keywords are as of `Simulation`.
+    """
+
+    def __init__(self, *, app: Callable[[], object], server: MessageServer, **keywords: Any) -> None:
+        super().__init__(server=server, **keywords)
+        self.resumable = False
+        self._app, self._messages = app, server
+
+    def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
+        """Run the application to its end; raises ValueError for `until_round`, at which it cannot stop."""
+        if until_round is not None:
+            raise ParameterError("until_round", until_round, "an application runs to its end")
+        server = self._messages
+        server.limit_s = _EVER if self.time_limit_s is None else self.time_limit_s
+        if after_round is not None:
+            server.on_round = lambda: after_round(self)
+        self._begun = True
+        self.script.begin()
+        try:
+            self._app()
+            server.close_round()
+            self.ended = BY_APP
+        except RunOverError as over:
+            self.ended = over.why

@@ -17,7 +17,7 @@ from models.fl.data.files import DATASETS
 from netsim.simulation import Simulation
 from scenarios import arguments
 from scenarios.registry.components import component_model
-from scenarios.registry.in_process import keep, place_of
+from scenarios.registry.in_process import keep, place_of, place_of_object
 from scenarios.registry.kinds import BUILT_IN, shared_names
 from scenarios.runs import run as written
 from scenarios.runs.folders import check_run
@@ -158,13 +158,15 @@ def run(
     event_limit: int | None = None,
     wall_limit_s: float | None = None,
     progress: Progress | None = None,
+    app: str | Path | tuple[Any, Any] | None = None,
 ) -> Run:
     """Run a scenario and return what came out.
 
     `out` None: in memory, nothing is written; else the folder that the run is written to, as `netsim run` does. `seed`: in place
     of the scenario's. `script`: what acts on the run as it goes (docs/scripts.md), in place of the scenario's. `overwrite`:
     replace an earlier run in `out`. `strict`: treat warnings as errors. `event_limit`: end after so many events, even in
-    mid-round, whatever the clock says. `wall_limit_s`: end after so many seconds of simulating, by TimeoutError.
+    mid-round, whatever the clock says. `wall_limit_s`: end after so many seconds of simulating, by TimeoutError. `app`: a Flower
+    app in place of the scenario's, its folder or a ServerApp and a ClientApp (docs/flower.md).
     Raises ScenarioError, a ValueError, with nothing written; KeyboardInterrupt and TimeoutError: in memory nothing is left, in
     `out` what `resume` goes on from.
 
@@ -175,7 +177,8 @@ def run(
     [2, 2, 2]
     """
     tables, name = _tables(scenario)
-    study = parse(override(tables, {} if seed is None else {"seed": arguments.integer("seed", seed)}) | _script_key(script), name)
+    changes = _app_key(app) | ({} if seed is None else {"seed": arguments.integer("seed", seed)})
+    study = parse(override(tables, changes) | _script_key(script), name)
     place = None if out is None else arguments.folder("out", out)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)
@@ -194,6 +197,17 @@ def run(
     with _limit_time(wall):
         summary = written.simulate(built, study, place, overwrite=overwrite, after_round=tell, wall=wall)
         return _finish(summary, place, shown=built.cautions)
+
+
+def _app_key(app: str | Path | tuple[Any, Any] | None) -> dict[str, Any]:
+    """Return the key of a scenario that names a Flower app; raises UserError."""
+    if app is None:
+        return {}
+    if isinstance(app, str | Path):
+        return {"flower.app": str(app)}
+    if not isinstance(app, tuple | list) or len(app) != 2:
+        raise UserError(f"app = {app!r}: must be the folder of a Flower app, or a pair of a ServerApp and a ClientApp")
+    return {"flower.app": place_of_object("app", tuple(app))}
 
 
 @_public

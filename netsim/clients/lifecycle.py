@@ -56,6 +56,8 @@ class UpdateLifecycle:
         self.serving: Serving = TakesAll()
         """The server, which says which updates it takes: others that arrive are late."""
         self.recipe = update_recipe(self, medium, rules, kind)
+        self.says_samples = rules.on_work is not None
+        """True if the samples of an update are known as its work begins."""
         self._step = {step.phase: step for step in self.recipe.steps}
         self._find, self._energy, self._on_end = find, energy, on_end
         self._battery = energy is not None and energy.batteries is not None

@@ -125,9 +125,10 @@ class ClientPool(Tallies):
         """Columns of an attempt's record that say nothing in this run."""
         queue = ["sent_after"] if self.medium.access.free else []
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
-        work = [] if self.medium.work.samples is not None else ["samples", "steps"]
+        work = [] if self.medium.work.samples is not None else ["steps"] if self.life.says_samples else ["samples", "steps"]
+        kind = [] if self.life.says_samples else ["kind"]
         group = [] if self.groups is not None else ["group"]
-        return queue + energy + work + group + ([] if self.life.retry else ["started_round"])
+        return queue + energy + work + kind + group + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
@@ -177,15 +178,23 @@ class ClientPool(Tallies):
         return self.presence.on | (self.presence.next_change_s < _EVER)
 
     def start(
-        self, round: int, chosen: IntArray, version: int, steps: IntArray | None = None, holders: frozenset[int] = frozenset()
+        self,
+        round: int,
+        chosen: IntArray,
+        version: int,
+        steps: IntArray | None = None,
+        holders: frozenset[int] = frozenset(),
+        address: int | None = None,
     ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that the server assigns.
 
         `steps` (n,): how many local steps each is asked for that has no update yet; None: as the work law says. A client without
         an update is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One
-        whose attempt has not ended drops its update, which ends as aborted.
+        whose attempt has not ended drops its update, which ends as aborted. `address`: the round whose
+        random numbers they take; None: of `round`.
         """
         whole, medium, now = self.whole_rounds, self.medium, self.clock.now
+        drawn = round if address is None else address
         if steps is None:
             steps = medium.work.plan_steps(round, chosen)
         if whole.left:
@@ -194,7 +203,7 @@ class ClientPool(Tallies):
             self._end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
         if medium.outages is not None:
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
-        send = SendDraws.draw(medium, round, now, chosen)
+        send = SendDraws.draw(medium, drawn, now, chosen)
         models = None
         if whole.possible and whole.take(len(chosen)):
             models = ModelDraws.draw(medium, round, now, chosen)
@@ -224,7 +233,7 @@ class ClientPool(Tallies):
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
             asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
             if models is None:
-                models = ModelDraws.draw(medium, round, now, sent_to)
+                models = ModelDraws.draw(medium, send.round, now, sent_to)
             self._create(models, version, asked)
         updates, selections = Single(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
@@ -232,7 +241,7 @@ class ClientPool(Tallies):
             update = alive[client]
             channel = None if channels is None else channels[place]
             # An update that is still being made goes on by itself; one that is kept is sent now.
-            goes_on = retry and update.begun_round != round and update.phase != KEPT
+            goes_on = retry and update.begun_round != send.round and update.phase != KEPT
             cause = self.causes.begin_cause(client, update.number if goes_on else None)
             update.attempt(round, round - last[place], departures[place], now, send, place, channel, cause)
             update.number = self.started + place + 1
@@ -247,6 +256,20 @@ class ClientPool(Tallies):
         self.started, self.models_sent = self.started + len(updates), self.models_sent + len(fresh)
         self._set_out(round, fresh, updates, holders)
         return updates
+
+    def refuse(self, round: int, client: int, version: int, cause: str) -> None:
+        """Count and record an attempt of `client` that ends as aborted before anything of it is sent."""
+        now, group = self.clock.now, None if self.groups is None else self.groups.names_of(np.array([client]))[0]
+        nobody = np.zeros(0, np.int64)
+        update = Update(client, round, version, 0, now, ModelDraws(round, now, nobody), (0, None, None), group)
+        age, draws = round - int(self.last_delivery[client]), SendDraws(round, now, nobody)
+        update.attempt(round, age, now, now, draws, 0, None, self.causes.begin_cause(client))
+        self.started += 1
+        self.selections[client] += 1
+        update.number, update.phase = self.started, ENDED
+        update.outcome, update.outcome_s, update.cause = "aborted", now, cause
+        self.count_end(update)
+        self.causes.end(update, self.followers)
 
     def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
         """Create the updates of the clients of `draws` (n,); `steps` (n,): local steps that each is asked for."""

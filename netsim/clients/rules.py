@@ -3,6 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netsim.clients.update import Update
+
+
+class Load(NamedTuple):
+    """Work of a client on a message of an application, and the size of its reply."""
+
+    bytes_up: int
+    samples: int | None = None
+    """Samples that the client processes, for the record."""
+    weighted_samples: float = 0.0
+    """Samples in units of the time that training takes for one."""
+    besides_s: float = 0.0
+    """Further seconds, such as a pause that the application makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +34,8 @@ class UpdateRules:
     """True if a client keeps an update that was finished and not delivered, for another attempt."""
     instant: bool = False
     """True if an upload that takes no time ends within the call that began it."""
+    on_work: Callable[[Update], Load] | None = None
+    """Called as a client begins to work on an update; its answer is the work. None: the work is planned as the update begins."""
     reports_phases: bool = False
     """True if clients report to the server how long each step of a delivered update took."""
 

@@ -191,6 +191,8 @@ class UpdateRow(NamedTuple):
     """The number of that round, attempt (`number`) or client."""
     sent_after: int | None = None
     """The attempt (`number`) whose end let the upload begin; null: it did not queue, or queued for the answer to a probe."""
+    kind: str | None = None
+    """Type of the message of an application, such as train, evaluate or query; null without one."""
 
 
 LATER = ("loss", "loss_rms")

@@ -309,11 +309,11 @@ def list_components() -> None:
     from analysis.metrics.registry import METRICS
     from models.fl.data.files import DATASETS
     from scenarios.registry.kinds import BUILT_IN, known_names
-    from scenarios.runs.reading import FOLDER
+    from scenarios.runs.reading import shipped_files
     from scenarios.schema.servers import KINDS
 
     scenarios = Table("scenario", "what it shows", box=None, header_style="bold")
-    for file in sorted(FOLDER.rglob("*.toml")):
+    for file in shipped_files():
         scenarios.add_row(file.stem, str(tomllib.loads(file.read_text(encoding="utf-8")).get("description", "")))
     components = Table("component", "kinds", box=None, header_style="bold")
     for group in BUILT_IN:

@@ -26,7 +26,11 @@ def place_of(target: Any) -> str:
     named = loaded is not None and loaded.__spec__ is not None and module != "__main__"
     if named and vars(loaded).get(name) is target:
         return f"{module}:{name}"
-    word = re.sub(r"\W", "_", target.__name__)
+    return place_of_object(re.sub(r"\W", "_", target.__name__), target)
+
+
+def place_of_object(word: str, target: Any) -> str:
+    """Return "in_memory:word" for an object of this process, or word_2, word_3, ... if that is another one."""
     taken, number = f"{IN_MEMORY}:{word}", 1
     while _OBJECTS.setdefault(taken, target) is not target:
         number += 1

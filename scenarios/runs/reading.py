@@ -19,15 +19,22 @@ from scenarios.schema.scenario import Scenario
 from scenarios.schema.section import NO_VALUE
 
 FOLDER = Path(__file__).parents[1] / "library"
+APP_FILE = "pyproject.toml"
+"""Name of a TOML file that is no scenario: it belongs to a Flower app."""
 _SHOWN = 5
 _DEEPEST = 32
 Changes = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
+def shipped_files() -> list[Path]:
+    """Return the scenario files that come with netsim."""
+    return sorted(file for file in FOLDER.rglob("*.toml") if file.name != APP_FILE)
+
+
 def read_file(path: str | Path) -> dict[str, Any]:
     """The tables of a scenario file, as they stand. A name without a folder may be that of a scenario that comes with netsim."""
     place = Path(path)
-    shipped = {file.stem: file for file in FOLDER.rglob("*.toml")}
+    shipped = {file.stem: file for file in shipped_files()}
     try:
         if not place.is_file() and place.parent == Path():
             place = shipped.get(str(path).removesuffix(".toml"), place)

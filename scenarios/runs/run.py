@@ -141,6 +141,9 @@ def go_on(
     with stop_requests() as stop, (wall or WallLimit()).over(stop), hold_lock(folder):
         with resting():
             scenario, state = read_unfinished(folder)
+            if scenario.flower is not None:
+                told = f"{folder}: a Flower app cannot go on from where it was, since its state is in its own program"
+                raise UserError(f"{told}; run it again: netsim run {folder / SCENARIO} --out {folder} --overwrite")
             if script:
                 scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
             if state is not None:
@@ -193,6 +196,8 @@ def _simulate(
     data = named_files(scenario) if state is None else state["data_files"]
 
     def keep() -> None:
+        if not simulation.resumable:
+            return
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
         now = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
         with _plain():
@@ -299,6 +304,6 @@ def tables_of(scenario: Scenario) -> WantedTables:
         script=scenario.script is not None,
         transfers=scenario.output.transfers_table,
         link_loads=scenario.output.transfers_table,
-        evaluations=scenario.learner is not None and bool(scenario.learner.metrics),
+        evaluations=scenario.flower is not None or (scenario.learner is not None and bool(scenario.learner.metrics)),
         communication_rounds=scenario.server.slotted and scenario.output.clients_table,
     )

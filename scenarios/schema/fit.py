@@ -8,6 +8,7 @@ from models.errors import ParameterError
 from models.fl.demands import check_exact
 from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.registry.kinds import resolve
+from scenarios.schema.flower import check_server
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
 from scenarios.schema.slotted import INDEX_POLICIES, OPINION_POLICIES
@@ -23,6 +24,7 @@ SLOT_TABLES = ("slots", "opinions", "belief", "gossip")
 
 def check_fit(scenario: Scenario) -> None:
     """Raise a pydantic refusal for the first table or key that its server does not go with."""
+    check_server(scenario)
     scenario.server.check(scenario)
     if not scenario.server.slotted:
         _check_no_slots(scenario)

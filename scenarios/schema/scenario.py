@@ -9,6 +9,7 @@ from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
 from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
+from scenarios.schema.flower import Flower, complete
 from scenarios.schema.learning import Learner
 from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
@@ -213,6 +214,8 @@ class Scenario(Section):
     """Absent: updates are released as they are."""
     learner: Learner | None = None
     """Absent: a latency study, in which nothing is trained."""
+    flower: Flower | None = None
+    """A Flower app of your own, in place of `[learner]`, `[policy]` and `[server]`. Absent: none."""
     script: script_field() = None  # type: ignore[valid-type]
     """Script that acts on the run: a generator function of your own, by its name "module:function", or as a table with that
     as `kind` and with its further arguments. Absent: nothing."""
@@ -245,6 +248,7 @@ class Scenario(Section):
     @classmethod
     def _fill_slot_tables(cls, value: Any) -> Any:
         # Tables that a server needs and that are all defaults are there; those of other servers are not.
+        value = complete(value)
         server = value.get("server") if isinstance(value, dict) else None
         if not has_slots(server):
             return value

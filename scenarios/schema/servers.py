@@ -9,6 +9,7 @@ from pydantic_core import CoreSchema, core_schema
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.buffered import Buffered
+from scenarios.schema.flower import FlowerServer
 from scenarios.schema.full_participation import Compass, Safa
 from scenarios.schema.own_server import OwnServer
 from scenarios.schema.section import Section, missing, problem
@@ -231,6 +232,7 @@ KINDS: dict[str, type[Server]] = {
     "safa": Safa,
     "compass": Compass,
     **SLOT_KINDS,
+    "flower": FlowerServer,
 }
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from models.fl.compression.bits import share_of
 from netsim.network.sizes import Sizes
+from netsim.servers.messages import MessageSizes
 from scenarios.schema.errors import UserError
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario
@@ -44,6 +45,8 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
     `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for what nobody can
     know.
     """
+    if scenario.flower is not None:
+        return MessageSizes(population.count)
     section, compressions = scenario.payload, build_compressions(scenario)
     network = _network_bytes(scenario, trained, compressions) or (1, 1)
     if scenario.learner is not None and section.kind == "lora":

@@ -172,6 +172,23 @@ def fl_da(world: World) -> Server:
     return slotted.fl_da(world)
 
 
+def flower(world: World) -> Server:
+    """`server.kind = "flower"`."""
+    from netsim.servers.loop import RoundLoop
+    from netsim.servers.messages import ClosedByApp, MessageDispatch, Messages, MessageServer, MessageSizes
+    from scenarios.flower.reports import ReportedMetrics, Reports
+
+    section, sizes = world.scenario.flower, world.sizes
+    assert section is not None
+    assert isinstance(sizes, MessageSizes)
+    messages = Messages(sizes)
+    pool = world.pool(on_work=messages.work_on)
+    messages.connect(pool)
+    reports = Reports(section.samples_key, section.accuracy_key, section.loss_key)
+    loop = RoundLoop(pool=pool, dispatch=MessageDispatch(messages), close=ClosedByApp(pool), learner=ReportedMetrics(reports))
+    return MessageServer(loop=loop, messages=messages)
+
+
 COMPOSERS: dict[str, Callable[[World], Server]] = {
     "synchronous": synchronous,
     "buffered": buffered,
@@ -181,6 +198,7 @@ COMPOSERS: dict[str, Callable[[World], Server]] = {
     "asynchronous": asynchronous,
     "fl-fa": fl_fa,
     "fl-da": fl_da,
+    "flower": flower,
 }
 
 

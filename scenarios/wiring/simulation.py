@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
@@ -198,8 +198,10 @@ def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -
     network = build_network(scenario, context, clock, sent)
     if network is not None:
         return network, network.down, network.up
-    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent))
-    return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent))
+    # The bytes of an app's message are known only as it is sent.
+    foreseen = scenario.flower is None
+    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent), foreseen=foreseen)
+    return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent), foreseen=foreseen)
 
 
 def _keep_results(server: Server, trained: FederatedLearner | None) -> None:
@@ -247,15 +249,19 @@ def _presence(scenario: Scenario, context: Context) -> Availability:
 
 
 def _simulation(world: World, server: Server) -> Simulation:
-    return Simulation(
-        clock=world.clock,
-        server=server,
-        recorder=NoRecorder(),
-        rounds=world.scenario.rounds,
-        time_limit_s=world.scenario.time_limit_s,
-        script=build_script(world, server),
-        log=None if world.network is None else world.network.log,
-    )
+    keywords: dict[str, Any] = {
+        "clock": world.clock,
+        "recorder": NoRecorder(),
+        "rounds": world.scenario.rounds,
+        "time_limit_s": world.scenario.time_limit_s,
+        "script": build_script(world, server),
+        "log": None if world.network is None else world.network.log,
+    }
+    if world.scenario.flower is not None:
+        from scenarios.flower.running import app_simulation
+
+        return app_simulation(world.scenario.flower, world.scenario.seed, server, keywords)
+    return Simulation(server=server, **keywords)
 
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:

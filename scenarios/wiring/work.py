@@ -106,7 +106,7 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
             raise UserError(f"{kind}: multiplies the time of samples; give one of {', '.join(SPEEDS)} in [compute]")
         return None
     name, spec = given[0]
-    if scenario.work is None and scenario.learner is None:
+    if scenario.work is None and scenario.learner is None and scenario.flower is None:
         raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
     flops: Any = 0.0
     if section.flops_per_sample is not None:

@@ -36,6 +36,7 @@ from scenarios.wiring.work import Training
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
+    from netsim.clients.rules import Load
     from netsim.clients.update import Update
     from scenarios.wiring.cautions.outlook import HasLaws
 
@@ -87,8 +88,15 @@ class World(Context):
         pool = self.pool(built.access)
         return built.schedule(self, pool, places=places, refill=refill), pool
 
-    def pool(self, access: UplinkAccess[Update] | None = None, *, retry: bool = False, instant: bool = False) -> ClientPool:
-        """The clients; `access` None: as `[uplink]` says."""
+    def pool(
+        self,
+        access: UplinkAccess[Update] | None = None,
+        *,
+        retry: bool = False,
+        instant: bool = False,
+        on_work: Callable[[Update], Load] | None = None,
+    ) -> ClientPool:
+        """The clients; `access` None: as `[uplink]` says; `on_work`: as of `UpdateRules`."""
         scenario = self.scenario
         if access is None:
             count = scenario.uplink.sub_channels
@@ -102,6 +110,7 @@ class World(Context):
                 charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
                 retry=retry,
                 instant=instant,
+                on_work=on_work,
                 reports_phases=scenario.clients.report_phases,
             ),
             energy=self.energy,

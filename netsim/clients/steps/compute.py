@@ -11,27 +11,37 @@ from netsim.clients.steps.stages import TRAINING
 from netsim.clients.steps.step import Executor, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netsim.clients.forecast import Forecast
+    from netsim.clients.rules import Load
     from netsim.clients.update import Update
     from netsim.network.medium import Medium
 
 
 class Compute(Step):
-    """Local training: a time for the update, and a time for each of its samples."""
+    """Local training: a time for the update, and a time for each of its samples.
+
+    `on_work`: called as training begins, and tells how much work it is; None: that is planned as the update begins.
+    """
 
     phase, power = TRAINING.name, TRAINING.power
 
-    def __init__(self, executor: Executor, medium: Medium) -> None:
-        self.foreseeable = not medium.work.eager
-        self._executor, self._work = executor, medium.work
+    def __init__(self, executor: Executor, medium: Medium, on_work: Callable[[Update], Load] | None = None) -> None:
+        self.foreseeable = not medium.work.eager and on_work is None
+        self._executor, self._work, self._on_work = executor, medium.work, on_work
         self._row = start_row(TRAINING)
 
     def begin(self, update: Update, now: float) -> None:
-        draws = update.model_draws
+        draws, besides_s = update.model_draws, 0.0
+        samples: float | None = update.work_samples
+        if self._on_work is not None:
+            load = self._on_work(update)
+            update.work_samples, samples, besides_s = load.samples, load.weighted_samples, load.besides_s
         update.compute_from(now)
-        lasts_s = draws.compute.at(update.place, now)
-        if update.work_samples:
-            lasts_s += update.work_samples * draws.sample.at(update.place, now)
+        lasts_s = draws.compute.at(update.place, now) + besides_s
+        if samples:
+            lasts_s += samples * draws.sample.at(update.place, now)
         # A length that is lost in rounding is none, in both forms.
         if now + lasts_s > now:
             self._executor.run(update, self, now + lasts_s, now)

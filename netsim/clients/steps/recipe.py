@@ -33,7 +33,7 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
     """Return the recipe of updates over `medium`; `kind` names their messages on its carriers."""
     down, up = medium.ports(kind)
     model = Transfer(executor, DOWNWARD, medium, port=down if medium.down.carries else None, immediate=True)
-    compute, access = Compute(executor, medium), Access(executor, medium.access)
+    compute, access = Compute(executor, medium, rules.on_work), Access(executor, medium.access)
     update = Transfer(
         executor,
         UPWARD,

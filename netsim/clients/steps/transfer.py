@@ -103,7 +103,7 @@ class Transfer(Step):
             self.arrive(update, now)
         else:
             self._executor.wait(update, self.power, now)
-            self._port.join(update.client, update.client)
+            self._port.join(update.client, update.client, getattr(update, self._bytes))
 
     def arrive(self, update: Update, now: float) -> None:
         """Handle the end of the transfer: the message is lost, or the update goes on."""

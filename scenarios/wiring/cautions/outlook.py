@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from netsim.core.protocols import Availability, DelayLaw, Draws, FloatArray, IntArray, Timeline
-from netsim.simulation import BY_ABSENCE, BY_EVENTS, BY_ROUNDS, BY_TIME
+from netsim.simulation import BY_ABSENCE, BY_APP, BY_EVENTS, BY_ROUNDS, BY_TIME
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.population import Population
 
@@ -111,7 +111,7 @@ class Outcome:
     @property
     def over(self) -> bool:
         """True if the run cannot go on."""
-        return self.ended in (BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS)
+        return self.ended in (BY_ROUNDS, BY_TIME, BY_ABSENCE, BY_EVENTS, BY_APP)
 
 
 def shortest_s(timeline: HasLaws, entities: IntArray) -> FloatArray:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from scenarios.registry.components import GIANT, component_model
 from scenarios.registry.kinds import BUILT_IN
-from scenarios.runs.reading import FOLDER, load, override, parse, parse_value, read_file, to_toml
+from scenarios.runs.reading import FOLDER, load, override, parse, parse_value, read_file, shipped_files, to_toml
 from scenarios.schema.reference import json_schema, reference
 from tests.helpers.small_scenario import small, small_tables
 
-FILES = sorted(FOLDER.rglob("*.toml"))
+FILES = shipped_files()
 
 
 @functools.cache

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.runs.reading import FOLDER, override, parse, read
+from scenarios.runs.reading import override, parse, read, shipped_files
 from scenarios.runs.run import run
 from scenarios.schema.cautions import Caution, collecting
 from scenarios.sweeps.sweep import plan
@@ -298,7 +298,7 @@ def test_the_sums_behind_a_late_warning_survive_an_interrupt(tmp_path):
 def test_shipped_scenarios_are_not_doubtful(monkeypatch):
     # Their data need not be there.
     monkeypatch.setattr("scenarios.wiring.simulation.check_trained", lambda scenario: None)
-    for file in sorted(FOLDER.rglob("*.toml")):
+    for file in shipped_files():
         tables = read(file)
         # A million clients say the same as a thousand, more slowly.
         tables["clients"]["count"] = min(tables["clients"]["count"], 1000)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scenarios.runs.reading import FOLDER, parse, read_file
+from scenarios.runs.reading import parse, read_file, shipped_files
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.mistakes import CASES
@@ -210,7 +210,7 @@ def places(table: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
         yield from places(value, (*above, name))
 
 
-SHIPPED = sorted(FOLDER.rglob("*.toml"))
+SHIPPED = shipped_files()
 
 
 @pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 12, 18))])

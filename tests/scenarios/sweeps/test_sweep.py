@@ -17,7 +17,7 @@ from rich.console import Console
 from analysis import open_run, open_sweep
 from scenarios.cli.main import main
 from scenarios.cli.output import summary_table, sweep_progress
-from scenarios.runs.reading import FOLDER, parse, read_file
+from scenarios.runs.reading import parse, read_file, shipped_files
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
@@ -107,7 +107,7 @@ def test_a_new_kind_drops_nothing_that_a_variant_or_the_grid_sets_beside_it():
 
 def tried() -> list[str]:
     """The commands that comments of the library's scenarios propose."""
-    texts = [file.read_text(encoding="utf-8") for file in FOLDER.rglob("*.toml")]
+    texts = [file.read_text(encoding="utf-8") for file in shipped_files()]
     return [line for text in texts for line in re.findall(r"^# Try:  netsim sweep (.+)$", text, re.MULTILINE)]
 
 

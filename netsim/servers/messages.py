@@ -1,0 +1,349 @@
+"""Rounds of an application that drives the clock itself: it sends messages to clients and waits for their replies.
+
+A message goes through the steps of any update: transfer, local work, access, transfer of the reply. A client works on one message
+at a time; further ones wait in the order in which they were sent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.clients.attempts import Single
+from netsim.core.clock import LAST, EventLimitError, NothingScheduledError
+from netsim.network.sizes import Sizes
+from netsim.servers.close import EndsOfRound
+from netsim.servers.rounds import RoundServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from simpy.events import Event
+
+    from netsim.clients.attempts import Attempts
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.rules import Load
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, IntArray
+    from netsim.servers.loop import ClosedRound, RoundLoop
+
+_EVER = float("inf")
+BY_ROUNDS, BY_TIME, BY_EVENTS = "rounds", "time limit", "event limit"
+"""Reasons why a run is over; others are in `netsim.simulation`."""
+_NO_CLIENTS: IntArray = np.zeros(0, np.int64)
+ABSENT, EXPIRED, UNSENT = "absent", "expired", "unsent"
+"""Causes of messages that end before they leave the server: the client is absent, the message expires in its queue, the run
+ends."""
+
+
+class Message:
+    """A message to `client`, of `bytes_down` bytes, that is void after `expires_s`.
+
+    `work` is called as the client begins to work on it; `on_end` is called as the message ends, with its outcome: "delivered",
+    "lost", or one of the causes above.
+    """
+
+    __slots__ = ("bytes_down", "client", "expires_s", "kind", "number", "on_end", "outcome", "round", "sent_s", "work")
+
+    def __init__(
+        self,
+        *,
+        client: int,
+        kind: str,
+        bytes_down: int,
+        expires_s: float,
+        work: Callable[[Message], Load],
+        on_end: Callable[[Message], object],
+    ) -> None:
+        self.client, self.kind, self.bytes_down, self.expires_s = client, kind, bytes_down, expires_s
+        self.work, self.on_end = work, on_end
+        self.outcome = ""
+        """Outcome; empty while it is under way."""
+        self.number = self.round = 0
+        self.sent_s = 0.0
+
+
+class MessageSizes(Sizes):
+    """Sizes of the messages that clients are sent, and of the replies that they send; each message sets its own."""
+
+    __slots__ = ("replies", "requests")
+
+    def __init__(self, clients: int) -> None:
+        super().__init__(down=1, up=1)
+        self.requests: list[int] = [1] * clients
+        self.replies: list[int] = [1] * clients
+
+    def model_sizes(self, clients: int) -> Sequence[int]:
+        return self.requests
+
+    def update_sizes(self, clients: int) -> Sequence[int]:
+        return self.replies
+
+
+class Messages:
+    """Messages to clients: each client's queue, and the message on which it works.
+
+    A client without an earlier message in its queue begins at once; a client that is absent by then begins as it returns.
+    `work_on` is the rule `UpdateRules.on_work` of the pool.
+    """
+
+    def __init__(self, sizes: MessageSizes) -> None:
+        self.sizes = sizes
+        self.pool: ClientPool
+        self.round = 0
+        """The round under way."""
+        self._in_work: dict[int, Message] = {}
+        self._queues: dict[int, deque[Message]] = {}
+        self._open: dict[int, Message] = {}
+        """Messages under way that can expire, by number."""
+        self._ending: Message | None = None
+        """Message that ends before it leaves the server."""
+        self._numbers: IntArray = np.zeros(len(sizes.requests), np.int64)
+        """(K,) messages begun by each client: the addresses of their random numbers."""
+        self._sent = 0
+
+    def connect(self, pool: ClientPool) -> None:
+        """Begin to work with `pool`; called once, before anything else follows its attempts."""
+        self.pool = pool
+        pool.follow(self._on_end)
+        pool.watchers.append(self._on_presence)
+
+    def present(self) -> BoolArray:
+        """(K,) True for clients that are present."""
+        return self.pool.selectable(busy_too=True)
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages in this order; those to absent clients end at once."""
+        now, here, begun = self.pool.clock.now, self.present(), []
+        for message in messages:
+            self._sent += 1
+            message.number, message.round, message.sent_s = self._sent, self.round, now
+            client = message.client
+            if not here[client]:
+                self._end_unsent(message, ABSENT)
+                continue
+            if message.expires_s < _EVER:
+                self._open[message.number] = message
+                self.pool.clock.call_at(max(message.expires_s, now), self._expire, message.number, LAST)
+            if client in self._in_work or self._queues.get(client):
+                self._queues.setdefault(client, deque()).append(message)
+            else:
+                self._in_work[client] = message
+                begun.append(message)
+        self._begin(begun)
+
+    def _begin(self, messages: Sequence[Message]) -> None:
+        """Begin messages of different clients; those of one address draw together."""
+        by_address: dict[int, list[Message]] = {}
+        for message in messages:
+            self.sizes.requests[message.client] = message.bytes_down
+            self._numbers[message.client] += 1
+            by_address.setdefault(int(self._numbers[message.client]), []).append(message)
+        for address, group in by_address.items():
+            clients = np.array([message.client for message in group], np.int64)
+            self.pool.start(self.round, clients, self.round, address=address)
+
+    def work_on(self, update: Update) -> Load:
+        """Return the load of the message of `update`, whose work begins."""
+        message = self._in_work[update.client]
+        load = message.work(message)
+        self.sizes.replies[update.client] = load.bytes_up
+        return load
+
+    def describe(self, update: Update) -> None:
+        """Set what the record of `update` says of its message."""
+        message = self._in_work.get(update.client) if self._ending is None else self._ending
+        if message is not None:
+            update.kind, update.selected_s, update.round = message.kind, message.sent_s, message.round
+
+    def _on_end(self, update: Update) -> None:
+        self.describe(update)
+        if self._ending is not None:
+            return
+        message = self._in_work.pop(update.client)
+        if self._queues.get(update.client):
+            self.pool.clock.call_at(self.pool.clock.now, self._go_on, update.client)
+        self._end(message, "delivered" if update.outcome == "delivered" else "lost")
+
+    def _end(self, message: Message, outcome: str) -> None:
+        if not message.outcome:
+            message.outcome = outcome
+            if outcome != "lost":
+                self._open.pop(message.number, None)
+            message.on_end(message)
+
+    def _end_unsent(self, message: Message, cause: str) -> None:
+        """End a message that never leaves the server."""
+        self._ending = message
+        self.pool.refuse(self.round, message.client, self.round, cause)
+        self._ending = None
+        self._end(message, cause)
+
+    def _go_on(self, client: int) -> None:
+        """Begin the next message of `client`, or look again as it returns."""
+        queue = self._queues.get(client)
+        if not queue or client in self._in_work:
+            return
+        if self.present()[client]:
+            self._in_work[client] = queue.popleft()
+            self._begin([self._in_work[client]])
+            return
+        next_s = float(self.pool.availability.next_change_s[client])
+        if next_s < _EVER:
+            self.pool.clock.call_at(max(next_s, self.pool.clock.now), self._go_on, client, LAST)
+
+    def _on_presence(self) -> None:
+        for client, queue in self._queues.items():
+            if queue:
+                self._go_on(client)
+
+    def _expire(self, number: int) -> None:
+        message = self._open.pop(number, None)
+        if message is None:
+            return
+        queue = self._queues.get(message.client, ())
+        if message in queue:
+            self._queues[message.client].remove(message)
+            self._end_unsent(message, EXPIRED)
+        else:
+            # The client goes on with it; its reply is void.
+            message.outcome = EXPIRED
+            message.on_end(message)
+
+    def stop(self) -> None:
+        """End the messages in queues: the run is over."""
+        for queue in self._queues.values():
+            while queue:
+                self._end_unsent(queue.popleft(), UNSENT)
+
+
+class MessageDispatch:
+    """No client takes part from the beginning of a round: the application sends messages as it goes on."""
+
+    needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+    selection = _NO_CLIENTS
+
+    def __init__(self, messages: Messages) -> None:
+        self.attempts: Attempts = Single()
+        self._messages = messages
+
+    def wait(self, number: int) -> Iterable[Any]:
+        return ()
+
+    def prepare(self, number: int) -> Iterable[Any]:
+        return ()
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        return _NO_CLIENTS
+
+    def send(self, number: int) -> None:
+        self._messages.round = number
+
+    def leave_out(self, client: int) -> None:
+        return None
+
+    def tell(self, closed: ClosedRound) -> None:
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        return None
+
+
+class ClosedByApp(EndsOfRound):
+    """A round closes as the application begins the next one, or ends; it is about the attempts that ended in it."""
+
+    def __init__(self, pool: ClientPool) -> None:
+        super().__init__()
+        self._pool = pool
+        pool.follow(self._on_end)
+
+    def _on_end(self, update: Update) -> None:
+        self.ends.append(update)
+
+    def open(self, number: int, start_s: float, expected: int) -> None:
+        return None
+
+    def wait(self) -> Iterable[Any]:
+        yield self._pool.clock.event()
+        self._pool.causes.close_now("application")
+
+
+class RunOverError(BaseException):
+    """The run is over, whatever the application is at; `why` as of `netsim.simulation`.
+
+    No `Exception`: an application that catches all errors must not catch it.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class MessageServer(RoundServer):
+    """A server whose rounds an application opens, and whose clock goes on while the application waits."""
+
+    def __init__(self, *, loop: RoundLoop, messages: Messages) -> None:
+        super().__init__(loop=loop)
+        self.messages = messages
+        self.limit_s = _EVER
+        """Time at which the run is over."""
+        self.on_round: Callable[[], object] = lambda: None
+        """Called as a round has closed."""
+        self._round: Generator[Any, Any, None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True while a round is under way."""
+        return self._round is not None
+
+    def open_round(self) -> None:
+        """Close the round under way, if there is one, and open the next; raises RunOverError past the last one."""
+        self.close_round()
+        if self.round >= self.last_round:
+            raise RunOverError(BY_ROUNDS)
+        self._round = self.run_round()
+        next(self._round)
+
+    def close_round(self) -> None:
+        """Close the round under way, if there is one."""
+        if self._round is not None:
+            closing, self._round = self._round, None
+            for _ in closing:
+                raise AssertionError("a round of an application has one close")
+            self.on_round()
+
+    def wait(self, over: Event) -> None:
+        """Let the simulation go on until `over`; raises RunOverError, and NothingScheduledError if that never happens."""
+        try:
+            within = self.loop.clock.run_until(over, self.limit_s)
+        except EventLimitError as error:
+            raise RunOverError(BY_EVENTS) from error
+        if not within:
+            raise RunOverError(BY_TIME)
+
+    def wait_until(self, time_s: float) -> None:
+        """Let the simulation go on to `time_s`, all that happens then included; raises RunOverError."""
+        clock = self.loop.clock
+        if time_s > clock.now:
+            self.wait(clock.event_at(time_s, LAST))
+
+    def step(self) -> None:
+        """Let the next things happen, at one instant; raises RunOverError, and NothingScheduledError if nothing is left."""
+        clock = self.loop.clock
+        next_s = clock.peek()
+        if next_s == _EVER:
+            raise NothingScheduledError("nothing is scheduled any more")
+        self.wait(clock.event_at(next_s, LAST))
+
+    def record_unfinished(self) -> None:
+        """The run is over: messages in queues end, and those at work are recorded as in flight."""
+        self.messages.stop()
+        for update in self.clients.in_flight.values():
+            self.messages.describe(update)
+        super().record_unfinished()

@@ -1,0 +1,1 @@
+"""Flower apps on simulated time: the only place that imports flwr (extra `flower`), and only inside functions that need it."""

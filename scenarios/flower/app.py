@@ -1,0 +1,164 @@
+"""A Flower app: its folder, components and run config."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scenarios.flower.internals import require_flwr
+from scenarios.registry.in_process import find
+from scenarios.schema.errors import UserError, did_you_mean
+
+if TYPE_CHECKING:
+    from scenarios.schema.flower import Flower
+
+_PROJECT = "pyproject.toml"
+_LIBRARY = Path(__file__).parents[1] / "library"
+
+
+@dataclass(frozen=True)
+class App:
+    """The components of an app, by their names, and its run config."""
+
+    name: str
+    run_config: dict[str, Any]
+    serverapp: str = ""
+    clientapp: str = ""
+    folder: Path | None = None
+    """Folder on the import path while the app runs; None: the components are objects."""
+    objects: tuple[Any, Any] | None = None
+
+    def is_file(self, file: str) -> bool:
+        """Return True if `file` is one of the app's."""
+        return self.folder is not None and Path(file).is_relative_to(self.folder)
+
+    def owns(self, module: str) -> bool:
+        """Return True if a module of this name is one of the app's."""
+        if self.objects is not None:
+            return module in {getattr(one, "__module__", "") for one in self.objects}
+        return self.is_file(getattr(sys.modules.get(module), "__file__", None) or "")
+
+    @contextmanager
+    def components(self) -> Iterator[tuple[Any, Any]]:
+        """Import the ServerApp and the ClientApp; the app's modules leave the process with the block. Raises UserError."""
+        require_flwr()
+        if self.objects is not None:
+            yield self.objects
+            return
+        folder, before = str(self.folder), dict(sys.modules)
+        sys.path.insert(0, folder)
+        written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        for name in _modules_of(self.folder):
+            sys.modules.pop(name, None)
+        try:
+            yield self._load("serverapp"), self._load("clientapp")
+        finally:
+            sys.dont_write_bytecode = written
+            if folder in sys.path:
+                sys.path.remove(folder)
+            for name in _modules_of(self.folder):
+                sys.modules.pop(name, None)
+                if name in before:
+                    sys.modules[name] = before[name]
+
+    def _load(self, component: str) -> Any:
+        place: str = getattr(self, component)
+        module, sign, name = place.partition(":")
+        told = f"flower.app = {self.name!r}: {component} = {place!r}"
+        if not (module and sign and name):
+            raise UserError(f"{told}: must be of the form module:object, in [tool.flwr.app.components] of its {_PROJECT}")
+        try:
+            found: Any = import_module(module)
+            for part in name.split("."):
+                found = getattr(found, part)
+        except Exception as error:
+            raise UserError(f"{told}: cannot be imported: {type(error).__name__}: {error}; {_remedy(error)}") from error
+        return found
+
+
+def _remedy(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"install {error.name}, or correct the name"
+    return "correct the app"
+
+
+def _modules_of(folder: Path | None) -> list[str]:
+    """Return the modules in the process whose files are in `folder`."""
+    assert folder is not None
+    found = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
+        if file and Path(file).is_relative_to(folder):
+            found.append(name)
+    return found
+
+
+def app_folder(app: str) -> Path:
+    """Return the folder of an app: the user's own, or one that comes along; raises UserError."""
+    place = Path(app)
+    if not place.is_dir() and place.parent == Path():
+        place = next((file.parent for file in sorted(_LIBRARY.rglob(_PROJECT)) if file.parent.name == app), place)
+    if not (place / _PROJECT).is_file():
+        why = f"has no {_PROJECT}" if place.is_dir() else "is no folder"
+        raise UserError(f"flower.app = {app!r}: {why}; give the folder of a Flower app, in which its {_PROJECT} lies")
+    return place.resolve()
+
+
+def read_app(app: str, run_config: Mapping[str, Any]) -> App:
+    """Read the pyproject.toml of an app; raises UserError."""
+    folder = app_folder(app)
+    try:
+        project = tomllib.loads((folder / _PROJECT).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"flower.app = {app!r}: {_PROJECT} cannot be read: {error}") from error
+    settings = project.get("tool", {}).get("flwr", {}).get("app", {})
+    components = settings.get("components", {})
+    for name in ("serverapp", "clientapp"):
+        if not isinstance(components.get(name), str):
+            raise UserError(
+                f'flower.app = {app!r}: {_PROJECT} names no {name}; give it in [tool.flwr.app.components], as "module:object"'
+            )
+    return App(
+        name=app,
+        run_config=join_run_config(flatten(settings.get("config", {})), run_config),
+        serverapp=components["serverapp"],
+        clientapp=components["clientapp"],
+        folder=folder,
+    )
+
+
+def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the run config `own` of an app with the values that are `given`; raises UserError for unknown keys."""
+    values = flatten(given)
+    for name, value in values.items():
+        if name not in own:
+            told = f"flower.run_config.{name} = {value!r}: the app's run config has no such key"
+            raise UserError(f"{told}; {did_you_mean(name, own)}")
+    return {**own, **values}
+
+
+def flatten(tables: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return nested tables as one, with dots in their keys.
+
+    >>> flatten({"train": {"lr": 0.1}, "rounds": 3})
+    {'train.lr': 0.1, 'rounds': 3}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in tables.items():
+        flat |= flatten(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
+    return flat
+
+
+def app_of(section: Flower) -> App:
+    """Return the app of a scenario; raises UserError."""
+    require_flwr()
+    objects = find(section.app)
+    if objects is not None:
+        return App(name=section.app, run_config=flatten(section.run_config), objects=objects)
+    return read_app(section.app, section.run_config)

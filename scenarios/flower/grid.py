@@ -1,0 +1,279 @@
+"""The Grid of an app: messages go over the simulated world, and waiting lets simulated time pass."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import numpy as np
+from flwr.app import Error, Message
+from flwr.serverapp import Grid
+
+from netsim.core.clock import LAST, NothingScheduledError
+from netsim.servers import messages as engine
+from scenarios.flower import internals
+from scenarios.flower.simulated_time import EPOCH_S, AppTime, inside
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+
+    from netsim.clients.rules import Load
+    from netsim.servers.messages import MessageServer
+    from scenarios.flower.nodes import Nodes
+    from scenarios.flower.reports import Reports
+    from scenarios.schema.flower import Flower
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_ERRORS = {
+    engine.ABSENT: (internals.NODE_UNAVAILABLE, "the node is not connected"),
+    engine.EXPIRED: (internals.REPLY_UNAVAILABLE, "the message has expired without a reply"),
+    "lost": (internals.REPLY_UNAVAILABLE, "the message was lost on its way"),
+}
+
+
+def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
+    """Refuse calls from other threads; within the method time is real again."""
+
+    @wraps(method)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        grid: Any = args[0]
+        if threading.get_ident() != grid.time.thread:
+            told = f"flower.app = {grid.section.app!r}: its ServerApp calls Grid.{method.__name__} in a thread of its own"
+            grid.refused = UserError(f"{told}, whose place in simulated time nothing tells; call the Grid in the thread of main")
+            raise grid.refused
+        grid.check()
+        with inside(grid.time, False):
+            return method(*args, **kwargs)
+
+    return called
+
+
+class SimulatedGrid(Grid):
+    """Grid over the clients of `server`; `nodes` answer the messages, `reports` hear their metrics."""
+
+    def __init__(
+        self, *, server: MessageServer, nodes: Nodes, reports: Reports, section: Flower, run_config: dict[str, Any]
+    ) -> None:
+        self.section = section
+        self._server, self._nodes, self._reports = server, nodes, reports
+        self._clock = server.clients.clock
+        self.time = AppTime(self._now_s, self._sleep)
+        self._run = internals.run_details(run_config)
+        self._replies: dict[str, Message] = {}
+        self._waiting: dict[str, Any] = {}
+        """Event that happens as the last reply of a group is there, by message."""
+        self._numbers = 0
+        self._app_round = 0
+        self._pulled_s = -1.0
+        self._working = False
+        self.refused: UserError | None = None
+        """Mistake that the app may have caught, in a thread or by catching all exceptions."""
+
+    def check(self) -> None:
+        """Raise what the app has been refused before."""
+        if self.refused is not None:
+            raise self.refused
+
+    # What the app sees
+
+    @property
+    def now(self) -> float:
+        """Simulated seconds since the beginning of the run."""
+        return float(self._clock.now)
+
+    def set_run(self, run: Any) -> None:
+        return None
+
+    @property
+    def run(self) -> Any:
+        return self._run
+
+    def create_message(
+        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
+    ) -> Message:
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    @_called_by_app
+    def get_node_ids(self) -> list[int]:
+        return [internals.node_id(client) for client in np.flatnonzero(self._server.messages.present()).tolist()]
+
+    @_called_by_app
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        with inside(self.time, True):
+            given = list(messages)
+        return self._push(given)
+
+    @_called_by_app
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        wanted = list(message_ids)
+        found = self._pull(wanted)
+        if found:
+            self._pulled_s = -1.0
+            return found
+        if self._pulled_s == self._clock.now:
+            # An app that asks again and again, without a pause: let the next thing happen.
+            self._let_pass(self._server.step)
+            found = self._pull(wanted)
+        self._pulled_s = self._clock.now
+        return found
+
+    @_called_by_app
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        with inside(self.time, True):
+            given = list(messages)
+        ids = self._push(given)
+        opened_s, step_s = self._clock.now, self.section.polls.server_s
+        until_s = float("inf") if timeout is None else opened_s + timeout
+        while step_s:
+            if all(name in self._replies for name in ids) or self._clock.now >= until_s:
+                return self._pull(ids)
+            self._let_pass(lambda: self._server.wait_until(self._clock.now + step_s))
+        missing = {name for name in ids if name not in self._replies}
+        if missing and timeout is not None and timeout <= 0:
+            return self._pull(ids)
+        if missing:
+            over = self._clock.event()
+            self._waiting = dict.fromkeys(missing, (missing, over))
+            if timeout is not None:
+                self._clock.call_at(until_s, lambda _: None if over.triggered else over.succeed(), None, LAST)
+            self._let_pass(lambda: self._server.wait(over))
+            self._waiting = {}
+        return self._pull(ids)
+
+    # Engine
+
+    def _now_s(self) -> float:
+        return float(self._clock.now) + (self._nodes.pause_s if self._working else 0.0)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._working:
+            self._nodes.pause(seconds)
+            return
+        with inside(self.time, False):
+            self._let_pass(lambda: self._server.wait_until(self._clock.now + seconds))
+
+    def _let_pass(self, wait: Callable[[], None]) -> None:
+        try:
+            wait()
+        except NothingScheduledError as error:
+            told = f"flower.app = {self.section.app!r}: its ServerApp waits at {self._clock.now:g} s"
+            self.refused = UserError(f"{told}, and nothing is left to happen; let it send messages, or return")
+            raise self.refused from error
+
+    def _pull(self, ids: Iterable[str]) -> list[Message]:
+        # In the order in which replies arrived, as a server finds them.
+        asked = set(ids)
+        found = [name for name in self._replies if name in asked]
+        return [self._replies.pop(name) for name in found]
+
+    def _push(self, given: list[Any]) -> list[str]:
+        if not given:
+            return []
+        for message in given:
+            if not isinstance(message, Message):
+                told = f"flower.app = {self.section.app!r}: its ServerApp sends a {type(message).__name__}"
+                self.refused = UserError(f"{told}; must send Messages of flwr.app")
+                raise self.refused
+        self._open_round(given)
+        frozen: dict[int, tuple[RecordDict, int]] = {}
+        sent, ids = [], []
+        for message in given:
+            sent.append(self._prepare(message, frozen))
+            ids.append(message.metadata.message_id)
+        self._server.messages.send(sent)
+        return ids
+
+    def _prepare(self, message: Message, frozen: dict[int, tuple[RecordDict, int]]) -> engine.Message:
+        """Return what the engine sends for `message`, whose content is frozen now."""
+        metadata = message.metadata
+        client = internals.client_of(metadata.dst_node_id)
+        if not 0 <= client < self._server.clients.count:
+            raise ValueError(f"there is no node {metadata.dst_node_id}; Grid.get_node_ids names those that are present")
+        self._numbers += 1
+        name = internals.set_message_id(message, self._numbers)
+        internals.set_source(message, internals.SERVER_NODE)
+        key = id(message.content)
+        if key not in frozen:
+            content = internals.copy_content(message.content)
+            frozen[key] = content, max(internals.count_bytes(content), 1)
+        content, size = frozen[key]
+        instruction = internals.with_content(message, content)
+
+        def work(sent: engine.Message) -> Load:
+            given = internals.with_content(instruction, internals.copy_content(content))
+            self._working = True
+            try:
+                reply, load = self._nodes.call(client, given, self.time)
+            except UserError as error:
+                self.refused = error
+                raise
+            finally:
+                self._working = False
+            replies.append(internals.with_content(reply, internals.copy_content(reply.content)) if reply.has_content() else reply)
+            return load
+
+        def on_end(sent: engine.Message) -> None:
+            if sent.outcome == "delivered":
+                self._arrive(name, replies[0], sent.kind)
+            elif sent.outcome in _ERRORS and (sent.outcome != "lost" or self.section.lost == "error"):
+                self._fail(name, instruction, *_ERRORS[sent.outcome])
+
+        replies: list[Message] = []
+        return engine.Message(
+            client=client,
+            kind=metadata.message_type,
+            bytes_down=size,
+            expires_s=self._clock.now + metadata.ttl,
+            work=work,
+            on_end=on_end,
+        )
+
+    def _arrive(self, name: str, reply: Message, kind: str) -> None:
+        self._numbers += 1
+        internals.set_message_id(reply, self._numbers)
+        if reply.has_content():
+            for record in reply.content.metric_records.values():
+                self._reports.add_reply(kind, record)
+        self._keep(name, reply)
+
+    def _fail(self, name: str, instruction: Message, code: int, reason: str) -> None:
+        with internals.task_identity(internals.SERVER_NODE):
+            reply = Message(Error(code, reason), reply_to=instruction)
+        internals.set_source(reply, internals.SERVER_NODE)
+        self._keep(name, reply)
+
+    def _keep(self, name: str, reply: Message) -> None:
+        reply.metadata.__dict__["_created_at"] = EPOCH_S + self._clock.now
+        self._replies[name] = reply
+        group, over = self._waiting.get(name, (None, None))
+        if group is not None:
+            group.discard(name)
+            if not group and not over.triggered:
+                over.succeed()
+
+    def _open_round(self, given: list[Message]) -> None:
+        """Open a round where the app begins one: its number is in the messages, else each push is one."""
+        numbers = [number for message in given if (number := _round_of(message)) is not None]
+        asks = any(message.metadata.message_type.startswith("train") for message in given)
+        if numbers:
+            opens = max(numbers) > self._app_round
+            self._app_round = max(self._app_round, *numbers)
+        else:
+            opens = asks
+        if opens or not self._server.is_open:
+            self._server.open_round()
+
+
+def _round_of(message: Message) -> int | None:
+    """Return the round of the app's own count to which a message belongs; None: it does not say."""
+    if message.has_content():
+        for record in message.content.config_records.values():
+            number = record.get("server-round")
+            if isinstance(number, int):
+                return number
+    group = message.metadata.group_id
+    return int(group) if group.isdigit() else None

@@ -1,0 +1,124 @@
+"""Parts of flwr that are not public, in one place, for all versions that the extra `flower` allows."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from flwr.app import Message, RecordDict
+
+RUN_ID = 1
+SERVER_NODE = 1
+"""Node id of the server, from which replies of the network itself come, too."""
+_FIRST_NODE = 2
+APP_RAISED, MESSAGE_UNAVAILABLE, REPLY_UNAVAILABLE, NODE_UNAVAILABLE = 2, 3, 4, 5
+"""Error codes: the ClientApp raised, the message or the reply is no longer available, the node is not connected."""
+TTL_S = 43_200.0
+"""Seconds for which a message is valid, by default."""
+
+
+def require_flwr() -> None:
+    """Import flwr, without telemetry; raises UserError where it is not installed."""
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    try:
+        import flwr  # noqa: F401
+    except ImportError as error:
+        told = f"flower: needs flwr, which is not installed ({error}); install the extra: pip install 'netsim[flower]'"
+        raise UserError(told) from error
+
+
+def node_id(client: int) -> int:
+    """Return the id of a client's node."""
+    return client + _FIRST_NODE
+
+
+def client_of(node: int) -> int:
+    """Return the client of a node."""
+    return node - _FIRST_NODE
+
+
+def set_message_id(message: Message, number: int) -> str:
+    """Set the id of a message, or of a reply, and return it."""
+    identity = str(number)
+    message.metadata.__dict__["_message_id"] = identity
+    return identity
+
+
+def set_source(message: Message, node: int) -> None:
+    """Set the node from which a message comes, and its run; old versions leave this to the network."""
+    fields = message.metadata.__dict__
+    fields["_src_node_id"], fields["_run_id"] = node, RUN_ID
+
+
+@contextmanager
+def task_identity(node: int) -> Iterator[None]:
+    """Let messages that are made in the block come from `node`; versions before 1.38 know no such identity."""
+    try:
+        from flwr.supercore.task_identity import TaskIdentity
+    except ImportError:
+        yield
+        return
+    before = TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = node, RUN_ID, node
+    try:
+        yield
+    finally:
+        TaskIdentity._task_id, TaskIdentity._run_id, TaskIdentity._node_id = before
+
+
+def run_details(run_config: dict[str, Any]) -> Any:
+    """Return what a Grid says of its run."""
+    return types.SimpleNamespace(
+        run_id=RUN_ID, fab_id="", fab_version="", fab_hash="", override_config=dict(run_config), series_id=0, federation_id=""
+    )
+
+
+def copy_content(content: RecordDict) -> RecordDict:
+    """Return a copy of the records; the bytes of their arrays, which do not change, are shared."""
+    copied = content.copy()
+    data = copied.__dict__["_data"]
+    for name, record in data.items():
+        data[name] = copy = record.copy()
+        values = copy.__dict__.get("_data", {})
+        for key, value in values.items():
+            if isinstance(value, list):
+                values[key] = list(value)
+    return copied
+
+
+def with_content(message: Message, content: RecordDict | None) -> Message:
+    """Return a copy of `message` with other content, and metadata of its own."""
+    import copy
+
+    made = object.__new__(type(message))
+    made.__dict__.update(message.__dict__)
+    metadata = copy.copy(message.metadata)
+    made.__dict__["_metadata"], made.__dict__["_content"] = metadata, content
+    return made
+
+
+def count_bytes(content: RecordDict) -> int:
+    """Return the bytes of the content: arrays, 8 for each number, 1 for each letter and truth value, and the keys."""
+    return sum(len(name) + _record_bytes(record) for name, record in content.items())
+
+
+def _record_bytes(record: Any) -> int:
+    return sum(len(key) + _value_bytes(value) for key, value in record.items())
+
+
+def _value_bytes(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_value_bytes, value))
+    if isinstance(value, str):
+        return len(value.encode())
+    if isinstance(value, bytes):
+        return len(value)
+    if isinstance(value, bool):
+        return 1
+    return 8 if isinstance(value, int | float) else len(value.data)

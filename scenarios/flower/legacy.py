@@ -1,0 +1,177 @@
+"""The old API of flwr (`client_fn`, `server_fn`, NumPyClient) without its threads, which would decide the order of messages."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scenarios.flower.grid import SimulatedGrid
+
+_REGISTER_S = 3.0
+"""Seconds between two looks at the nodes while a server of the old API waits for some."""
+
+
+class _SentError(Exception):
+    """Ends the first call of an instruction, once its message is known."""
+
+
+class _Mail:
+    """Stands in for the Grid of proxies: collects the messages of instructions that run together, then hands out the replies."""
+
+    def __init__(self, grid: SimulatedGrid) -> None:
+        self._grid = grid
+        self._messages: list[Any] | None = None
+        self._replies: list[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def collect(self, call: Callable[[], Any]) -> list[Any] | None:
+        """Return the messages that `call` sends at first, or None if it returns or raises without."""
+        self._messages = []
+        try:
+            call()
+        except _SentError:
+            return self._messages
+        except Exception:
+            return None
+        finally:
+            self._messages = None
+        return None
+
+    def replay(self, call: Callable[[], Any], replies: list[Any]) -> Any:
+        """Return what `call` returns if its messages are answered by `replies`."""
+        self._replies = replies
+        try:
+            return call()
+        finally:
+            self._replies = None
+
+    def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
+        if self._messages is not None:
+            self._messages.extend(messages)
+            raise _SentError
+        if self._replies is not None:
+            replies, self._replies = self._replies, None
+            return replies
+        return self._grid.send_and_receive(messages, timeout=timeout)
+
+
+class _Order(Future):  # type: ignore[type-arg]
+    """Future whose place in a set is that of its submission."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self._place = place
+
+    def __hash__(self) -> int:
+        return self._place
+
+
+class _Together:
+    """Executor that sends the messages of all calls together, in the order of their nodes, and completes the calls afterwards."""
+
+    def __init__(self, mail: _Mail) -> None:
+        self._mail = mail
+        self._calls: list[tuple[_Order, Callable[[], Any]]] = []
+
+    def __enter__(self) -> _Together:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    def submit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> _Order:
+        future = _Order(len(self._calls))
+        self._calls.append((future, lambda: function(*args, **kwargs)))
+        return future
+
+    def run(self) -> None:
+        """Run all calls that were submitted."""
+        calls, self._calls = self._calls, []
+        asked = [self._mail.collect(call) for _, call in calls]
+        sent = [message for messages in asked for message in messages or ()]
+        replies = {reply.metadata.reply_to_message_id: reply for reply in self._mail.send_and_receive(sent)} if sent else {}
+        for (future, call), messages in zip(calls, asked, strict=True):
+            found = [replies[name] for message in messages or () if (name := message.metadata.message_id) in replies]
+            try:
+                future.set_result(call() if messages is None else self._mail.replay(call, found))
+            except Exception as error:
+                future.set_exception(error)
+
+
+@contextmanager
+def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
+    """Let servers and workflows of the old API run in the caller's thread within the block."""
+    from flwr.server import server
+    from flwr.server.compat import app, app_utils
+    from flwr.server.compat.grid_client_proxy import GridClientProxy
+    from flwr.server.workflow import default_workflows
+
+    mail = _Mail(grid)
+    executors: list[_Together] = []
+
+    def make_executor(max_workers: int | None = None) -> _Together:
+        executors.append(_Together(mail))
+        return executors[-1]
+
+    def wait(fs: Any, timeout: float | None = None) -> tuple[list[Any], set[Any]]:
+        executors.pop().run()
+        return sorted(fs, key=hash), set()
+
+    def start_manager(given: Any, manager: Any) -> tuple[Any, Any, Any]:
+        _register(mail, manager, GridClientProxy)
+        nothing = types.SimpleNamespace(join=lambda: None, set=lambda: None, wait=lambda: None)
+        return nothing, nothing, nothing
+
+    futures = types.SimpleNamespace(ThreadPoolExecutor=make_executor, wait=wait, Future=Future)
+    changes: list[tuple[Any, str, Any]] = [(server, "concurrent", types.SimpleNamespace(futures=futures))]
+    changes += [(module, "start_update_client_manager_thread", start_manager) for module in (app, app_utils, default_workflows)]
+    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
+    for module, name, value in changes:
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)
+
+
+def _register(mail: _Mail, manager: Any, proxy: Any) -> None:
+    """Keep the clients of `manager` those nodes that are present, whenever it is asked."""
+    import time
+
+    known: dict[int, Any] = {}
+
+    def update() -> None:
+        present = mail.get_node_ids()
+        for node in [node for node in known if node not in present]:
+            manager.unregister(known.pop(node))
+        for node in present:
+            if node not in known:
+                known[node] = proxy(node_id=node, grid=mail, run_id=mail.run.run_id)
+                manager.register(known[node])
+
+    def updated(method: Callable[..., Any]) -> Callable[..., Any]:
+        def ask(*args: Any, **kwargs: Any) -> Any:
+            update()
+            return method(*args, **kwargs)
+
+        return ask
+
+    def wait_for(num_clients: int, timeout: int = 86_400) -> bool:
+        until_s = mail.now + timeout
+        update()
+        while len(manager) < num_clients and mail.now < until_s:
+            time.sleep(_REGISTER_S)
+            update()
+        return len(manager) >= num_clients
+
+    for name in ("num_available", "all", "sample"):
+        with suppress(AttributeError):
+            setattr(manager, name, updated(getattr(manager, name)))
+    manager.wait_for = wait_for

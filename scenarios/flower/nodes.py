@@ -1,0 +1,130 @@
+"""The nodes of a run: each has a context of its own, and calls the ClientApp with its messages."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from netsim.clients.rules import Load
+from scenarios.flower import internals
+from scenarios.flower.randomness import restore_state, save_state, seed_all
+from scenarios.flower.simulated_time import AppTime, inside
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+
+    from scenarios.schema.flower import Flower
+
+
+class Nodes:
+    """Clients that run `clientapp`, each with partition-id 0, 1, ..."""
+
+    def __init__(
+        self,
+        *,
+        clientapp: Callable[[Message, Context], Any],
+        section: Flower,
+        run_config: Mapping[str, Any],
+        clients: int,
+        seed: int,
+    ) -> None:
+        self._app, self._section, self._run_config = clientapp, section, dict(run_config)
+        self._clients, self._seed = clients, seed
+        self._contexts: dict[int, Context] = {}
+        self._calls: dict[int, int] = {}
+        self.raised: list[str] = []
+        """What the ClientApp raised, in words."""
+        self.answered = 0
+        """Messages that the ClientApp answered."""
+        self._pause_s = 0.0
+
+    def pause(self, seconds: float) -> None:
+        """Count a `sleep` of the ClientApp as part of its work."""
+        self._pause_s += seconds
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds that the ClientApp has slept in the present call."""
+        return self._pause_s
+
+    def _context(self, client: int) -> Context:
+        if client not in self._contexts:
+            from flwr.app import Context, RecordDict
+
+            self._contexts[client] = Context(
+                run_id=internals.RUN_ID,
+                node_id=internals.node_id(client),
+                node_config={"partition-id": client, "num-partitions": self._clients},
+                state=RecordDict(),
+                run_config=dict(self._run_config),
+            )
+        return self._contexts[client]
+
+    def call(self, client: int, message: Message, time: AppTime) -> tuple[Message, Load]:
+        """Return the reply of a client's app to `message`, and the work that it takes."""
+        from flwr.app import Message as AnyMessage
+
+        self._calls[client] = number = self._calls.get(client, 0) + 1
+        state, self._pause_s = save_state(), 0.0
+        seed_all(self._seed, client, number)
+        node = internals.node_id(client)
+        try:
+            with internals.task_identity(node), inside(time, True):
+                reply: Any = self._app(message, self._context(client))
+        except Exception as error:
+            reply = self._error_reply(client, message, error)
+            return reply, self._load(client, message, reply)
+        finally:
+            restore_state(state)
+        if not isinstance(reply, AnyMessage):
+            kind = f"returned {type(reply).__name__} to a message {message.metadata.message_type!r} at node {node}"
+            raise UserError(f"flower.app = {self._section.app!r}: its ClientApp {kind}; must return a Message")
+        self.answered += 1
+        internals.set_source(reply, node)
+        return reply, self._load(client, message, reply)
+
+    def _error_reply(self, client: int, message: Message, error: Exception) -> Message:
+        from flwr.app import Error
+        from flwr.app import Message as AnyMessage
+
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/flwr/" not in frame.filename]
+        line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+        metadata = message.metadata
+        told = f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
+        reason = f"{told}: {type(error).__name__}: {error}{line}"
+        self.raised.append(reason)
+        logging.getLogger("netsim.flower").warning("the ClientApp raised: %s", reason)
+        with internals.task_identity(metadata.dst_node_id):
+            return AnyMessage(Error(internals.APP_RAISED, reason), reply_to=message)
+
+    def _load(self, client: int, message: Message, reply: Message) -> Load:
+        section, kind = self._section, message.metadata.message_type.partition(".")[0]
+        if not reply.has_content():
+            return Load(bytes_up=max(len(reply.error.reason or ""), 1), besides_s=self._pause_s)
+        samples = self._samples(reply)
+        weight = {"train": 1.0, "evaluate": section.evaluate_share}.get(kind, 0.0)
+        if kind == "train" and section.epochs_key is not None:
+            weight *= self._epochs(section.epochs_key)
+        return Load(
+            bytes_up=max(internals.count_bytes(reply.content), 1),
+            samples=samples,
+            weighted_samples=weight * (samples or 0),
+            besides_s=self._pause_s,
+        )
+
+    def _samples(self, reply: Message) -> int | None:
+        for record in reply.content.metric_records.values():
+            value = record.get(self._section.samples_key)
+            if isinstance(value, int | float):
+                return round(value)
+        return None
+
+    def _epochs(self, key: str) -> float:
+        value = self._run_config.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            told = f"flower.epochs_key = {key!r}: the app's run config has {value!r} there"
+            raise UserError(f"{told}; name a key with a number of passes over the samples")
+        return float(value)

@@ -1,0 +1,173 @@
+"""Metrics that an app reports: in replies, by `evaluate_fn`, and in the history of the old API."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from netsim.core.state import StateFields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netsim.core.protocols import Deliveries, FloatArray, IntArray
+
+_NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """Evaluation of a round: what the app reported in it."""
+
+    accuracy: float
+    loss: float
+    training_loss: float
+    metrics: Mapping[str, float]
+
+
+@dataclass
+class Reports:
+    """Metrics of the round under way. `accuracy_key`, `loss_key`: as of `[flower]`; `samples_key`: the weight in means."""
+
+    samples_key: str
+    accuracy_key: str | None = None
+    loss_key: str | None = None
+    _server: dict[str, float] = field(default_factory=dict)
+    _sums: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+
+    def add_reply(self, kind: str, metrics: Mapping[str, Any]) -> None:
+        """Add the `metrics` of a reply to a message of `kind`; rounds have their means, weighted by samples."""
+        weight = metrics.get(self.samples_key, 1.0)
+        weight = float(weight) if isinstance(weight, int | float) and weight > 0 else 1.0
+        sums = self._sums.setdefault(kind.partition(".")[0], {})
+        for name, value in metrics.items():
+            if name != self.samples_key and isinstance(value, int | float) and math.isfinite(value):
+                total = sums.setdefault(name, [0.0, 0.0])
+                total[0] += weight * value
+                total[1] += weight
+
+    def add_server(self, metrics: Mapping[str, Any]) -> None:
+        """Add what the server itself measured of the model."""
+        self._server |= {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
+
+    def take(self) -> Reported | None:
+        """Return what was reported since the last call, or None if there was nothing."""
+        if not (self._server or self._sums):
+            return None
+        means = {kind: {name: total / weight for name, (total, weight) in of.items()} for kind, of in self._sums.items()}
+        evaluated, trained, server = means.get("evaluate", {}), means.get("train", {}), self._server
+        self._sums, self._server = {}, {}
+        loss = _find("loss", self.loss_key, server, evaluated)
+        return Reported(
+            accuracy=_find("acc", self.accuracy_key, server, evaluated),
+            loss=loss,
+            training_loss=_find("loss", self.loss_key, trained),
+            metrics=dict(one for source, found in sorted({**means, "server": server}.items()) for one in _names(source, found)),
+        )
+
+
+def _names(source: str, metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    return ((f"{source}.{name}", value) for name, value in sorted(metrics.items()) if math.isfinite(value))
+
+
+def _find(word: str, key: str | None, *sources: Mapping[str, float]) -> float:
+    """Return the metric `key`, or the first that has `word` in its name, of the first of `sources` that has it; NaN: none has."""
+    for source in sources:
+        names = [key] if key is not None else [{"acc": "accuracy"}.get(word, word), *(name for name in source if word in name)]
+        for name in names:
+            if name in source:
+                return source[name]
+    return _NAN
+
+
+class ReportedMetrics(StateFields):
+    """Learner of a run whose app trains: it trains nothing, and hands on what the app reported of each round."""
+
+    aggregates = records_losses = False
+    round_columns: Sequence[str] = ("accuracy", "loss", "training_loss")
+    version = 0
+
+    def __init__(self, reports: Reports) -> None:
+        self.reports = reports
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Reported | None:
+        return self.reports.take()
+
+    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> None:
+        return None
+
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        raise NotImplementedError("no policy of netsim asks for losses beside an app")
+
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        raise NotImplementedError("no policy of netsim asks for tests beside an app")
+
+    def retain(self, versions: list[int]) -> None:
+        return None
+
+    def contribution(self) -> None:
+        return None
+
+
+@contextmanager
+def watched(reports: Reports) -> Iterator[None]:
+    """Hear what strategies of flwr learn of the model at the server, within the block: `evaluate_fn`, and the old history."""
+    from flwr.server.history import History
+    from flwr.serverapp.strategy import Strategy
+
+    losses, metrics = History.add_loss_centralized, History.add_metrics_centralized
+
+    def heard_loss(self: Any, server_round: int, loss: float) -> None:
+        reports.add_server({"loss": loss})
+        losses(self, server_round, loss)
+
+    def heard_metrics(self: Any, server_round: int, metrics_: Any) -> None:
+        reports.add_server(metrics_)
+        metrics(self, server_round, metrics_)
+
+    starting = [kind for kind in _family(Strategy) if "start" in vars(kind)]
+    changes: list[tuple[Any, str, Any]] = [(kind, "start", _heard_start(vars(kind)["start"], reports)) for kind in starting]
+    changes += [(History, "add_loss_centralized", heard_loss), (History, "add_metrics_centralized", heard_metrics)]
+    before = [(kind, name, kind.__dict__[name]) for kind, name, _ in changes]
+    for kind, name, value in changes:
+        setattr(kind, name, value)
+    try:
+        yield
+    finally:
+        for kind, name, value in before:
+            setattr(kind, name, value)
+
+
+def _family(kind: Any) -> list[Any]:
+    """Return a class and all classes that are derived from it, also those of the app."""
+    return list(dict.fromkeys([kind, *(one for derived in kind.__subclasses__() for one in _family(derived))]))
+
+
+def _heard_start(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
+    """Return the method `start` of a strategy, whose `evaluate_fn` also reports what it finds."""
+    signature = inspect.signature(start)
+
+    def heard_start(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        given = next((held for held in (bound.arguments, *bound.arguments.values()) if _holds(held)), None)
+        if given is not None:
+            evaluate = given["evaluate_fn"]
+
+            def heard(*arguments: Any, **named: Any) -> Any:
+                found = evaluate(*arguments, **named)
+                if isinstance(found, Mapping):
+                    reports.add_server(found)
+                return found
+
+            given["evaluate_fn"] = heard
+        return start(*bound.args, **bound.kwargs)
+
+    return heard_start
+
+
+def _holds(arguments: Any) -> bool:
+    return isinstance(arguments, dict) and arguments.get("evaluate_fn") is not None

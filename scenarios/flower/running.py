@@ -1,0 +1,101 @@
+"""A run of a Flower app: its ServerApp drives the clock."""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from netsim.servers.messages import RunOverError
+from netsim.simulation import AppSimulation
+from scenarios.flower import internals
+from scenarios.flower.app import app_of
+from scenarios.flower.randomness import seed_all, states_kept
+from scenarios.flower.reports import watched
+from scenarios.flower.simulated_time import inside, simulated
+from scenarios.schema.errors import UserError
+
+if TYPE_CHECKING:
+    from netsim.servers.messages import MessageServer
+    from scenarios.flower.app import App
+    from scenarios.flower.reports import Reports
+    from scenarios.schema.flower import Flower
+
+_SERVER_ADDRESS = -1
+
+
+def app_simulation(section: Flower, seed: int, server: Any, keywords: dict[str, Any]) -> AppSimulation:
+    """Return the simulation of the app of `section` over `server`; `keywords` as of `AppSimulation`. Raises UserError."""
+    app = AppRun(app=app_of(section), server=server, reports=server.learner.reports, section=section, seed=seed)
+    return AppSimulation(app=app, server=server, **keywords)
+
+
+class AppRun:
+    """Runs an app over `server`; `seed`: of its random numbers."""
+
+    def __init__(self, *, app: App, server: MessageServer, reports: Reports, section: Flower, seed: int) -> None:
+        self.app, self.server, self.reports, self.section, self.seed = app, server, reports, section, seed
+        self.nodes: Any = None
+
+    def __call__(self) -> None:
+        """Run the ServerApp to its end; raises RunOverError if the run is over before, and UserError."""
+        with states_kept(), self.app.components() as (serverapp, clientapp):
+            self._check(serverapp, clientapp)
+            self._run(serverapp, clientapp)
+
+    def _check(self, serverapp: Any, clientapp: Any) -> None:
+        from flwr.clientapp import ClientApp
+        from flwr.serverapp import ServerApp
+
+        for name, found, wanted in (("serverapp", serverapp, ServerApp), ("clientapp", clientapp, ClientApp)):
+            if not isinstance(found, wanted):
+                told = f"flower.app = {self.app.name!r}: {name} is a {type(found).__name__}"
+                raise UserError(f"{told}; must be a {wanted.__name__} of flwr")
+
+    def _run(self, serverapp: Any, clientapp: Any) -> None:
+        from flwr.app import Context, RecordDict
+
+        from scenarios.flower.grid import SimulatedGrid
+        from scenarios.flower.legacy import in_one_thread
+        from scenarios.flower.nodes import Nodes
+
+        config, clients = self.app.run_config, self.server.clients.count
+        self.nodes = Nodes(clientapp=clientapp, section=self.section, run_config=config, clients=clients, seed=self.seed)
+        grid = SimulatedGrid(server=self.server, nodes=self.nodes, reports=self.reports, section=self.section, run_config=config)
+        context = Context(
+            run_id=internals.RUN_ID, node_id=internals.SERVER_NODE, node_config={}, state=RecordDict(), run_config=dict(config)
+        )
+        seed_all(self.seed, _SERVER_ADDRESS)
+        with ExitStack() as stack:
+            stack.enter_context(internals.task_identity(internals.SERVER_NODE))
+            stack.enter_context(watched(self.reports))
+            stack.enter_context(in_one_thread(grid))
+            stack.enter_context(simulated(grid.time, self.app.owns))
+            try:
+                with inside(grid.time, True):
+                    serverapp(grid, context)
+            except (UserError, RunOverError):
+                raise
+            except Exception as error:
+                raise UserError(self._told(error)) from error
+        grid.check()
+        self._refuse_silence()
+
+    def _told(self, error: Exception) -> str:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self.app.is_file(frame.filename)]
+        line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+        told = f"flower.app = {self.app.name!r}: its ServerApp raised {type(error).__name__}: {error}{line}"
+        if self.nodes.raised:
+            told += f"; before, its ClientApp raised at {self.nodes.raised[0]}"
+        return f"{told} (round {self.server.round + 1}, {self.server.clients.clock.now:g} s, seed {self.seed})"
+
+    def _refuse_silence(self) -> None:
+        """Raise UserError for an app that sent no message, or whose ClientApp never answered one."""
+        if not self.server.clients.started:
+            raise UserError(
+                f"flower.app = {self.app.name!r}: its ServerApp returned without sending a message; let it send some, such as by "
+                "a strategy's start"
+            )
+        if self.nodes.raised and not self.nodes.answered:
+            told = f"flower.app = {self.app.name!r}: its ClientApp raised at every message"
+            raise UserError(f"{told}, first {self.nodes.raised[0]}")

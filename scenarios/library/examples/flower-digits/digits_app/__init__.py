@@ -1,0 +1,1 @@
+"""A small Flower app that knows nothing of netsim."""

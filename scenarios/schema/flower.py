@@ -1,0 +1,106 @@
+"""The `[flower]` table: a user's own Flower app on simulated time, and the server of such a run."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from netsim.core.protocols import FloatArray
+from scenarios.schema.payload import Payload
+from scenarios.schema.section import Section, missing, problem
+from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward
+
+if TYPE_CHECKING:
+    from scenarios.schema.scenario import Scenario
+
+Seconds = Annotated[float, Field(ge=0)]
+MOST_ROUNDS = 10**6
+"""Rounds of a scenario with an app that gives none: the app itself says when it ends."""
+_NOT_BESIDE = {
+    "policy": "the app's strategy chooses the clients; leave it out",
+    "learner": "the app trains; leave it out",
+    "privacy": "the app protects its updates itself, such as with mods; leave it out",
+    "work": "the app's replies say how many samples it trained on; leave it out",
+    "probe": "no policy of netsim asks clients; leave it out",
+    "channels": "sub-channels belong to policies and schedulers of netsim; leave it out",
+    "scheduler": "sub-channels belong to policies and schedulers of netsim; leave it out",
+}
+
+
+class Polls(Section):
+    """Waiting times of a real deployment, where nodes and server look for messages now and then."""
+
+    node_s: Seconds = 0.0
+    """An idle node asks for a message so often."""
+    reply_s: Seconds = 0.0
+    """A node looks so often if its app has finished."""
+    server_s: Seconds = 0.0
+    """The server looks so often for replies while it waits for them."""
+
+
+class Flower(Section):
+    """A Flower app, unmodified: it trains and aggregates, and each of its messages takes the time that the scenario gives it."""
+
+    names = frozenset({"app"})
+
+    app: str
+    """Folder of the app, with its pyproject.toml."""
+    run_config: dict[str, Any] = {}
+    """Values for keys of the app's own run config ([tool.flwr.app.config]), as `flwr run --run-config` gives them."""
+    samples_key: str = "num-examples"
+    """Key of a MetricRecord in replies with the number of samples that the message took."""
+    epochs_key: str | None = None
+    """Key of the run config with the passes over these samples in training. Absent: one pass."""
+    evaluate_share: Annotated[float, Field(ge=0)] = 1 / 3
+    """Cost of evaluating the model on a sample, as a share of training on it."""
+    lost: Literal["silent", "error"] = "silent"
+    """silent: of a message that is lost the app hears nothing until its timeout, or until the message expires; error: the network
+    replies at once with an Error."""
+    polls: Polls = Field(default={})  # type: ignore[assignment]
+    """Waiting times of polling; absent: none, everyone learns of everything at once."""
+    accuracy_key: str | None = None
+    """Metric of the app that is the accuracy of a round; evaluate_fn before replies. Absent: "accuracy", else the first that has
+    "acc" in its name."""
+    loss_key: str | None = None
+    """Metric that is the loss of a round; absent: "loss", else the first that has "loss" in its name."""
+
+
+class FlowerServer(Server):
+    """Rounds of a Flower app (`[flower]`): its strategy opens them, and chooses who takes part."""
+
+    kind: Literal["flower"] = "flower"
+    """flower: the ServerApp of `[flower]` sends messages and waits for replies."""
+
+    decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
+
+    def check(self, scenario: "Scenario") -> None:
+        """It needs an app, which leaves nothing to decide, to train or to compress."""
+        if scenario.flower is None:
+            raise missing("flower", scenario)
+        for name, why in _NOT_BESIDE.items():
+            if getattr(scenario, name) is not None:
+                raise problem((name,), "..", f"beside [flower]: {why}")
+        for name in type(scenario.payload).model_fields:
+            if name != "header_bytes" and getattr(scenario.payload, name) != getattr(Payload(), name):
+                raise problem(("payload", name), "..", "beside [flower]: the app's messages have their own sizes; leave it out")
+        check_channels(scenario, False, "clients.count", 1)
+        refuse_oracle(scenario)
+        refuse_reward(scenario, "beside [flower]: measures a policy of netsim; leave it out")
+
+    def describe(self, scenario: "Scenario") -> str:
+        return "as the app's strategy decides"
+
+    def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
+        return 0.0
+
+
+def complete(value: Any) -> Any:
+    """Return the tables of a scenario with the server and the number of rounds that `[flower]` implies."""
+    if not (isinstance(value, dict) and value.get("flower") is not None):
+        return value
+    return {"server": {"kind": "flower"}, "rounds": MOST_ROUNDS, **value}
+
+
+def check_server(scenario: "Scenario") -> None:
+    """Refuse `[flower]` beside another server."""
+    if scenario.flower is not None and not isinstance(scenario.server, FlowerServer):
+        raise problem(("server", "kind"), scenario.server.kind, "beside [flower]: the app is the server; leave [server] out")
