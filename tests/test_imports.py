@@ -15,7 +15,7 @@ REPORT = "import sys; print('imported:', *sorted(name for name in sys.modules if
 COMMAND = "import sys; from scenarios.cli.main import app; app(args={args!r}, standalone_mode=False)"
 OF_A_RUN = {
     *("netsim", "models", "scenarios", "analysis"),
-    *("annotated_doc", "numpy", "pyarrow", "pydantic", "rich", "scipy", "simpy", "tomli_w", "typer"),
+    *("annotated_doc", "click", "numpy", "pyarrow", "pydantic", "rich", "scipy", "simpy", "tomli_w", "typer"),
     # Imported by these.
     *("annotated_types", "cloudpickle", "cython_runtime", "pydantic_core", "shellingham"),
     *("typing_extensions", "typing_inspection"),

@@ -129,7 +129,7 @@ def test_data_sizes_are_the_partitions_business_where_there_is_a_learner(shell):
         (["--set", "clients.groups.x.share=1"], "'x' must be a position in a list of 2, counted from 0"),
         (["--seed", "-1"], "seed = -1: must be >= 0"),
         (["--seed", "x"], "Invalid value for '--seed'"),
-        (["--sed", "1"], "No such option: --sed"),
+        (["--sed", "1"], "No such option"),
     ],
 )
 def test_options_of_run(shell, arguments, fragment):
