@@ -29,9 +29,6 @@ _EVER = float("inf")
 class Server(Stateful, Protocol):
     """A server's loop, round by round."""
 
-    last_round: int
-    """The round that will be the run's last."""
-
     @property
     def round(self) -> int:
         """Rounds closed."""
@@ -39,6 +36,9 @@ class Server(Stateful, Protocol):
     @property
     def clients(self) -> ClientPool:
         """The clients."""
+
+    def end_after(self, rounds: int) -> None:
+        """Take this round for the last of the run, whose model is evaluated."""
 
     @property
     def in_flight(self) -> int:
@@ -132,7 +132,7 @@ class Simulation:
         self.time_limit_s = time_limit_s
         self.ended: str | None = None
         """Why the run is over; None while it may go on."""
-        server.last_round = rounds
+        server.end_after(rounds)
         self._begun = False
 
     def record_to(self, recorder: Recorder) -> None:
@@ -145,7 +145,11 @@ class Simulation:
 
     def limit_events(self, most: int | None) -> None:
         """End the run once `most` events have been scheduled, even in mid-round; None: no limit."""
-        self.clock.event_limit = float("inf") if most is None else most
+        self.clock.limit_events(float("inf") if most is None else most)
+
+    def limit_time(self, limit_s: float) -> None:
+        """End the run at `limit_s` seconds at the latest, in place of the limit before."""
+        self.time_limit_s = limit_s
 
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
         """Simulate until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""

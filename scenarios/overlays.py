@@ -132,7 +132,7 @@ def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
         links += [LinkData(name=f"{a}>{b}", bytes_per_s=capacity) for a, b in ((cable.a, cable.b), (cable.b, cable.a))]
     transfers = Transfers(clock=clock, links=links)
     waiting: dict[int, Callable[[], None]] = {}
-    transfers.on_end = lambda transfer: waiting.pop(transfer)()
+    transfers.listen(lambda transfer: waiting.pop(transfer)())
     size = silos.model_bits / 8
     arcs: dict[int, Sequence[Arc]] = {}
 

@@ -15,8 +15,6 @@ _NEVER = float("inf")
 
 class Absences:
     """The presence that `inner` says, but for the clients that were taken away; `inner` goes on underneath.
-
-    `returns_s`: time at which clients that were taken away may come back, for servers that wait; inf: not known.
     """
 
     settles = False
@@ -24,13 +22,17 @@ class Absences:
 
     def __init__(self, *, inner: Availability, clients: int) -> None:
         self.inner = inner
-        self.returns_s: Callable[[], float] = lambda: _NEVER
+        self._returns_s: Callable[[], float] = lambda: _NEVER
         self.away: BoolArray = np.zeros(clients, np.bool_)
         """(K,) True for clients that were taken away and not brought back."""
         self._times: IntArray = np.zeros(clients, np.int64)
         self._any_away = False
         self.on: BoolArray = inner.on
         self.next_change_s: FloatArray = inner.next_change_s
+
+    def ask_return(self, returns_s: Callable[[], float]) -> None:
+        """Ask `returns_s` when clients that were taken away may come back, for servers that wait; inf: not known."""
+        self._returns_s = returns_s
 
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s`."""
@@ -49,7 +51,7 @@ class Absences:
         self.on, self.next_change_s = inner.on, inner.next_change_s
         if self._any_away:
             self.on = inner.on & ~self.away
-            self.next_change_s = np.where(self.away, self.returns_s(), inner.next_change_s)
+            self.next_change_s = np.where(self.away, self._returns_s(), inner.next_change_s)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """(K,) the forecast of `inner`; clients that are taken away are in no forecast."""

@@ -70,9 +70,12 @@ class Batteries:
         """(K,) who ran empty and is off."""
         self.ran_empty = 0
         """Batteries that ran empty so far."""
-        self.on_dead: Callable[[IntArray, FloatArray], None] = lambda clients, times_s: None
-        """Told of clients (n,) that went off, or on again, and when (n,)."""
+        self._on_dead: Callable[[IntArray, FloatArray], None] = lambda clients, times_s: None
         self._begin(np.arange(clients), np.zeros(clients))
+
+    def listen(self, on_dead: Callable[[IntArray, FloatArray], None]) -> None:
+        """Call `on_dead` with clients (n,) that went off, or on again, and when (n,)."""
+        self._on_dead = on_dead
 
     @property
     def next_s(self) -> FloatArray:
@@ -157,7 +160,7 @@ class Batteries:
         self.cross_s[crosses] = _EVER
         if back.size:
             self.dead[back] = False
-            self.on_dead(back, times_s)
+            self._on_dead(back, times_s)
             self._end(back, times_s, self.threshold_j[back])
 
     def _end(self, clients: IntArray, times_s: FloatArray, level_j: float | FloatArray) -> None:
@@ -172,7 +175,7 @@ class Batteries:
         if dies.any():
             self.ran_empty += int(np.count_nonzero(dies))
             self.dead[clients[dies]] = True
-            self.on_dead(clients[dies], times_s[dies])
+            self._on_dead(clients[dies], times_s[dies])
         dead = self.dead[clients]
         slope = np.where(self.charging[clients], self.charge_w[clients], 0.0) - np.where(dead, 0.0, self.draw_w[clients])
         slope[(slope > 0) & (level >= capacity)] = 0.0

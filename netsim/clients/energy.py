@@ -82,8 +82,7 @@ class Energy:
         self.spent = Spent()
         self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
         """Account of attempts that are worked out together."""
-        self.catch_up: Callable[[float], None] = lambda now_s: None
-        """Callback that accounts for the attempts worked out together, up to a time."""
+        self._catch_up: Callable[[float], None] = lambda now_s: None
         self.aborted = 0
         """Attempts that an empty battery aborted so far; probes are none. Listeners of their ends count them."""
         clients = len(powers.idle_w)
@@ -99,8 +98,12 @@ class Energy:
         """(K,) what tests and messages drew that the batteries have not been charged with."""
         everyone = np.arange(clients)
         if batteries is not None:
-            batteries.on_dead = self._rebase
+            batteries.listen(self._rebase)
         self._rebase(everyone, self._base_s.copy())
+
+    def listen(self, catch_up: Callable[[float], None]) -> None:
+        """Call `catch_up` with a time before energy is read: it accounts for the attempts worked out together up to then."""
+        self._catch_up = catch_up
 
     @property
     def on(self) -> BoolArray:
@@ -291,7 +294,7 @@ class Energy:
 
     def totals(self, now_s: float) -> dict[str, float]:
         """Columns of a round that add up over rounds, since the start of the run; all is advanced to `now_s`."""
-        self.catch_up(now_s)
+        self._catch_up(now_s)
         self.spent.settle()
         joules = self.integral.joules(now_s)
         by_state = {name: joules[state] for name, state in COLUMNS.items()}
@@ -312,7 +315,7 @@ class Energy:
         The sum is over attempts, tests, opinions, messages and idle times; the integral is that of power over time. They are
         kept separately, so that a run can check one by the other: they must agree up to rounding.
         """
-        self.catch_up(now_s)
+        self._catch_up(now_s)
         self.spent.settle()
         integral, besides = self.integral.joules(now_s), self.besides.joules_until(now_s)
         own = [self.idle_j(now_s), *self.spent.attempts_j[RECEIVING:]]

@@ -85,6 +85,10 @@ class UpdateLifecycle:
         """Bytes of the uploads begun so far."""
         return self.recipe.update.bytes
 
+    def serve(self, server: Serving) -> None:
+        """Let `server` say from now on which updates it takes."""
+        self.serving = server
+
     def begin(self, update: Update, now: float, *, has_model: bool = False) -> None:
         """Run the first step of a new update; the second if its client has the model."""
         self.recipe.steps[1 if has_model else 0].begin(update, now)

@@ -24,6 +24,7 @@ from netsim.core.clock import LAST
 if TYPE_CHECKING:
     from netsim.clients.columns import Columns, Groups
     from netsim.clients.energy import Energy, Followed
+    from netsim.clients.serving import Serving
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
     from netsim.network.medium import Medium
@@ -35,15 +36,12 @@ class ClientPool(Tallies):
     """The clients of `medium`, and their updates. Keywords as of `UpdateLifecycle`, and:
 
     `presence`: the law by which clients come and go. `groups`: the groups of clients, None: there are none. `foreseeable`: True
-    if nothing acts on clients, links or laws that is not known beforehand.
+    if nothing acts on clients, links or laws that is not known beforehand. `returning` (K,): True for clients that a script took
+    away and may bring back as an attempt ends, kept up to date by the script; None: none ever is.
     """
 
     settled = False
     """True once no client will ever come or go again."""
-    probes: Asking | None = None
-    """The probes of clients beside their updates, or None."""
-    returning: BoolArray | None = None
-    """(K,) True for clients that a script took away and may bring back as an attempt ends; None: none ever is."""
 
     def __init__(
         self,
@@ -56,8 +54,12 @@ class ClientPool(Tallies):
         energy: Energy | None = None,
         groups: Groups | None = None,
         foreseeable: bool = True,
+        returning: BoolArray | None = None,
     ) -> None:
         super().__init__(medium.clients)
+        self.probes: Asking | None = None
+        """The probes of clients beside their updates, or None."""
+        self._returning = returning
         self.clock, self.medium, self.causes = clock, medium, Causes(clock, medium.inexact_phases())
         self.groups, self.reports_phases = groups, rules.reports_phases
         self.presence, self.energy = presence.presence, energy
@@ -87,6 +89,18 @@ class ClientPool(Tallies):
         self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged and not medium.work.eager)
         """Attempts that are worked out together."""
 
+    def serve(self, server: Serving) -> None:
+        """Let `server` say which updates it takes, and who transmits where: a round loop calls this as it is put together."""
+        self.life.serve(server)
+
+    def add_probes(self, probes: Asking) -> None:
+        """Tell `probes` from now on of clients that leave and of laws that change, and count their bytes."""
+        self.probes = probes
+
+    def follow_singly(self) -> None:
+        """Have every attempt go on by events of its own, for a listener that reads single updates."""
+        self.single_followers += 1
+
     @property
     def alive(self) -> dict[int, Update]:
         """Updates by client; copies of updates that are worked out together."""
@@ -112,7 +126,7 @@ class ClientPool(Tallies):
         """
         self.followers.append(each)
         if together is None:
-            self.single_followers += 1
+            self.follow_singly()
         else:
             self.whole_rounds.followers.append(together)
 
@@ -167,8 +181,8 @@ class ClientPool(Tallies):
     def ever_selectable(self) -> BoolArray:
         """(K,) True for clients that are present or will come, and have budget left: the most that can be selectable at once."""
         here = self.ever_here()
-        if self.returning is not None and self.under_way:
-            here |= self.returning
+        if self._returning is not None and self.under_way:
+            here |= self._returning
         return here & ~self.accountant.exhausted
 
     def ever_here(self) -> BoolArray:

@@ -76,7 +76,7 @@ class Probes:
         self._over: Event | None = None
         self._due_s = 0.0
         self._alarm_set = False
-        pool.probes = self
+        pool.add_probes(self)
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
         pool = self.pool
@@ -187,6 +187,11 @@ class Probes:
         for client in clients.tolist():
             if client in self.under_way:
                 self.life.cut(self.under_way[client], "aborted")
+
+    def take_ends(self) -> list[Update]:
+        """Return the probes of the present round that have ended since the last call, in this order."""
+        ends, self.ends = self.ends, []
+        return ends
 
     def _add_up(self, probe: Update) -> None:
         if self.pool.energy is not None:

@@ -105,7 +105,7 @@ class WholeRounds:
         self._unmetered: list[Columns] = []
         """Attempts that have ended and whose energy is not accounted for yet."""
         if pool.energy is not None:
-            pool.energy.catch_up = self._meter
+            pool.energy.listen(self._meter)
         self._simple = False
         """True if the table is of one round, whose attempts are all delivered before it closes."""
         self._outlasting = False

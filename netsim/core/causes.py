@@ -62,6 +62,14 @@ class Causes:
         self._timers: dict[int, int] = {}
         """Calls of the clock that were scheduled as an attempt of this round ended: the attempt, by the call's number."""
 
+    def note_return(self, client: int | None) -> None:
+        """Note the client that came back last of those that a round waits for; None if several act at once and none is known."""
+        self.returned = client
+
+    def fix_length(self) -> None:
+        """Note that rounds close at times that are set before the run."""
+        self.fixed_length = True
+
     def open(self, number: int) -> None:
         """Note that round `number` opens now."""
         self.opened, self.opened_s = number, self._clock.now

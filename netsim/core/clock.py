@@ -45,6 +45,10 @@ class Clock(Environment):
         self.calling = -1
         """The number of the call that is being made, or was last."""
 
+    def limit_events(self, most: float) -> None:
+        """Raise EventLimitError once `most` calls have been scheduled; inf: no limit."""
+        self.event_limit = most
+
     def start_at(self, time_s: float) -> None:
         """Set the clock of a run that goes on from a saved state; raises ValueError once anything is scheduled."""
         if self._queue:

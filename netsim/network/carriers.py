@@ -44,8 +44,7 @@ Key = tuple[str, int]
 class Port:
     """The messages of one kind on `carrier`; `size_bytes`: their size, None if it is that of each client's message.
 
-    `on_end` is called with the number of each message that is through, before all else of that instant; `on_loss` with the number
-    of each message that its links lose, and the cause.
+    `listen` names the callbacks for messages that are through or lost.
     """
 
     __slots__ = ("_carrier", "_kind", "_size", "on_end", "on_loss")
@@ -54,6 +53,13 @@ class Port:
         self._carrier, self._kind, self._size = carrier, kind, size_bytes
         self.on_end: Callable[[int], None] = lambda number: None
         self.on_loss: Callable[[int, str], None] = lambda number, cause: None
+
+    def listen(self, on_end: Callable[[int], None], on_loss: Callable[[int, str], None]) -> None:
+        """Call `on_end` with the number of each message that is through, before all else of that instant.
+
+        `on_loss` is called with the number of each message that its links lose, and the cause.
+        """
+        self.on_end, self.on_loss = on_end, on_loss
 
     def __contains__(self, number: int) -> bool:
         return (self._kind, number) in self._carrier

@@ -221,7 +221,7 @@ class Jammers:
         if len(set(names)) < len(names):
             raise ParameterError("name", names, "every jammer needs a name of its own")
         self.all = jammers
-        self.recorder = recorder
+        self._recorder = recorder
         self.next_s = _NEVER
         self._clock = clock
         self._spectrum = spectrum
@@ -229,6 +229,10 @@ class Jammers:
         self._called_s = _NEVER
         self._number = -1
         """Of the last call of the clock."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self._recorder = recorder
 
     def __bool__(self) -> bool:
         return bool(self.all)
@@ -256,7 +260,7 @@ class Jammers:
         self.catch_up()
         for jammer in self.all:
             if jammer.next_round is not None and round >= jammer.next_round:
-                jammer.decide(round, self._clock.now, self._spectrum, self.recorder)
+                jammer.decide(round, self._clock.now, self._spectrum, self._recorder)
 
     def catch_up(self) -> None:
         """Decide for jammers whose dwell begins at this instant: jamming precedes a transmission of the same instant."""
@@ -264,7 +268,7 @@ class Jammers:
         while self.next_s <= now:
             for jammer in self.all:
                 if jammer.next_s == self.next_s:
-                    jammer.decide(self._round, self.next_s, self._spectrum, self.recorder)
+                    jammer.decide(self._round, self.next_s, self._spectrum, self._recorder)
             self.arm()
 
     def find(self, name: str) -> Jammer:
@@ -291,7 +295,7 @@ class Jammers:
         jammer = self.find(name)
         if jammer.rests:
             raise ParameterError("name", name, "this jammer rests already; start it before it is stopped")
-        jammer.rest(self._clock.now, self._spectrum, self.recorder)
+        jammer.rest(self._clock.now, self._spectrum, self._recorder)
         self.arm()
 
     def arm(self) -> None:
@@ -307,7 +311,7 @@ class Jammers:
     def stop(self) -> None:
         """The run is over: record what is being jammed."""
         for jammer in self.all:
-            jammer.stop(self._clock.now, self._spectrum, self.recorder)
+            jammer.stop(self._clock.now, self._spectrum, self._recorder)
 
     def state_dict(self) -> State:
         """Every jammer's state by name."""

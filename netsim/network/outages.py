@@ -199,8 +199,11 @@ class CutOffs:
     def __init__(self) -> None:
         self._intervals: dict[int, Intervals] = {}
         self._times: dict[int, int] = {}
-        self.on_return: Callable[[set[int]], None] = lambda clients: None
-        """Told of the clients that were reconnected just now."""
+        self._on_return: Callable[[set[int]], None] = lambda clients: None
+
+    def listen(self, on_return: Callable[[set[int]], None]) -> None:
+        """Call `on_return` with clients that were reconnected just now."""
+        self._on_return = on_return
 
     def cut(self, clients: IntArray, time_s: float) -> None:
         """Cut `clients` (n,) off: their messages in both directions are lost from now on, those under way included."""
@@ -217,7 +220,7 @@ class CutOffs:
             if not self._times[client]:
                 self._intervals[client].close(time_s)
                 back.add(client)
-        self.on_return(back)
+        self._on_return(back)
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
         intervals = self._intervals.get(client)

@@ -98,8 +98,7 @@ class Spectrum:
         self._delay: Ends = Certain(0.0)
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """(N,) the states of the sub-channels as the round opened."""
-        self.round_ends_s = _EVER
-        """Time at which the present round cuts what is under way, seconds; inf if unknown."""
+        self._round_ends_s = _EVER
         self.under_way: list[list[Transmission]] = [[] for _ in range(channels)]
         self.jams: list[list[Jam]] = [[] for _ in range(channels)]
         """The jamming of each sub-channel under way, in order of beginning."""
@@ -109,6 +108,10 @@ class Spectrum:
         """[N] transmissions begun so far."""
         self.delivered = [0] * channels
         """[N] updates delivered so far."""
+
+    def announce_end(self, time_s: float) -> None:
+        """Note when the present round cuts what is under way, seconds."""
+        self._round_ends_s = time_s
 
     def open_round(self, round: int, time_s: float) -> None:
         """Let every sub-channel move on to `round`."""
@@ -164,7 +167,7 @@ class Spectrum:
 
     def _still_there(self, sent: Transmission, time_s: float) -> bool:
         # A transmission that ends or is cut at this instant has left; one of no length is there for its one instant.
-        return sent.due_s > time_s < self.round_ends_s or sent.upload_start_s == time_s
+        return sent.due_s > time_s < self._round_ends_s or sent.upload_start_s == time_s
 
     def end(self, sent: Transmission, *, delivered: bool) -> None:
         """A transmission on its sub-channel is over."""

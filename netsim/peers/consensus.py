@@ -172,7 +172,8 @@ class ConsensusPhase:
         ranks = self._gossip.ranks(index, priority)
 
         gossip = self._new_gossip(slot, ranks)
-        gossip.until_agreement = self._start.start == "agreement"
+        if self._start.start == "deadline":
+            gossip.go_past_agreement()
         if clock.now < deadline_s:
             yield from self._complete(gossip, "gossip", deadline_s)
         return ConsensusOutcome(

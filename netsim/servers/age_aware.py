@@ -15,7 +15,7 @@ import numpy as np
 from netsim.clients.attempts import Attempts, Single
 from netsim.core.state import StateFields
 from netsim.servers.close import FixedLength, NothingOnTheAir, check_round_s
-from netsim.servers.loop import ClosedRound, CloseRule, Instrument, NobodyLeftError, RoundLoop
+from netsim.servers.loop import ClosedRound, CloseRule, Dispatch, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 
 
-class Everyone(StateFields):
+class Everyone(StateFields, Dispatch):
     """Dispatch of a round in which every client that is present takes part.
 
     A client with an undelivered update sends it again; the others are sent the model. `round_s`: length of a round, which passes
@@ -74,7 +74,7 @@ class Everyone(StateFields):
                 break
             yield pool.clock.event_at(next_s)
             present = self._present()
-            pool.causes.returned = int(np.argmax(present)) if present.any() else None
+            pool.causes.note_return(int(np.argmax(present)) if present.any() else None)
         self._chosen = np.flatnonzero(present)
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
@@ -141,15 +141,11 @@ def age_aware_server(
     Raises ValueError for a length that is not > 0.
     """
     spectrum = channels.access.spectrum
-
-    def announce(end_s: float) -> None:
-        spectrum.round_ends_s = end_s
-
     close: CloseRule
     if round_s is None:
         close = NothingOnTheAir(pool=pool, wait_for_compute=wait_for_compute)
     else:
-        close = FixedLength(pool=pool, round_s=check_round_s(round_s), announce=announce)
+        close = FixedLength(pool=pool, round_s=check_round_s(round_s), announce=spectrum.announce_end)
     dispatch = Everyone(pool=pool, learner=learner, round_s=round_s)
     loop = RoundLoop(
         pool=pool,

@@ -21,7 +21,7 @@ from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.checks import check_selection
 from netsim.servers.close import EndsOfRound
-from netsim.servers.loop import ClosedRound, NobodyLeftError, RoundLoop
+from netsim.servers.loop import ClosedRound, Dispatch, NobodyLeftError, RoundLoop
 from netsim.servers.pacing import ByLatency, Deliveries, LatencyPacing, Pacing
 from netsim.servers.reports import round_outcome
 from netsim.servers.rounds import RoundServer
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
-class KeepAtWork(StateFields):
+class KeepAtWork(StateFields, Dispatch):
     """Whenever fewer than `concurrency` clients are at work, the policy is asked for more, one decision at a time.
 
     A client is asked at most once a round, and not in the round in which its last attempt ended: (round, client) is the address

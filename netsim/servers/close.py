@@ -214,7 +214,7 @@ class FixedLength(_OfOneRound):
     def __init__(self, *, pool: ClientPool, round_s: float, announce: Callable[[float], None]) -> None:
         self.pool = pool
         self.round_s = check_round_s(round_s)
-        pool.causes.fixed_length = True
+        pool.causes.fix_length()
         self._announce = announce
         self._end_s = 0.0
 

@@ -18,7 +18,7 @@ from netsim.core.clock import LAST
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
-from netsim.servers.loop import Attempt, ClosedRound, Instrument, NobodyLeftError, RoundLoop
+from netsim.servers.loop import Attempt, ClosedRound, Dispatch, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds import RoundServer
 from netsim.servers.step_groups import StepScheduler
 from netsim.servers.waking import Waking
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
 
 
-class BySteps(StateFields):
+class BySteps(StateFields, Dispatch):
     """Dispatch in which every client that is present works the steps that it is given, unless its update waits for its group.
 
     A client begins at most once a round: (round, client) is the address of its draws.
@@ -47,11 +47,18 @@ class BySteps(StateFields):
         self.attempts: Attempts = self._sent
         self.waiting: dict[int, int] = {}
         """Clients that wait for the model that their update enters, with the round in which they began it."""
-        self.on_group: Callable[[int], None] = lambda number: None
-        """Told of every group that is made."""
+        self._on_group: Callable[[int], None] = lambda number: None
         self._begun: BoolArray = np.zeros(pool.count, np.bool_)
         self._number = 0
         self._chosen: IntArray = np.zeros(0, np.int64)
+
+    def listen(self, on_group: Callable[[int], None]) -> None:
+        """Call `on_group` with the number of every group that is made."""
+        self._on_group = on_group
+
+    def keep_waiting(self, update: Update) -> None:
+        """Let the client of an update that has arrived wait for the model that it enters."""
+        self.waiting[update.client] = update.begun_round
 
     @property
     def selection(self) -> IntArray | Selection:
@@ -98,7 +105,7 @@ class BySteps(StateFields):
             scheduler.group_of.pop(client, None)
             steps[client], made = scheduler.assign(client, now)
             if made is not None:
-                self.on_group(made)
+                self._on_group(made)
         given = np.array(list(steps.values()), np.int64)
         self._sent += self.pool.start(self._number, clients, self.learner.version, given).updates
 
@@ -125,7 +132,7 @@ class GroupComplete(EndsOfRound):
         """Updates of the next models, likewise."""
         self._waking = Waking(pool.clock)
         self._open = False
-        dispatch.on_group = self._set_alarm
+        dispatch.listen(self._set_alarm)
         pool.watchers.append(self._waking.wake)
         pool.follow(self._on_end)
 
@@ -174,13 +181,13 @@ class GroupComplete(EndsOfRound):
         scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
         group = scheduler.group_of.get(client)
         if group is None:
-            dispatch.waiting[client] = update.begun_round
+            dispatch.keep_waiting(update)
             self._ready.append([(client, update.begun_round)])
         elif group < 0:
             # Its update waits; the client does not.
             self._late.append((client, update.begun_round))
         else:
-            dispatch.waiting[client] = update.begun_round
+            dispatch.keep_waiting(update)
             self._over(scheduler.arrive(client) or [])
         self._waking.wake_at_end_of_instant()
 

@@ -13,7 +13,7 @@ from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selec
 from netsim.core.reports import NOBODY_PROBED, RoundOutcome
 from netsim.core.state import StateFields
 from netsim.servers.checks import check_probe, check_selection
-from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError
+from netsim.servers.loop import ClosedRound, Dispatch, Instrument, NobodyLeftError
 from netsim.servers.presence import Presence
 from netsim.servers.reports import round_outcome
 
@@ -46,7 +46,7 @@ class SelectionRule:
         return () if self.probing is None else (self.probing,)
 
 
-class PolicyDispatch(StateFields):
+class PolicyDispatch(StateFields, Dispatch):
     """The policy of `rule` chooses the clients of a round, all at once, out of those that are selectable as it opens.
 
     `carry_over`: latencies are told of the attempts that ended in the round, whenever they began; otherwise of those begun in it,
@@ -72,11 +72,16 @@ class PolicyDispatch(StateFields):
         self._selectable: BoolArray
         self._chosen: IntArray
         self._steps: IntArray | None = None
+        self._repeated: IntArray | Selection | None = None
         self._probing = rule.probing
         self._probed = NOBODY_PROBED
         self._draws = rule.streams["policy"]
         self._rng: np.random.Generator
         self._presence = Presence(pool)
+
+    def repeat(self, selection: IntArray | Selection) -> None:
+        """Take `selection` in place of the policy's from the next round on; the policy is asked only for its probes."""
+        self._repeated = selection
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
@@ -124,8 +129,8 @@ class PolicyDispatch(StateFields):
         if not selectable.any():
             self._chosen = _NOBODY
             return self._chosen
-        nobody = self.policy.may_select_nobody
-        self._chosen, self._steps = check_selection(self.policy.select(self.view), selectable, nobody=nobody)
+        selection = self.policy.select(self.view) if self._repeated is None else self._repeated
+        self._chosen, self._steps = check_selection(selection, selectable, nobody=self.policy.may_select_nobody)
         return self._chosen
 
     def leave_out(self, client: int) -> None:
@@ -153,7 +158,7 @@ class PolicyDispatch(StateFields):
         self.policy.observe(self.outcome)
 
 
-class MembersDispatch(StateFields):
+class MembersDispatch(StateFields, Dispatch):
     """The members of a slot train together, round after round, as many of them as are there.
 
     `whole`: a round waits until every member is selectable; otherwise for the first of them. `reselect_busy` as of

@@ -104,10 +104,17 @@ class Detections(Instrument):
         self.scheduler = scheduler
         self.reads_ends = jammers
         self.recorder = recorder
-        self.on_declared: Callable[[int, list[int]], None] = lambda round, channels: None
-        """Told of a round after which changes were declared, and of the sub-channels on which they were seen."""
+        self._on_declared: Callable[[int, list[int]], None] = lambda round, channels: None
         # By sub-channel: transmissions that a jammer hit since the scheduler last declared a change.
         self._hits: dict[int, int] = {}
+
+    def listen(self, on_declared: Callable[[int, list[int]], None]) -> None:
+        """Call `on_declared` with a round after which changes were declared, and the sub-channels on which they were seen."""
+        self._on_declared = on_declared
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = recorder
 
     def columns(self, closed: ClosedRound) -> dict[str, Any]:
         """No column: what was declared goes into its own table."""
@@ -120,5 +127,5 @@ class Detections(Instrument):
             self.recorder.detection(DetectionRow(closed.number, closed.end_s, channel, detector, seen, hits))
         if declared:
             self._hits.clear()
-            self.on_declared(closed.number, sorted({channel for channel, _, _ in declared}))
+            self._on_declared(closed.number, sorted({channel for channel, _, _ in declared}))
         return {}

@@ -142,6 +142,10 @@ class Dispatch(Stateful, Protocol):
     def tell(self, closed: ClosedRound) -> None:
         """Tell whoever decides what came of the round."""
 
+    def held_versions(self, number: int) -> Iterable[int]:
+        """Return the versions that clients hold and may begin from in round `number`, beside those of updates under way."""
+        return ()
+
 
 class CloseRule(Stateful, Protocol):
     """Rule for the close of a round, and for the attempts that it is then about."""
@@ -251,18 +255,16 @@ class RoundLoop:
         self.learner = learner
         self.instruments = instruments
         self.straggle = straggle
-        self.retain: Callable[[list[int]], None] | None = learner.retain if outlast else None
-        """Told after every round which versions updates still start from."""
-        self.on_open: Callable[[int], None] = lambda number: None
-        """Told of every round before anything of it."""
-        self.alteration = Alteration()
+        self._outlast = outlast
+        self._on_open: list[Callable[[int], None]] = []
+        self._alteration = Alteration()
         self.round = 0
         """Rounds closed."""
         self.is_open = False
         """True while a round is under way."""
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update | Sent] = []
-        pool.life.serving = self
+        pool.serve(self)
         if any(instrument.reads_ends for instrument in instruments):
             pool.follow(self._ends.append)
 
@@ -278,12 +280,25 @@ class RoundLoop:
         return self.close.takes_all or begun_round == self.close.open_round
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        return self.alteration.channels(self, clients)
+        return self._alteration.channels(self, clients)
+
+    def follow_openings(self, on_open: Callable[[int], None]) -> None:
+        """Call `on_open` with the number of every round before anything of it; earlier listeners are called first."""
+        self._on_open.append(on_open)
+
+    def alter(self, alteration: Alteration) -> None:
+        """Let `alteration` act on every round from now on."""
+        self._alteration = alteration
+
+    def add_instrument(self, instrument: Instrument) -> None:
+        """Measure by `instrument`, too, which reads no ends, from the next round on."""
+        self.instruments = [*self.instruments, instrument]
 
     def run_round(self) -> Generator[Any, Any, ClosedRound]:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
         number, pool = self.round + 1, self.pool
-        self.on_open(number)
+        for on_open in self._on_open:
+            on_open(number)
         opened_by = yield from self._wait_for_open(number)
         start_s = self.clock.now
         pool.medium.open_round(number, start_s)
@@ -292,7 +307,7 @@ class RoundLoop:
         yield from self.dispatch.prepare(number)
         chosen = self.dispatch.choose(number, self.clock.now)
         self.assignment.open(number, chosen)
-        chosen = self.alteration.change_selection(self, number, chosen)
+        chosen = self._alteration.change_selection(self, number, chosen)
         pool.causes.open(number)
         self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
@@ -307,13 +322,14 @@ class RoundLoop:
         version = self.learner.version if self.learner.aggregates else None
         rule = pool.causes.rule
         closed = ClosedRound(number, start_s, self.clock.now, attempts, None, version, opened_by, closed_by, rule, ends)
-        self.alteration.on_close(closed)
+        self._alteration.on_close(closed)
         closed.content = self._aggregate(number, attempts)
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number
-        if self.retain is not None and self.learner.aggregates:
-            self.retain([one.version for group in (pool.alive.values(), self.close.pending()) for one in group])
+        if self._outlast and self.learner.aggregates:
+            versions = [one.version for group in (pool.alive.values(), self.close.pending()) for one in group]
+            self.learner.retain([*versions, *self.dispatch.held_versions(number + 1)])
         return closed
 
     def _wait_for_open(self, number: int) -> Generator[Any, Any, Cause]:

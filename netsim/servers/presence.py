@@ -43,7 +43,7 @@ class Presence:
             pool.followers.remove(waking.wake)
         if before is not None:
             back = np.flatnonzero(now_able & ~before)
-            pool.causes.returned = int(back[0]) if len(back) else None
+            pool.causes.note_return(int(back[0]) if len(back) else None)
         return now_able
 
 

@@ -58,6 +58,10 @@ class Probing(Instrument, ABC):
         """Ask `clients` (n,) in round `number`, for the loss of the model, `version`, or for what else the policy wants to know;
         `times`: how often that was done before in this round; `test`: for its accuracy on test data of their own."""
 
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = recorder
+
     def stop(self) -> None:
         """The run is over: record what has not ended."""
 
@@ -140,8 +144,7 @@ class TimedProbing(Probing):
 
     def _record(self, told: dict[int, tuple[float, float]]) -> None:
         """Record the probes that have ended; `told`: (loss, accuracy) by client."""
-        ends, self.probes.ends = self.probes.ends, []
-        for probe in ends:
+        for probe in self.probes.take_ends():
             self.recorder.probe(self._row(probe, *told.get(probe.client, (_NAN, _NAN))))
 
     def _row(self, probe: Update, loss: float = _NAN, accuracy: float = _NAN) -> ProbeRow:

@@ -81,7 +81,8 @@ class Book(StateFields):
 class Recording(Protocol):
     """Writes records of its own."""
 
-    recorder: Recorder
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
 
 
 class AttemptRows:
@@ -106,7 +107,7 @@ class AttemptRows:
         self._table = recorder.attempts(self.columns)
         self._held: list[UpdateRow] = []
         if at_close:
-            loop.pool.single_followers += 1
+            loop.pool.follow_singly()
         elif self._with_losses:
             loop.pool.follow(self._hold, lambda ended: self._held.extend(ended.rows()))
         else:
@@ -190,8 +191,7 @@ class RoundServer(StateFields):
     ) -> None:
         self.loop = loop
         self.recorder: Recorder = NoRecorder()
-        self.last_round = 0
-        """The round that will be the run's last, so that its model is evaluated."""
+        self._last_round = 0
         self.rows = AttemptRows(loop=loop, recorder=self.recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
         self._probing = probing
@@ -217,6 +217,10 @@ class RoundServer(StateFields):
         """Attempts that have begun and have not ended."""
         return self.loop.pool.under_way
 
+    def end_after(self, rounds: int) -> None:
+        """Take this round for the last of the run, whose model is evaluated."""
+        self._last_round = rounds
+
     def run_round(self) -> Generator[Any, Any, None]:
         """One round, as a process of the clock. Raises NobodyLeftError if there can never be another."""
         closed = yield from self.loop.run_round()
@@ -227,7 +231,7 @@ class RoundServer(StateFields):
         columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
         self.rows.record_round(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
-        evaluation = learner.evaluate(number, end_s, number == self.last_round)
+        evaluation = learner.evaluate(number, end_s, number == self._last_round)
         self.recorder.round(
             self._book.row(
                 round=number,
@@ -261,7 +265,7 @@ class RoundServer(StateFields):
         recorder.rounds_with(self._book.choose((*self.loop.round_columns, *ROUND_CAUSES)))
         self.rows.record_to(recorder)
         for writer in self._recording:
-            writer.recorder = recorder
+            writer.record_to(recorder)
 
     def record_unfinished(self) -> None:
         """The run is over: record what has not ended as such."""

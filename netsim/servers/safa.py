@@ -21,7 +21,7 @@ from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
-from netsim.servers.loop import Attempt, ClosedRound, Instrument, RoundLoop
+from netsim.servers.loop import Attempt, ClosedRound, Dispatch, Instrument, RoundLoop
 from netsim.servers.presence import Presence
 from netsim.servers.rounds import RoundServer
 from netsim.servers.waking import Waking
@@ -35,7 +35,7 @@ _EVER = float("inf")
 _NAN = float("nan")
 
 
-class ByVersion(StateFields):
+class ByVersion(StateFields, Dispatch):
     """Everyone present takes part, each from the model that its version entitles it to.
 
     `lag_tolerance`: rounds by which a model may be old for its client to go on with it; who is at work on an older one drops it,
@@ -317,7 +317,6 @@ def server_of(*, dispatch: ByVersion, close: PickedArrived, learner: Learner, ch
         learner=learner,
         instruments=[Picks(dispatch=dispatch, close=close), *channels.instruments],
         assignment=channels.assignment,
+        outlast=True,
     )
-    # Whoever is not at work may begin again from the model it holds.
-    loop.retain = lambda versions: learner.retain([*versions, *dispatch.held_versions(loop.round + 1)])
     return RoundServer(loop=loop, recording=channels.recording)

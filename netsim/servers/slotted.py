@@ -111,8 +111,7 @@ class SlotServer(StateFields, ABC):
         self.reset_each_slot = reset_each_slot
         self.round = 0
         """Slots closed."""
-        self.last_round = 0
-        """The slot that will be the run's last, so that its model is evaluated."""
+        self._last_round = 0
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
         self._recording = recording
         self._book = Book(training.pool)
@@ -121,6 +120,10 @@ class SlotServer(StateFields, ABC):
     def round_columns(self) -> Sequence[str]:
         """Columns of rounds that the server fills, beside those of its learner and instruments."""
         return ("reward", "genie_reward", "members", "opinion", "opinion_s", "consensus_s")
+
+    def end_after(self, rounds: int) -> None:
+        """Take this slot for the last of the run, whose model is evaluated."""
+        self._last_round = rounds
 
     def run_round(self) -> Generator[Any, Any, None]:
         """Run one slot as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
@@ -168,7 +171,7 @@ class SlotServer(StateFields, ABC):
     def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: dict[str, Any]) -> None:
         self.clients.charge()
         now, learner, opinion = self.clock.now, self.learner, float(opinions.mean())
-        evaluation = learner.evaluate(slot, now, slot == self.last_round)
+        evaluation = learner.evaluate(slot, now, slot == self._last_round)
         said = {
             "reward": opinion,
             "genie_reward": learner.best_opinion(slot),
@@ -224,7 +227,7 @@ class SlotServer(StateFields, ABC):
         recorder.rounds_with(self._book.choose((*self.training.round_columns, *self.round_columns)))
         self.rows.record_to(recorder)
         for writer in self._recording:
-            writer.recorder = recorder
+            writer.record_to(recorder)
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
@@ -249,7 +252,7 @@ class FlFaServer(SlotServer):
         self._heard: FloatArray = np.full(self.clients.count, _NAN)
         self._counts = uplink.transport.counts()
         if self.clients.energy is not None:
-            uplink.transport.on_sent = self._meter
+            uplink.transport.listen(self._meter)
 
     @property
     def round_columns(self) -> Sequence[str]:
@@ -332,7 +335,7 @@ class FlDaServer(SlotServer):
         """Outcome of the last consensus phase."""
         self._records_beliefs = beliefs
         if self.clients.energy is not None:
-            consensus.links.bytes_over = np.zeros(consensus.links.graph.edges, np.int64)
+            consensus.links.count_bytes()
         self._opinions: FloatArray | None = None
         self._counts = self._count()
 

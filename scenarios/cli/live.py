@@ -74,7 +74,7 @@ class Look:
             # From the second round that is seen on, the loop tells who was last.
             self.first, self.first_s = simulation.server.round - 1, 0.0 if row is None else row.start_s
             server: Any = simulation.server
-            server.loop.alteration = self.last
+            server.loop.alter(self.last)
         self.round, self.time_s = simulation.server.round, simulation.clock.now
         self.accuracy, self.counts = totals.accuracy, totals.counts
         if row is not None:

@@ -158,7 +158,7 @@ def _play(case: Mapping[str, Any]) -> list[End]:
         numbers = {key: float(what[key]) for key in ("bytes_per_s", "latency_s") if key in what}
         transfers.change(what["link"], bytes_per_s=numbers.get("bytes_per_s"), delay_s=numbers.get("latency_s"))
 
-    transfers.on_end = lambda transfer: ended.__setitem__(names[transfer], clock.now)
+    transfers.listen(lambda transfer: ended.__setitem__(names[transfer], clock.now))
     for what in case.get("changes", []):
         clock.call_at(float(what["at_s"]), change, what)
     flows = {flow["id"]: flow for flow in case["flows"]}

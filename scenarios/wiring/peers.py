@@ -50,9 +50,7 @@ def build_links(
     if scenario.slots.start == "zero":
         still = Unchanging(Constant(value_s=0.0))
         at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
-        links = Transport(clock=world.clock, graph=graph, laws=at_once, streams=streams)
-        links.recording = scenario.output.messages_table
-        return links
+        return Transport(clock=world.clock, graph=graph, laws=at_once, streams=streams, recording=scenario.output.messages_table)
     outages = []
     for i, one in enumerate(section.outages):
         pairs = [(a, b) for a, b in one.links]
@@ -78,7 +76,7 @@ def build_links(
             "channel": timeline(section, "channel", "peers", context),
         },
     )
-    links = Transport(
+    return Transport(
         clock=world.clock,
         graph=graph,
         laws=laws,
@@ -90,9 +88,8 @@ def build_links(
             jammed=jammed,
             jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
         ),
+        recording=scenario.output.messages_table,
     )
-    links.recording = scenario.output.messages_table
-    return links
 
 
 def _jammers(world: World, jammed: JammedLinks | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
@@ -102,9 +99,7 @@ def _jammers(world: World, jammed: JammedLinks | None, link_of: Callable[[int, i
     # To a jammer, links are sub-channels.
     spectrum: Any = jammed
     actors = build_jammers(world.scenario, world.streams, jammed.count, link_of)
-    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
-    jammed.catch_up = jammers.catch_up
-    return jammers
+    return Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
 
 
 def build_opinion_links(world: World, context: Context, outages: ClientOutages | None, *, jams: bool) -> Transport:

@@ -116,6 +116,7 @@ class World(Context):
             energy=self.energy,
             groups=self.population if self.population.grouped else None,
             foreseeable=self.targets is None,
+            returning=None if self.targets is None else self.targets.absent.away,
         )
 
     def component(

@@ -35,7 +35,7 @@ def uploads_per_s(under_way: int, limits: Any = math.inf) -> float:
             elif not over.triggered:
                 port.join(client, client)
 
-        port.on_end = end
+        port.listen(end, lambda number, cause: None)
         rng = np.random.default_rng(1)
         for client, at_s in enumerate(np.sort(rng.random(under_way)).tolist()):
             clock.call_at(at_s, lambda one, port=port: port.join(one, one), client)

@@ -104,9 +104,10 @@ class Counting:
     round_columns: Sequence[str] = ()
     calls: list[Deliveries] = field(default_factory=list)
     aggregates: bool = True
+    retained: list[list[int]] = field(default_factory=list)
 
     def retain(self, versions: list[int]) -> None:
-        """Nothing is kept."""
+        self.retained.append(versions)
 
     def contribution(self) -> None:
         """Nobody knows of any difference."""
@@ -183,7 +184,6 @@ def world(
     learner: Any = None,
     meter: Any = None,
     time_limit_s: float | None = None,
-    retain: Any = None,
     shared: Any = None,
     outages: list[Any] | None = None,
     **server: Any,
@@ -233,7 +233,6 @@ def world(
         meter=meter(streams) if meter else NoOracle(),
         **server,
     )
-    built.loop.retain = retain or learner.retain
     built.record_to(recorder)
     simulation = Simulation(clock=clock, server=built, recorder=recorder, rounds=rounds, time_limit_s=time_limit_s)
     return World(simulation, built, access, recorder, learner, scheduler)

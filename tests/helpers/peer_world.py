@@ -75,6 +75,7 @@ def links_between(
     resend_after_s: float = 0.0,
     bandwidth: Any = None,
     shared: Any = None,
+    recording: bool = False,
     **laws: Any,
 ) -> Transport:
     """Links without delay, loss and disturbances, unless given otherwise; `bandwidth`, `shared`: timelines."""
@@ -89,6 +90,7 @@ def links_between(
         streams=streams,
         resending=Resending(max_resends=max_resends, resend_after_s=resend_after_s),
         disturbances=Disturbances(outages=outages, clients=client_outages, jammed=jammed),
+        recording=recording,
     )
 
 
@@ -167,9 +169,10 @@ def world(
         channel=channel,
         outages=Outages(graph=graph, outages=outages or []),
         jammed=JammedLinks(graph=graph) if jam else None,
+        recording=record,
         **({"speed_km_per_s": 1.0} | links),
     )
-    medium.recorder, medium.recording = recorder, record
+    medium.record_to(recorder)
     maths = PeerBelief(graph=graph, coupling=coupling)
     consensus = ConsensusPhase(
         links=medium,

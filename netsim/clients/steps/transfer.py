@@ -125,7 +125,7 @@ class Transfer(Step):
         def lose(client: int, cause: str) -> None:
             carried(lambda update, now: self._executor.end(update, "lost", now, cause), client)
 
-        self._port.on_end, self._port.on_loss = partial(carried, self.arrive), lose
+        self._port.listen(partial(carried, self.arrive), lose)
 
     def close(self, update: Update, now: float) -> None:
         # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.

@@ -28,7 +28,7 @@ class Flows:
     >>> from netsim.core.clock import Clock
     >>> clock = Clock()
     >>> flows = Flows(clock=clock, links=[Link("up", 100.0), Link("core", 150.0)])
-    >>> flows.on_end = lambda flow: print(f"flow {flow} ends at {clock.now:.2f} s")
+    >>> flows.listen(lambda flow: print(f"flow {flow} ends at {clock.now:.2f} s"))
     >>> both, core = flows.path("both", [("up", 1.0), ("core", 1.0)]), flows.path("core", [("core", 1.0)])
     >>> flows.start(both, 75.0), flows.start(core, 150.0)
     (0, 1)
@@ -45,12 +45,11 @@ class Flows:
                 raise ParameterError("links", link.name, "is the name of two links; give each link a name of its own")
             self.links[link.name] = link
         self.paths: dict[str, Path] = {}
-        self.on_end: Callable[[int], None] = lambda flow: None
-        """Called with the number of each flow at the time of its end."""
+        self._on_end: Callable[[int], None] = lambda flow: None
         self.usage: Usage | None = None
         """Account of limits and bytes, where a table asks for it."""
         self._ended: dict[int, dict[str, float]] = {}
-        """Seconds by limiting link of the flows that `on_end` is being called for."""
+        """Seconds by limiting link of the flows whose end is being told."""
         self._sharing = Sharing()
         self._classes: dict[int, PathClass] = {}
         """Class of each flow under way, by its number."""
@@ -63,6 +62,15 @@ class Flows:
         self._rings_s = _NEVER
         self._solving = False
         """True while a call that brings the rates up to date is on the clock."""
+
+    def listen(self, on_end: Callable[[int], None]) -> None:
+        """Call `on_end` with the number of each flow at the time of its end."""
+        self._on_end = on_end
+
+    def keep_account(self) -> Usage:
+        """Account for limits and bytes from now on; return the account."""
+        self.usage = Usage(self.clock.now)
+        return self.usage
 
     def __len__(self) -> int:
         return len(self._classes)
@@ -107,7 +115,7 @@ class Flows:
         return number
 
     def cancel(self, flow: int) -> None:
-        """End a flow early, without a call of `on_end`; raises KeyError for a flow that is not under way."""
+        """End a flow early, without telling of its end; raises KeyError for a flow that is not under way."""
         group = self._classes.pop(flow)
         if self.usage is not None:
             self.usage.end(flow, group, self.clock.now)
@@ -168,7 +176,7 @@ class Flows:
         self._call_at_next_end()
 
     def limited_s(self, flow: int) -> dict[str, float]:
-        """Return the seconds for which each link has limited a flow under way, or one that `on_end` is called for.
+        """Return the seconds for which each link has limited a flow under way, or one whose end is being told.
 
         Needs `usage`.
         """
@@ -220,7 +228,7 @@ class Flows:
                 self.usage.forget(group)
         self._on_change()
         for flow in sorted(ended):
-            self.on_end(flow)
+            self._on_end(flow)
         self._ended = {}
 
     def state_dict(self) -> State:

@@ -47,7 +47,7 @@ class Route:
 
 
 class Transfers:
-    """Transfers under way: of S bytes over a route, a delay and then a flow. `on_end` hears of each that is complete.
+    """Transfers under way: of S bytes over a route, a delay and then a flow.
 
     A transfer of 0 bytes takes the delay; one over no links takes no time. A delay that changes acts on later transfers, and on
     the penalty and the bound of flows under way.
@@ -55,7 +55,7 @@ class Transfers:
     >>> from netsim.core.clock import Clock
     >>> clock = Clock()
     >>> transfers = Transfers(clock=clock, links=[LinkData(name="up", bytes_per_s=1000.0, delay_s=0.5)])
-    >>> transfers.on_end = lambda transfer: print(f"transfer {transfer} ends at {clock.now} s")
+    >>> transfers.listen(lambda transfer: print(f"transfer {transfer} ends at {clock.now} s"))
     >>> transfers.send(transfers.route(["up"]), 250.0), transfers.send(transfers.route(["up"]), 250.0)
     (0, 1)
     >>> clock.run()
@@ -69,9 +69,8 @@ class Transfers:
         links = list(links)
         self._delays = {link.name: link.delay_s for link in links}
         self.flows = Flows(clock=clock, links=[Link(link.name, link.bytes_per_s, link.fat_pipe) for link in links])
-        self.flows.on_end = self._flow_ended
-        self.on_end: Callable[[int], None] = lambda transfer: None
-        """Called with the number of each transfer at the time of its end."""
+        self.flows.listen(self._flow_ended)
+        self._on_end: Callable[[int], None] = lambda transfer: None
         self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], Route] = {}
         self._used: list[Route] = []
         """Routes that flows have used, in the order in which they first did."""
@@ -82,6 +81,10 @@ class Transfers:
         """(end of its delay, route, bytes, own limit) of transfers whose flow has not begun, by number."""
         self._flow_of: dict[int, int] = {}
         self._transfer_of: dict[int, int] = {}
+
+    def listen(self, on_end: Callable[[int], None]) -> None:
+        """Call `on_end` with the number of each transfer at the time of its end."""
+        self._on_end = on_end
 
     def __len__(self) -> int:
         return len(self._delayed) + len(self._flow_of)
@@ -159,12 +162,12 @@ class Transfers:
 
     def _flow_ended(self, flow: int) -> None:
         number = self._transfer_of.pop(flow)
-        self.on_end(number)
+        self._on_end(number)
         del self._flow_of[number]
 
     def _end(self, number: int) -> None:
         if self._delayed.pop(number, None) is not None:
-            self.on_end(number)
+            self._on_end(number)
 
     def limited_s(self, transfer: int) -> dict[str, float]:
         """Return the seconds for which each link has limited a transfer (as `Flows.limited_s`); empty without a flow."""
@@ -172,7 +175,7 @@ class Transfers:
         return {} if flow is None else self.flows.limited_s(flow)
 
     def cancel(self, transfer: int) -> None:
-        """End a transfer early, without a call of `on_end`; raises KeyError for one that is not under way."""
+        """End a transfer early, without telling of its end; raises KeyError for one that is not under way."""
         if transfer in self._delayed:
             del self._delayed[transfer]
             return

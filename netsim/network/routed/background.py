@@ -41,7 +41,7 @@ class Source(ABC):
         self._sent = 0
         self._due_s = _NEVER
         """Time of the next event of its own; inf if there is none."""
-        network.on_end[self._owner] = self._over
+        network.listen(self._owner, self._over)
 
     @abstractmethod
     def begin(self) -> None:

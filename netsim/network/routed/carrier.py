@@ -27,7 +27,7 @@ class RoutedCarrier(Ports):
         self.network = network
         self._direction = direction
         self._sizes = sizes
-        network.on_end[direction] = self._over
+        network.listen(direction, self._over)
 
     def __contains__(self, key: Key) -> bool:
         return (self._direction, key) in self.network

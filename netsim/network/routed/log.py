@@ -6,7 +6,6 @@ import json
 from typing import TYPE_CHECKING
 
 from netsim.core.rows import LinkRow, TransferRow
-from netsim.network.flows.usage import Usage
 from netsim.records.sinks import NoRecorder
 
 if TYPE_CHECKING:
@@ -23,11 +22,11 @@ class TransferLog:
     def __init__(self, network: RoutedNetwork, node: Callable[[int], str]) -> None:
         self._network, self._node = network, node
         self._recorder: Recorder = NoRecorder()
-        self._usage = network.transfers.flows.usage = Usage(network.clock.now)
+        self._usage = network.transfers.flows.keep_account()
         self._since_s = network.clock.now
         self._before: dict[str, float] = {}
         """Bytes that had crossed each link as the round opened."""
-        network.log = self
+        network.keep_log(self)
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all rows to `recorder` from now on."""

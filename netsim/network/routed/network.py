@@ -104,7 +104,7 @@ class RoutedNetwork:
         for capacity in self._capacities.values():
             capacity.look(1, clock.now)
         self.transfers = Transfers(clock=clock, links=self._links(), corrections=corrections)
-        self.transfers.on_end = self._on_arrival
+        self.transfers.listen(self._on_arrival)
         self.under_way: dict[int, Journey] = {}
         """Transfers under way, by number."""
         self._numbers: dict[tuple[str, Key], int] = {}
@@ -119,10 +119,17 @@ class RoutedNetwork:
         self.background: list[Traffic] = []
         """Traffic of others, which begins with the first round."""
         self._begun = False
-        self.on_end: dict[str, Callable[[Key, str | None], None]] = {}
-        """Callbacks of the owners: the key of each transfer that has ended, and what it was lost to (None: it has arrived)."""
+        self._on_end: dict[str, Callable[[Key, str | None], None]] = {}
         self.log: Log | None = None
         """Records of transfers and links, where a table asks for them."""
+
+    def listen(self, owner: str, on_end: Callable[[Key, str | None], None]) -> None:
+        """Call `on_end` with the key of each transfer of `owner` that ends, and the cause of its loss, None if it arrived."""
+        self._on_end[owner] = on_end
+
+    def keep_log(self, log: Log) -> None:
+        """Tell `log` of each transfer and each round that ends from now on."""
+        self.log = log
 
     def _links(self) -> list[LinkData]:
         return [
@@ -208,7 +215,7 @@ class RoutedNetwork:
             self.log.end(number, journey, "delivered" if cause is None else "lost", cause)
         if early:
             self.transfers.cancel(number)
-        self.on_end[journey.owner](journey.key, cause)
+        self._on_end[journey.owner](journey.key, cause)
 
     # Bandwidths.
 

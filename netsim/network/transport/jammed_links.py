@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,8 +31,6 @@ class JammedLinks(StateFields):
         self.hit = 0
         """Messages that a jammer hit so far."""
         self._jams_begun = 0
-        self.catch_up: Callable[[], None] = lambda: None
-        """Callback that lets jammers decide: jamming ends and begins before a message of the same instant."""
 
     def _strike(self, jam: Jam, message: Message) -> None:
         self.hit += not message.jammed

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 class ScriptedCuts:
     """`Cuts` of `schedule`, and of links that a script cuts: each is down until it was healed as often as cut.
 
-    Protocols do not wait for such a link, since its healing is not known beforehand; `on_return` is called when it is healed.
+    Protocols do not wait for such a link, since its healing is not known beforehand; `listen` names a callback for that.
     """
 
     def __init__(self, *, schedule: Cuts) -> None:
         self._schedule = schedule
         self._intervals: dict[int, Intervals] = {}
         self._times: dict[int, int] = {}
-        self.on_return: Callable[[set[int]], None] = lambda links: None
-        """Told of the links that were healed just now."""
+        self._on_return: Callable[[set[int]], None] = lambda links: None
 
     def __bool__(self) -> bool:
         return True
+
+    def listen(self, on_return: Callable[[set[int]], None]) -> None:
+        """Call `on_return` with links that were healed just now."""
+        self._on_return = on_return
 
     def cut(self, links: Collection[int], time_s: float) -> None:
         """These are down from now on; what is under way over them is lost, but for what ends in this very instant."""
@@ -44,7 +47,7 @@ class ScriptedCuts:
             if not self._times[link]:
                 self._intervals[link].close(time_s)
                 back.add(link)
-        self.on_return(back)
+        self._on_return(back)
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         intervals = self._intervals.get(link)

@@ -41,7 +41,7 @@ _COUNTS = ("sent", "delivered", "lost", "resent", "sent_bytes")
 class Transport:
     """Messages of one `kind` over the links of `graph`: they follow `laws`, and lost ones are sent again as `resending` says.
 
-    `kind` names the streams of their channels and their place on carriers.
+    `kind` names the streams of their channels and their place on carriers. `recording`: every message is recorded.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Transport:
         resending: Resending = NEVER_AGAIN,
         disturbances: Disturbances = UNDISTURBED,
         kind: str = "peers",
+        recording: bool = False,
     ) -> None:
         rates = np.broadcast_to(np.asarray(laws.bandwidth_bytes_per_s, np.float64), (graph.clients,))
         self.clock = clock
@@ -69,14 +70,13 @@ class Transport:
             disturbances.clients.remember_from(self._earliest_s)
         self.jammed, self.jammers = disturbances.jammed, disturbances.jammers
         self.recorder: Recorder = NoRecorder()
-        self.recording = False
-        """True if every message is recorded."""
+        self.recording = recording
         self.propagation_s: FloatArray = graph.distance_km / laws.speed_km_per_s
         self.bandwidth_bytes_per_s: FloatArray = rates[graph.source]
         self.carrier: Carrier = NoCarrier() if laws.carrier is None else laws.carrier
         """Carrier of the bytes, where their time is not known as they begin."""
         self._port = self.carrier.port(kind)
-        self._port.on_end, self._port.on_loss = self._start_flight, self._lost_on_link
+        self._port.listen(self._start_flight, self._lost_on_link)
         self._carries = self.carrier.carries
         self._carried_s: FloatArray = np.zeros(graph.edges if self._carries else 0)
         """(E,) seconds that the carrier took over each edge since the last `airtime_s`."""
@@ -93,12 +93,19 @@ class Transport:
         """Batches with messages in flight, by the number of their first message."""
         self.handlers: dict[str, MessageHandler] = {}
         """Handlers that take over messages of a saved state, by protocol."""
-        self.on_sent: Callable[[Message], None] = lambda message: None
-        """Called with each message at its end, however it ended, with `due_s` the time of that."""
+        self._on_sent: Callable[[Message], None] = lambda message: None
         self.watchers: list[Callable[[set[int]], None]] = []
         """Callbacks for links that come back at a time that was not known beforehand."""
         self._plain = self.jammed is None and not self.cuts
         self._alone = self.jammed is not None or self._carries
+
+    def listen(self, on_sent: Callable[[Message], None]) -> None:
+        """Call `on_sent` with each message at its end, however it ended, with `due_s` the time of that."""
+        self._on_sent = on_sent
+
+    def count_bytes(self) -> None:
+        """Count the bytes sent over each edge from now on, for `airtime_s`."""
+        self.bytes_over = np.zeros(self.graph.edges, np.int64)
 
     @property
     def in_flight(self) -> int:
@@ -166,8 +173,8 @@ class Transport:
     def airtime_s(self) -> tuple[FloatArray, FloatArray]:
         """Return the seconds that each client (K,) has sent since the last call, and those that it has received.
 
-        Each message counts for itself, with its bytes alone: radios are off during flight and delay. Bytes that a carrier carries
-        count as they are through. `bytes_over` must be kept.
+        Needs `count_bytes`. Each message counts for itself, with its bytes alone: radios are off during flight and delay. Bytes
+        that a carrier carries count as they are through.
         """
         assert self.bytes_over is not None
         seconds = self._carried_s.copy() if self._carries else self.bytes_over / self.bandwidth_bytes_per_s
@@ -250,8 +257,9 @@ class Transport:
                 for edge, delay_s in zip(edges, delays, strict=False)
             ]
         if len(edges) == 1 or self._alone:
-            if self.jammed is not None:
-                self.jammed.catch_up()
+            if self.jammers is not None:
+                # Jamming ends and begins before a message of the same instant.
+                self.jammers.catch_up()
             for place, (edge, due_s, good) in enumerate(zip(edges, dues_s, goods, strict=False)):
                 fields = key, attempt, tries, size_bytes, content, now, due_s, good, number + place
                 self._set_out(Message(handler, label, edge, *fields))
@@ -341,12 +349,12 @@ class Transport:
             if self.jammed is not None:
                 self.jammed.end(message, self._link[message.edge])
             self.lost += 1
-            self.on_sent(message)
+            self._on_sent(message)
         self.flying, self.batches = {}, {}
 
     def _end(self, message: Message) -> None:
         good = message.good
-        self.on_sent(message)
+        self._on_sent(message)
         if not self._plain:
             good = not self._is_disturbed(message) and good
         if self.recording:
@@ -414,7 +422,7 @@ class Transport:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
         if self.jammers is not None:
-            self.jammers.recorder = recorder
+            self.jammers.record_to(recorder)
 
     def counts(self) -> dict[str, int]:
         """Return what jammers did so far, by column; empty where there are none."""

@@ -112,6 +112,10 @@ class GossipProtocol(PeerProtocol):
         self._uninformed = self._informed.count(False)
         self._outstanding = 0
 
+    def go_past_agreement(self) -> None:
+        """Go on after agreement: only `stop` ends the protocol."""
+        self.until_agreement = False
+
     def _merge(self, client: int, got: Known) -> None:
         """Add the content `got` of a message to the knowledge of `client`."""
         held, new = self.payload.merge(self.held[client], got)

@@ -17,7 +17,8 @@ import numpy as np
 
 from netsim.clients.columns import plain
 from netsim.core.clock import NothingScheduledError
-from netsim.core.protocols import IntArray, RoundView, Selection, SelectionPolicy, State
+from netsim.core.protocols import IntArray, Selection, State
+from netsim.servers.dispatch import PolicyDispatch
 from netsim.servers.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
 from netsim.simulation import Simulation
 from scenarios.runs.failures import refusing
@@ -96,14 +97,13 @@ class _OneRound(Alteration):
 
     def watch(self, loop: RoundLoop) -> None:
         """Make the difference in the rounds of `loop`."""
-        loop.alteration, tell = self, loop.on_open
 
         def opens(number: int) -> None:
-            tell(number)
             if number == self.number and self.factor is not None and self._multiplier is not None:
                 self._multiplier.multiply(self.factor)
 
-        loop.on_open = opens
+        loop.alter(self)
+        loop.follow_openings(opens)
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         if number != self.number:
@@ -138,30 +138,6 @@ class _OneRound(Alteration):
             raise _OverError
 
 
-class _Selected:
-    """Policy whose selection is known: in the one round it is asked only for its probes."""
-
-    may_select_nobody = True
-
-    def __init__(self, policy: SelectionPolicy, selection: IntArray | Selection) -> None:
-        self._policy, self._selection = policy, selection
-        self.asks_again = policy.asks_again
-
-    @property
-    def tests(self) -> bool:
-        """True if the policy's last probes were tests."""
-        return self._policy.tests
-
-    def probe(self, view: RoundView) -> IntArray:
-        """Return the policy's probes."""
-        asked: IntArray = np.asarray(self._policy.probe(view))
-        return asked
-
-    def select(self, view: RoundView) -> IntArray | Selection:
-        """Return the selection of the run."""
-        return self._selection
-
-
 def _closed_round(closed: ClosedRound, *, but: int | None = None) -> Closed:
     told = zip(*(plain(closed.attempts.column(name)) for name in ("client", "selected_s", "outcome_s", "censored")), strict=True)
     ends = tuple(
@@ -194,7 +170,7 @@ class Replay:
         self.per_unit = rounds_per_unit(scenario)
         """Communication rounds of what the simulation runs at once."""
         self._watch = _Watch()
-        self._loop(self.built).alteration = self._watch
+        self._loop(self.built).alter(self._watch)
 
     @staticmethod
     def _loop(built: Built) -> RoundLoop:
@@ -239,10 +215,9 @@ class Replay:
         one.watch(loop)
         if state is not None:
             simulation.load_state_dict(state)
-        dispatch: Any = loop.dispatch
-        if self.scenario.server.probes:  # a policy selects the clients of a round all at once
-            dispatch.policy = _Selected(dispatch.policy, self._watch.selected[number])
-        simulation.time_limit_s = limit_s
+        if isinstance(loop.dispatch, PolicyDispatch):
+            loop.dispatch.repeat(self._watch.selected[number])
+        simulation.limit_time(limit_s)
         try:
             with refusing(self.scenario, simulation):
                 simulation.run(until_round=simulation.server.round + 1)

@@ -28,21 +28,20 @@ _MOST_AT_ONCE = 100_000
 
 
 class ScriptRunner:
-    """One script of one run. `name`: what the scenario calls it; `function` makes its generator."""
+    """One script of one run. `name`: its name in the scenario."""
 
     def __init__(self, *, name: str, clock: Clock) -> None:
         self.name = name
         self.clock = clock
         self.journal = Journal()
         self.recorder: Recorder = NoRecorder()
-        self.function: Callable[[], Any]
-        """Makes the generator; set once the world is there that it is given."""
+        self._function: Callable[[], Any]
+        """Makes the generator: see `play`."""
         self.round = 0
         """Rounds opened."""
         self.slot = 0
         """Slots opened."""
-        self.round_s: float | None = None
-        """Round t opens at t - 1 times this, whoever is there; None: when it does depends on what happens."""
+        self._round_s: float | None = None
         self.over = False
         """True if the run is over, so that nothing that the script does counts."""
         self._moment: tuple[int, int, float] = (0, 0, 0.0)
@@ -63,7 +62,14 @@ class ScriptRunner:
         wait = self._wait
         if wait is None:
             return _EVER
-        return wait.due_s if self.round_s is None else min(wait.due_s, (wait.due_round - 1) * self.round_s)
+        return wait.due_s if self._round_s is None else min(wait.due_s, (wait.due_round - 1) * self._round_s)
+
+    def play(self, function: Callable[[], Any], *, round_s: float | None) -> None:
+        """Take the script from `function`, which makes its generator once the world is there that the script acts on.
+
+        `round_s`: round t opens at t - 1 times this, whatever happens; None: its opening depends on events.
+        """
+        self._function, self._round_s = function, round_s
 
     def record_to(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -133,7 +139,7 @@ class ScriptRunner:
     # The generator.
 
     def _begin(self) -> None:
-        self._generator = self._call_user(self.function)
+        self._generator = self._call_user(self._function)
 
     def _advance(self, value: Any) -> None:
         """On to the next wait that is not over as it begins."""

@@ -52,15 +52,16 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
     )
     given = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
-    runner.function = partial(function, given, **section.parameters())
-    if not world.scenario.server.own:
-        runner.round_s = world.scenario.server.parameters().get("round_s")
-    # Servers wait for whom it may bring back: until it acts next, or, where that is not known, while attempts may end.
-    targets.absent.returns_s = lambda: runner.due_s
-    pool.returning = targets.absent.away
+    server_section = world.scenario.server
+    runner.play(
+        partial(function, given, **section.parameters()),
+        round_s=None if server_section.own else server_section.parameters().get("round_s"),
+    )
+    # Servers wait for clients that it may bring back until it acts next.
+    targets.absent.ask_return(lambda: runner.due_s)
     if targets.cuts is not None and consensus is not None:
-        targets.cuts.on_return = consensus.links.tell_of_return
-        targets.cut_offs.on_return = consensus.links.tell_of_reconnection
+        targets.cuts.listen(consensus.links.tell_of_return)
+        targets.cut_offs.listen(consensus.links.tell_of_reconnection)
     _objects(world, targets, jammers)
     _renewals(world, server)
     _tell_of_ends_and_rounds(runner, server)
@@ -125,7 +126,7 @@ def _renewals(world: World, server: Server) -> None:
 
 def _tell_of_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
     server.clients.followers.append(runner.on_end)
-    server.loop.on_open = runner.opens_round
+    server.loop.follow_openings(runner.opens_round)
     server.tell_of_slots(runner.opens_slot)
 
 
@@ -137,6 +138,6 @@ def _tell_of_declarations(runner: ScriptRunner, server: Server) -> None:
         runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
 
     if (found := detections(server)) is not None:
-        found.on_declared = report_scheduler
+        found.listen(report_scheduler)
     loop = server.loop
-    loop.instruments = [*loop.instruments, Restarts(dispatch=loop.dispatch, on_declared=report_policy)]
+    loop.add_instrument(Restarts(dispatch=loop.dispatch, on_declared=report_policy))

@@ -78,13 +78,12 @@ def test_contributions_are_what_makes_the_difference(tmp_path: Path) -> None:
     assert [answer for *_, answer in told] != [answer for *_, answer in blind]
 
 
-def test_versions_are_kept_as_long_as_updates_start_from_them(tmp_path: Path) -> None:
+def test_versions_are_kept_as_long_as_updates_start_from_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Bad channels: updates wait for long while the model goes on.
     tables = study(channels={"count": 7, "states": {"kind": "stationary", "low": 0.05, "high": 0.4}})
     built = build(scenario := parse(tables | {"rounds": 80}))
     server, behind = built.simulation.server, []
-    learner, inner = server.learner, server.loop.retain
-    assert inner is not None
+    learner, inner = server.learner, server.learner.retain
 
     def retain(versions: list[int]) -> None:
         inner(versions)
@@ -94,7 +93,7 @@ def test_versions_are_kept_as_long_as_updates_start_from_them(tmp_path: Path) ->
         assert len(kept) <= len(set(versions)) + 2
         behind.append(learner.version - min(versions, default=learner.version))
 
-    server.loop.retain = retain
+    monkeypatch.setattr(learner, "retain", retain)
     summary = simulate(built, scenario, tmp_path / "run")
     assert len(behind) == 80
     assert max(behind) > 5

@@ -54,7 +54,7 @@ def test_an_empty_battery_is_off_until_it_is_charged_to_the_threshold() -> None:
     it = batteries([8.0], [2.0], charge=3.0)
     it.advance(6.0)  # empty since 4 s
     seen: list[tuple[list[int], list[float], bool]] = []
-    it.on_dead = lambda who, times: seen.append((who.tolist(), times.tolist(), bool(it.dead[0])))
+    it.listen(lambda who, times: seen.append((who.tolist(), times.tolist(), bool(it.dead[0]))))
     it.change(np.array([0]), np.array([7.0]), charging=np.array([True]))
     # Off, it gains 3 W: 2 J at 7 2/3 s. On, 1 W.
     third = 7.0 + 2.0 / 3.0
@@ -155,7 +155,7 @@ def test_as_a_small_integration_in_steps_finds_it(seed: int) -> None:
     events += [(round(float(t), 3), "charging", float(i % 2 == 0)) for i, t in enumerate(np.sort(rng.uniform(0.1, 30, 6)))]
     it = batteries([9.0], [0.0], charge=2.5, threshold=0.3)
     empties: list[float] = []
-    it.on_dead = lambda who, times: empties.extend(times.tolist() if it.dead[0] else [])
+    it.listen(lambda who, times: empties.extend(times.tolist() if it.dead[0] else []))
     for time_s, what, value in sorted(events):
         if what == "draw":
             it.change(np.array([0]), np.array([time_s]), draw_w=np.array([value]))

@@ -45,7 +45,7 @@ def sojourns(make: Callable[..., Carrier], arrivals_s: FloatArray, sizes: FloatA
         ends[client] = clock.now
 
     port = carrier.port("message")
-    port.on_end = end
+    port.listen(end, lambda number, cause: None)
     for client, at_s in enumerate(arrivals_s.tolist()):
         clock.call_at(at_s, lambda one: port.join(one, one), client)
     clock.run()

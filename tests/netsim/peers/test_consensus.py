@@ -188,7 +188,7 @@ def test_closed_forms_equal_events_where_messages_arrive_together(
         delay = Constant(value_s=np.broadcast_to(takes_s, graph.clients))
         rules: dict[str, Any] = {"belief": BeliefRules(exchanges=1), "start": start, "engine": engine}
         w = world(graph, per_round=2, seed=seed, delay=delay, speed_km_per_s=math.inf, **rules)
-        w.links.bytes_over = np.zeros(graph.edges, np.int64)
+        w.links.count_bytes()
         outcome = w.run(1, opinions_of(graph.clients, seed))
         flying = sorted((m.edge, m.key, m.sent_s, m.due_s) for m in w.links.under_way())
         seen.append((repr(outcome), w.links.sent, w.links.delivered, flying, w.links.bytes_over.tolist()))

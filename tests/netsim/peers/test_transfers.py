@@ -73,7 +73,7 @@ def test_a_law_that_does_not_change_is_as_a_number(seed: int) -> None:
             start=StartRule(deadline_s=3.0),
             **given,
         )
-        w.links.bytes_over = np.zeros(graph.edges, np.int64)
+        w.links.count_bytes()
         outcome = w.run(1, np.random.default_rng(seed).random(12))
         w.clock.run()  # until the bytes of all messages are through
         sent_s, received_s = w.links.airtime_s()

@@ -16,7 +16,7 @@ from models.privacy import ExplicitSchedule, Ledger
 from netsim.core.streams import Streams
 from netsim.servers.age_oracle import AgeOracle
 from netsim.servers.checks import check_schedule
-from tests.helpers.async_world import Shuffled, Table, World, Written, world
+from tests.helpers.async_world import Counting, Shuffled, Table, World, Written, world
 from tests.helpers.random_worlds import built, copied
 
 # Download 1 s; training 2 s and 4 s; an upload takes 1, 2 or 3 s on channel 0, 1 or 2.
@@ -246,9 +246,9 @@ def test_privacy_is_spent_once_an_update_however_often_it_is_sent() -> None:
 
 
 def test_the_server_says_which_versions_are_still_needed() -> None:
-    told: list[list[int]] = []
-    world(scheduler=Table(SCHEDULE), states=STATES, retain=told.append, **TIMES).play()
-    assert told == [[0], [0], [2], [3], [3], [5]]
+    learner = Counting()
+    world(scheduler=Table(SCHEDULE), states=STATES, learner=learner, **TIMES).play()
+    assert learner.retained == [[0], [0], [2], [3], [3], [5]]
 
 
 def test_an_oracle_runs_beside_on_the_same_states() -> None:

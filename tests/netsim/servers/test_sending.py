@@ -44,7 +44,7 @@ def test_opinions_share_a_bandwidth_by_hand() -> None:
     ready = np.array([100.0, 100.5, 103.0])
     told: list[Any] = []
     sender = uplink(sharing(10.0))
-    sender.transport.on_sent = lambda message: told.append((message.edge, message.sent_s, message.due_s))
+    sender.transport.listen(lambda message: told.append((message.edge, message.sent_s, message.due_s)))
     end_s, arrived = collected(sender, 1, ready, 99.0)
     assert (end_s, arrived.tolist()) == (104.0, [True] * 3)
     assert told == [(0, 100.0, 101.5), (1, 100.5, 102.0), (2, 103.0, 104.0)]
@@ -53,7 +53,7 @@ def test_opinions_share_a_bandwidth_by_hand() -> None:
     when = InSeconds(start_s=100.6, end_s=100.7)
     outages = ClientOutages([ClientOutage(name="mast", when=when, clients=3, members=np.array([1]))])
     sender = uplink(sharing(10.0), delay=Constant(value_s=1.0), wait_s=0.5, outages=outages)
-    sender.transport.on_sent = lambda message: told.append((message.edge, message.sent_s, message.due_s))
+    sender.transport.listen(lambda message: told.append((message.edge, message.sent_s, message.due_s)))
     end_s, arrived = collected(sender, 1, ready, 99.0)
     assert (end_s, arrived.tolist()) == (103.5, [True, False, False])
     # Client 2 is cut off in its delay.
@@ -134,7 +134,7 @@ def test_what_is_under_way_when_the_server_stops_waiting_is_cut_off_and_nothing_
         max_resends=9,
         wait_s=1.25,
     )
-    sender.transport.on_sent = lambda message: told.append((message.edge, message.sent_s, message.due_s))
+    sender.transport.listen(lambda message: told.append((message.edge, message.sent_s, message.due_s)))
     end_s, _ = collected(sender, 1, np.array([3.0, 4.0]), 3.0)
     assert end_s == 5.25
     assert sorted(told) == [(0, 3.0, 4.0), (0, 4.0, 5.0), (0, 5.0, 5.25), (1, 4.0, 5.0), (1, 5.0, 5.25)]
@@ -197,7 +197,7 @@ def test_each_opinion_is_as_worked_out_by_itself(wait_s: float | None, wide: boo
     def sent(message: Any) -> None:
         on_air[message.edge] += message.due_s - message.sent_s
 
-    sender.transport.on_sent = sent
+    sender.transport.listen(sent)
     streams, everyone, outages, now = Streams(1), np.arange(clients), drawn_outages(clients), 0.0
 
     def ends_s(start_s: float, client: int) -> float:
@@ -232,7 +232,6 @@ def test_jammers_strike_opinions_under_way_by_hand() -> None:
     jammed: Any = JammedLinks(graph=Star(3))
     actor = Jammer(name="j", law=law, channels=3, draws=streams["jammer.j"], dwells=Dwells(dwell_s=0.5), at_once=2)  # type: ignore[arg-type]
     jammers = Jammers(jammers=[actor], clock=clock, spectrum=jammed, recorder=NoRecorder())
-    jammed.catch_up = jammers.catch_up
     given: dict[str, Any] = {"delay": Constant(value_s=1.0), "jammed": jammed, "jammers": jammers}
     sender = opinion_uplink(clients=3, streams=streams, clock=clock, **given)
     end_s, heard = collected(sender, 1, [0.0, 0.5, 2.0], 0.0)

@@ -108,14 +108,14 @@ def test_sums_over_rows_conserve_messages() -> None:
 # State.
 
 
-def lively(kind: str, seed: int = 2) -> Run:
+def lively(kind: str, seed: int = 2, *, recording: bool = False) -> Run:
     return Run(
         kind=kind,
         seed=seed,
         slots=12,
         delay=ShiftedExponential(shift_s=0.0, mean_excess_s=0.3),
         channel=Bernoulli(success=0.8),
-        links={"max_resends": 2, "resend_after_s": 0.1},
+        links={"max_resends": 2, "resend_after_s": 0.1, "recording": recording},
         start=StartRule(start="deadline", deadline_s=3.0),
         belief=BeliefRules(exchanges=2),
         compute=Unchanging(JITTER),
@@ -191,11 +191,9 @@ def plain(value: Any) -> None:
 @pytest.mark.parametrize("kind", ["fl-fa", "fl-da"])
 def test_same_seed_same_bytes(kind: str, tmp_path: Path) -> None:
     for name, seed in (("a", 2), ("b", 2), ("c", 3)):
-        run = lively(kind, seed)
+        run = lively(kind, seed, recording=kind == "fl-da")
         (tmp_path / name).mkdir()
         run.simulation.record_to(ParquetRecorder(tmp_path / name, WantedTables(messages=True)))
-        if kind == "fl-da":
-            run.server.consensus.links.recording = True
         run.play()
     files = [path.name for path in sorted((tmp_path / "a").iterdir())]
     assert files == ["clients.parquet", "messages.parquet", "rounds.parquet"]

@@ -63,7 +63,7 @@ def test_who_was_last_is_who_the_tables_say(tables: dict[str, Any], tmp_path: Pa
     built = build(study)
     last = LastClients()
     server: Any = built.simulation.server
-    server.loop.alteration = last
+    server.loop.alter(last)
     simulate(built, study, tmp_path / "run")
     run = netsim.open_run(tmp_path / "run")
     view = run_records(run)

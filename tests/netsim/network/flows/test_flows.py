@@ -26,7 +26,7 @@ def flows_of(capacities: dict[str, float]) -> tuple[Clock, Flows, list[tuple[int
     clock = Clock()
     flows = Flows(clock=clock, links=[Link(name, capacity) for name, capacity in capacities.items()])
     ends: list[tuple[int, float]] = []
-    flows.on_end = lambda flow: ends.append((flow, clock.now))
+    flows.listen(lambda flow: ends.append((flow, clock.now)))
     return clock, flows, ends
 
 
@@ -67,7 +67,7 @@ def test_a_flow_that_begins_as_another_ends() -> None:
         if flow == 0:
             flows.start(path, 100.0)
 
-    flows.on_end = ended
+    flows.listen(ended)
     flows.start(path, 100.0)
     clock.run()
     assert ends == [(0, 1.0), (1, 2.0)]
@@ -96,7 +96,7 @@ def play(capacities: dict[str, float], plan: Plan) -> dict[int, float]:
     clock, flows, _ = flows_of(capacities)
     names: dict[int, int] = {}
     ends: dict[int, float] = {}
-    flows.on_end = lambda number: ends.__setitem__(names[number], clock.now)
+    flows.listen(lambda number: ends.__setitem__(names[number], clock.now))
     for at_s, kind, values in plan:
         clock.call_at(at_s, lambda what: act(flows, names, *what), (kind, values))
     clock.run()
@@ -192,7 +192,7 @@ def test_a_resume_with_transfers_under_way_changes_nothing(corrections: Correcti
     clock = Clock()
     whole = transfers_of(clock, corrections)
     ends: list[tuple[int, float]] = []
-    whole.on_end = lambda transfer: ends.append((transfer, clock.now))
+    whole.listen(lambda transfer: ends.append((transfer, clock.now)))
     rng = random.Random(3)
 
     def send(values: tuple[str, float]) -> None:
@@ -206,7 +206,7 @@ def test_a_resume_with_transfers_under_way_changes_nothing(corrections: Correcti
     copy_clock = Clock(2.9)
     copy, copied = transfers_of(copy_clock, corrections), []
     copy.load_state_dict(state)
-    copy.on_end = lambda transfer: copied.append((transfer, copy_clock.now))
+    copy.listen(lambda transfer: copied.append((transfer, copy_clock.now)))
     assert json.loads(json.dumps(copy.state_dict())) == state
     later(whole, clock)
     later(copy, copy_clock)
@@ -238,7 +238,7 @@ def test_a_transfer_takes_the_delay_and_then_its_bytes() -> None:
     clock = Clock()
     transfers = transfers_of(clock)
     ends: list[tuple[int, float]] = []
-    transfers.on_end = lambda transfer: ends.append((transfer, clock.now))
+    transfers.listen(lambda transfer: ends.append((transfer, clock.now)))
     transfers.send(transfers.route("ab"), 50.0)
     transfers.send(transfers.route("abc"), 0.0)
     transfers.send(transfers.route(""), 50.0)
