@@ -158,7 +158,7 @@ class FederatedLearner:
             frozen[self._trainer.parameters :] = True
         self._frozen = frozen.to(self._device) if frozen.any() else None
         """The columns that no update changes, whatever aggregation and server optimizer make of a step of zeros."""
-        store = ModelStore()
+        self._store = store = ModelStore()
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept, store=store)
         self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.id(0), store=store) if cached else None
         self.release = self._work.release
@@ -208,10 +208,10 @@ class FederatedLearner:
             MemoryError: the device cannot hold the updates.
         """
         asked = [0] * len(clients) if steps is None else steps.tolist()
-        pairs = zip(clients.tolist(), asked, strict=True)
-        updates = [Update(client, round, version, math.inf, count) for client, count in pairs]
+        pairs, start = zip(clients.tolist(), asked, strict=True), self._versions.start(version)
+        updates = [Update(client, round, start, math.inf, count) for client, count in pairs]
         with naming_device(self._device, f"computing {len(updates)} updates"):
-            return self._work.begin(updates, self._versions)
+            return self._work.begin(updates, self._store)
 
     def on_delivery(self, client: int, round: int) -> None:
         """Keep what was trained ahead for the update that `client` began in `round`: it was delivered, and will be aggregated."""
@@ -229,7 +229,8 @@ class FederatedLearner:
         """
         steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
-        new = [Update(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        new = [Update(client, round, self._versions.start(version), *more) for client, round, version, *more in rows]
         wanted = want_updates or want_losses
         if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wanted else None
@@ -239,8 +240,8 @@ class FederatedLearner:
                 computed = self._fold_cached(deliveries, new, want_losses)
             elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
-                self._versions.retain([update.version for update in self._waiting], holder="buffer")
-                computed = self._work.content(new, self._versions, want_losses=want_losses) if wanted else None
+                self._versions.retain([update.start.number for update in self._waiting], holder="buffer")
+                computed = self._work.content(new, self._store, want_losses=want_losses) if wanted else None
             else:
                 waited, self._waiting = self._waiting, []
                 computed = self._fold(waited + new, want_losses)
@@ -271,7 +272,7 @@ class FederatedLearner:
         starts, content = computed.starts, computed.content
         clients = np.array([update.client for update in updates])
         kept: slice | torch.Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
-        staleness = self.version - np.array([update.version for update in updates])[accepted]
+        staleness = self.version - np.array([update.start.number for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
         check_fresh(demands, updates, staleness)
         entering = [updates[row] for row in np.flatnonzero(accepted)]
@@ -282,7 +283,7 @@ class FederatedLearner:
             partial(self._streams.generator, "aggregation", self.version),
             parameters=self._trainer.parameters,
             version=self.version,
-            begun=None if self._work.down.exact else lambda: torch.stack([self._versions[one.version] for one in entering]),
+            begun=None if self._work.down.exact else lambda: torch.stack([self._store[one.start] for one in entering]),
             of_all=(len(self.data_sizes), int(self.data_sizes.sum())),
             local=self._work.local_steps(entering) if demands.steps != "any" else None,
             losses=None if losses is None else losses[accepted],
@@ -301,7 +302,7 @@ class FederatedLearner:
 
     def _received_losses(self, updates: list[Update]) -> FloatArray:
         """(n,) mean loss of the present model, as clients receive it, on all samples of the client of each update."""
-        model = self._work.receive(self.version, self._versions.model)
+        model = self._work.receive(self._versions.id(self.version), self._store)
         statistics = self._work.memory.statistics if self._work.local_statistics else None
         return self._probing.losses(model, np.array([update.client for update in updates]), 0, None, statistics)
 
@@ -334,7 +335,7 @@ class FederatedLearner:
 
     def _collect(self, updates: list[Update], want_losses: bool) -> tuple[Computed, BoolArray]:
         """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise."""
-        computed = self._work.content(updates, self._versions, want_losses=want_losses)
+        computed = self._work.content(updates, self._store, want_losses=want_losses)
         self._work.keep(computed)
         self.trained_updates += len(updates)
         accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
@@ -415,7 +416,7 @@ class FederatedLearner:
             "due_s": self._evaluator.due_s,
             "best_loss": self._best_loss,
             "unscored": list(self.unscored),
-            "waiting": [list(update) for update in self._waiting],
+            "waiting": [[one.client, one.round, one.start.number, one.epsilon, one.steps] for one in self._waiting],
             "server_optimizer": self._methods.server_optimizer.state_dict(),
         }
         if self._cache is not None:
@@ -430,7 +431,8 @@ class FederatedLearner:
         self._evaluator.due_s = float(state["due_s"])
         self._best_loss = state["best_loss"]
         self.unscored = Unscored(*state["unscored"])
-        self._waiting = [Update(int(c), int(r), int(v), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
+        start = self._versions.id
+        self._waiting = [Update(int(c), int(r), start(int(v)), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
         self._methods.server_optimizer.load_state_dict(state["server_optimizer"], device)
         self._work.load_state_dict(state, device)
         if self._cache is not None:

@@ -39,6 +39,10 @@ class Versions:
         return self.store[self.id(self.newest)]
 
     def __getitem__(self, version: int) -> Tensor:
+        return self.store[self.start(version)]
+
+    def start(self, version: int) -> ModelId:
+        """Return the id of a version that an update starts from; raises ParameterError if it is no longer kept."""
         id = self.id(version)
         if id not in self.store:
             reason = (
@@ -46,7 +50,7 @@ class Versions:
                 "raise versions_kept"
             )
             raise ParameterError("versions", version, reason, shown="")
-        return self.store[id]
+        return id
 
     @property
     def kept(self) -> list[int]:

@@ -36,11 +36,12 @@ IntArray = NDArray[np.int64]
 
 
 class Update(NamedTuple):
-    """One delivered update: whose, the round it was started in, the version it started from, what it may spend."""
+    """One delivered update: its client, the round it was started in, the model it started from, the budget it may spend."""
 
     client: int
     round: int
-    version: int
+    start: ModelId
+    """A version of the server's model, or of any other node's."""
     epsilon: float
     steps: int = 0
     """Local steps, in place of those that are planned; 0: as planned."""
@@ -68,12 +69,9 @@ class Counted(NamedTuple):
 
 
 class Models(Protocol):
-    """The versions of the model (`versions.Versions`)."""
+    """Models by identity (`store.ModelStore`)."""
 
-    @property
-    def model(self) -> Tensor: ...
-
-    def __getitem__(self, version: int) -> Tensor: ...
+    def __getitem__(self, id: ModelId) -> Tensor: ...
 
 
 class Computed(NamedTuple):
@@ -198,7 +196,7 @@ class LocalWork:
         clients = {job.client for job in jobs}
         # A client that begins again has dropped its former update, unless that was delivered.
         self._ahead = {key: one for key, one in self._ahead.items() if key[0] not in clients or key in self._arrived}
-        starts = torch.stack([self.receive(update.version, models[update.version]) for update in updates])
+        starts = torch.stack([self.receive(update.start, models) for update in updates])
         results = self._own_results(self.memory, jobs, [self._batches(update) for update in updates], starts)
         self._ahead |= {(job.client, job.round): result for job, result in zip(jobs, results, strict=True)}
         self.memory.keep_own(*_addresses(jobs), [result.state for result in results])
@@ -211,7 +209,7 @@ class LocalWork:
     def _jobs(self, updates: list[Update]) -> list[Job]:
         states = self.memory.state_ids([update.client for update in updates], [update.round for update in updates])
         return [
-            Job(update.client, update.round, ModelId(SERVER, "version", update.version), state, update.steps)
+            Job(update.client, update.round, update.start, state, update.steps)
             for update, state in zip(updates, states, strict=True)
         ]
 
@@ -243,8 +241,8 @@ class LocalWork:
         `want_losses`: also the losses of each client's first pass.
         """
         width = self._trainer.parameters
-        received = {version: self.receive(version, models[version]) for version in {update.version for update in updates}}
-        starts = torch.stack([received[update.version] for update in updates])
+        received = {start: self.receive(start, models) for start in {update.start for update in updates}}
+        starts = torch.stack([received[update.start] for update in updates])
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
@@ -264,8 +262,9 @@ class LocalWork:
             after = self.corrections.after(own, moved, self.local_steps(updates), self._gradients(updates, starts))
         if self.local_statistics:
             content[:, width:] = 0.0
-            # The server knows its own only, which never change.
-            starts[:, width:] = models.model[width:]
+            # Senders of models know their own only, which never change.
+            for row, update in enumerate(updates):
+                starts[row, width:] = models[update.start][width:]
         self.release.protect(
             content,
             np.array([update.epsilon for update in updates]),
@@ -273,13 +272,15 @@ class LocalWork:
         )
         return Computed(starts, content, memory, self._compress(content, jobs), losses, reported or first, own, after, results)
 
-    def receive(self, version: int, model: Tensor) -> Tensor:
-        """The model (d,) of this version as clients receive it: the same for all of them."""
+    def receive(self, id: ModelId, models: Models) -> Tensor:
+        """Return the model (d,) of this `id` as all its receivers receive it."""
+        model = models[id]
         if self.down.exact:
             return model
         columns, arrived = self._trainer.layout.columns, model.clone()
         sent = model[None, columns]
-        arrived[columns] = self.down.receive(sent, lambda row: self._streams.generator("model-compression", version))[0]
+        address = (id.number,) if id.node == SERVER else (id.number, id.node)
+        arrived[columns] = self.down.receive(sent, lambda row: self._streams.generator("model-compression", *address))[0]
         return arrived
 
     def _compress(self, content: Tensor, jobs: list[Job]) -> ClientVectors:
@@ -431,15 +432,15 @@ class LocalWork:
             return None
         return self._trainer.gradients(starts, [self._partition[update.client] for update in updates])
 
-    def _received_moments(self, updates: list[Update], received: Mapping[int, Tensor]) -> FirstPass | None:
+    def _received_moments(self, updates: list[Update], received: Mapping[ModelId, Tensor]) -> FirstPass | None:
         """Losses of the models that clients were sent on all of their samples; None: those of training are reported."""
         if self._probing is None:
             return None
         found = FirstPass(np.zeros(len(updates), np.int64))
-        clients, versions = np.array([u.client for u in updates]), np.array([u.version for u in updates])
+        clients = np.array([update.client for update in updates])
         statistics = self.memory.statistics if self.local_statistics else None
-        for version, model in received.items():
-            rows = np.flatnonzero(versions == version)
+        for start, model in received.items():
+            rows = np.flatnonzero([update.start == start for update in updates])
             found.mean[rows], found.rms[rows] = self._probing.moments(model, clients[rows], 0, None, statistics)
         return found
 
