@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.core.errors import AnswerError, ParameterError
 from netsim.core.jamming import JammerLaw, JamView
 from netsim.core.rows import JamRow
-from netsim.network.spectrum import Jam, Spectrum
+from netsim.network.jammable import Jam, Jammable
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
@@ -112,7 +112,7 @@ class Jammer:
         """Return the number of sub-channels that the budget allows in the next dwell."""
         return self.at_once if self.budget is None else min(self.at_once, self.budget - self.spent)
 
-    def decide(self, round: int, time_s: float, spectrum: Spectrum, recorder: Recorder) -> None:
+    def decide(self, round: int, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
         """End the present dwell and begin the next."""
         self.stop(time_s, spectrum, recorder)
         self.dwell += 1
@@ -144,7 +144,7 @@ class Jammer:
             self.spent += 1
             spectrum.jam(jam, time_s)
 
-    def stop(self, time_s: float, spectrum: Spectrum, recorder: Recorder) -> None:
+    def stop(self, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
         """End the present dwell, and record it."""
         for jam in self.jams:
             spectrum.clear(jam)
@@ -167,7 +167,7 @@ class Jammer:
         else:
             self.next_s, self._since = time_s, (time_s, self.dwell)
 
-    def rest(self, time_s: float, spectrum: Spectrum, recorder: Recorder) -> None:
+    def rest(self, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
         """Its present dwell ends now, and none follows until it begins again."""
         self.stop(time_s, spectrum, recorder)
         self.next_round, self.next_s = None, _NEVER
@@ -199,7 +199,7 @@ class Jammer:
             "jams": [{name: getattr(jam, name) for name in Jam.__slots__} for jam in self.jams],
         }
 
-    def load_state_dict(self, state: State, spectrum: Spectrum) -> None:
+    def load_state_dict(self, state: State, spectrum: Jammable[Any]) -> None:
         """Go on from a saved state, with the jamming that was under way."""
         self.law.load_state_dict(state["law"])
         self.dwell, self.spent = state["dwell"], state["spent"]
@@ -216,7 +216,7 @@ class Jammer:
 class Jammers:
     """All jammers of a run, on its clock. Nothing is scheduled unless one of them counts in seconds."""
 
-    def __init__(self, *, jammers: list[Jammer], clock: Clock, spectrum: Spectrum, recorder: Recorder) -> None:
+    def __init__(self, *, jammers: list[Jammer], clock: Clock, spectrum: Jammable[Any], recorder: Recorder) -> None:
         names = [jammer.name for jammer in jammers]
         if len(set(names)) < len(names):
             raise ParameterError("name", names, "every jammer needs a name of its own")

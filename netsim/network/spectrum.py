@@ -1,8 +1,7 @@
 """The sub-channels as a medium: N of them, each Good or Bad in a round, held by transmissions from start to end, open to jamming.
 
 A transmission survives if its sub-channel is Good as it begins, and no jammer and no other transmission holds the sub-channel
-meanwhile. Jamming lasts over [start, end), a transmission over [start, end), one of no length over its one
-instant.
+meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from netsim.network.draws import Certain, Durations, Ends, Phases, Survivals
+from netsim.network.jammable import Jammable, Struck
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from netsim.network.known_links import KnownLinks
 
 _EVER = float("inf")
-
-
-class Struck(Protocol):
-    """Transmission, or message, that a jammer can hit."""
-
-    jammed: bool | None
-    good: bool | None
 
 
 class Transmission(Struck, Protocol):
@@ -39,30 +32,7 @@ class Transmission(Struck, Protocol):
     upload_start_s: float
 
 
-class Jam:
-    """One dwell of one jammer on one sub-channel, under way."""
-
-    __slots__ = ("channel", "destroyed", "hit", "jammer", "order", "round", "start_s")
-
-    def __init__(self, *, jammer: str, channel: int, round: int, start_s: float) -> None:
-        self.jammer = jammer
-        self.channel = channel
-        self.round = round
-        self.start_s = start_s
-        self.order = 0
-        """Place among all jamming that ever began."""
-        self.hit = 0
-        self.destroyed = 0
-
-    def strike(self, sent: Struck) -> None:
-        """Spoil a transmission; the first jammer that hit it keeps the credit."""
-        if not sent.jammed:
-            sent.jammed = True
-            self.hit += 1
-            self.destroyed += bool(sent.good)
-
-
-class Spectrum:
+class Spectrum(Jammable[Transmission]):
     """N orthogonal sub-channels: their states of a round, who is on them, who jams them.
 
     `law` and `delay` have one entity for each sub-channel. `contention`: two transmissions may meet on one sub-channel, and then
@@ -80,7 +50,7 @@ class Spectrum:
         contention: bool = False,
         links: KnownLinks | None = None,
     ) -> None:
-        self.count = channels
+        super().__init__(channels)
         self.law = law
         self.delay = delay
         self.contention = contention
@@ -99,15 +69,6 @@ class Spectrum:
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """(N,) the states of the sub-channels as the round opened."""
         self._round_ends_s = _EVER
-        self.under_way: list[list[Transmission]] = [[] for _ in range(channels)]
-        self.jams: list[list[Jam]] = [[] for _ in range(channels)]
-        """The jamming of each sub-channel under way, in order of beginning."""
-        self._jams_begun = 0
-        # Lists: an entry of an array costs four times as much to write.
-        self.begun = [0] * channels
-        """[N] transmissions begun so far."""
-        self.delivered = [0] * channels
-        """[N] updates delivered so far."""
 
     def announce_end(self, time_s: float) -> None:
         """Note when the present round cuts what is under way, seconds."""
@@ -156,37 +117,17 @@ class Spectrum:
             self._renew(time_s)
         sent.good = self._good[channel]
         sent.jammed = sent.collided = False
-        self.begun[channel] += 1
-        holders = self.under_way[channel]
-        for other in holders:
-            if self._still_there(other, time_s):
+        for other in self.under_way[channel]:
+            if self._is_there(other, time_s):
                 sent.collided = other.collided = True
-        holders.append(sent)
-        if self.jams[channel]:
-            self.jams[channel][0].strike(sent)
+        self._enter(sent, channel)
 
-    def _still_there(self, sent: Transmission, time_s: float) -> bool:
-        # A transmission that ends or is cut at this instant has left; one of no length is there for its one instant.
+    def _is_there(self, sent: Transmission, time_s: float) -> bool:
         return sent.due_s > time_s < self._round_ends_s or sent.upload_start_s == time_s
 
     def end(self, sent: Transmission, *, delivered: bool) -> None:
         """A transmission on its sub-channel is over."""
-        channel = sent.channel
-        self.under_way[channel].remove(sent)
-        self.delivered[channel] += delivered
-
-    def jam(self, jam: Jam, time_s: float) -> None:
-        """Jamming begins: what is under way on that sub-channel is spoilt, save what ends in this very instant."""
-        self._jams_begun += 1
-        jam.order = self._jams_begun
-        self.jams[jam.channel].append(jam)
-        for sent in self.under_way[jam.channel]:
-            if self._still_there(sent, time_s):
-                jam.strike(sent)
-
-    def clear(self, jam: Jam) -> None:
-        """Jamming ends."""
-        self.jams[jam.channel].remove(jam)
+        self._leave(sent, sent.channel, delivered=delivered)
 
     def state_dict(self) -> State:
         """Return the laws' state and the counts of each sub-channel; senders keep the transmissions under way."""

@@ -96,10 +96,8 @@ def _jammers(world: World, jammed: JammedLinks | None, link_of: Callable[[int, i
     """Return the jammers of `jammed` links, which `link_of` two clients numbers; None without links to jam."""
     if jammed is None:
         return None
-    # To a jammer, links are sub-channels.
-    spectrum: Any = jammed
     actors = build_jammers(world.scenario, world.streams, jammed.count, link_of)
-    return Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    return Jammers(jammers=actors, clock=world.clock, spectrum=jammed, recorder=NoRecorder())
 
 
 def build_opinion_links(world: World, context: Context, outages: ClientOutages | None, *, jams: bool) -> Transport:

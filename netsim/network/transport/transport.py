@@ -2,8 +2,9 @@
 
 A message takes its delay, its bytes and its flight. One that is lost is sent again, up to a limit; each sending is a message
 of its own and ends exactly once, as delivered or lost. Until then it is in flight: at every instant sent = delivered + lost + in
-flight. A loss has one cause: jamming, an outage of the link or of a client at either end, a bandwidth that ended, or a bad
-channel, in this order. Links are undirected and numbered as the graph addresses them; edges are their two directions.
+flight. A loss has one cause: an outage of the link or of a client at either end, jamming, a link of the way (a bandwidth that
+ended), or a bad channel, in this order, as for updates. Links are undirected and numbered as the graph addresses them; edges are
+their two directions.
 
 Reading: a sender notices a loss `resend_after_s` after the message would have arrived (acknowledgements take no time and are not
 lost). A link that is down for any instant of a message's flight loses it.
@@ -395,7 +396,7 @@ class Transport:
         cause = None
         if outcome == "lost":
             cut = self.cuts.cause(self._link[edge], message.sent_s, message.due_s)
-            cause = "jammed" if message.jammed else cut or message.cause or "channel"
+            cause = cut or ("jammed" if message.jammed else message.cause) or "channel"
         return MessageRow(
             message.label[1],
             message.label[0],
@@ -468,7 +469,7 @@ class Transport:
             message = Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
             self.flying[message.number] = message
             if self.jammed is not None:
-                self.jammed.under_way[self._link[message.edge]].append(message)
+                self.jammed.resume(message, self._link[message.edge])
             if message.stage != Stage.BYTES:
                 call = self._join if message.stage == Stage.DELAY else self._arrive
                 message.order = self.clock.call_at(message.next_s, call, message)

@@ -1,0 +1,93 @@
+"""Channels that jammers can jam: the sub-channels of updates, and the links of messages and opinions."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Generic, Protocol, TypeVar
+
+
+class Struck(Protocol):
+    """Transmission, or message, that a jammer can hit."""
+
+    jammed: bool | None
+    good: bool | None
+
+
+class Jam:
+    """One dwell of one jammer on one channel, under way."""
+
+    __slots__ = ("channel", "destroyed", "hit", "jammer", "order", "round", "start_s")
+
+    def __init__(self, *, jammer: str, channel: int, round: int, start_s: float) -> None:
+        self.jammer = jammer
+        self.channel = channel
+        self.round = round
+        self.start_s = start_s
+        self.order = 0
+        """Place among all jamming that ever began."""
+        self.hit = 0
+        self.destroyed = 0
+
+    def strike(self, sent: Struck) -> None:
+        """Spoil a transmission; the first jammer that hit it keeps the credit."""
+        if not sent.jammed:
+            sent.jammed = True
+            self.hit += 1
+            self.destroyed += bool(sent.good)
+
+
+SentT = TypeVar("SentT", bound=Struck)
+
+
+class Jammable(ABC, Generic[SentT]):
+    """A number of `channels`, with what is under way on each of them.
+
+    Jamming lasts over [start, end), a transmission over [start, end), one of no length over its one instant.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self.count = channels
+        self.under_way: list[list[SentT]] = [[] for _ in range(channels)]
+        self.jams: list[list[Jam]] = [[] for _ in range(channels)]
+        """The jamming of each channel under way, in order of beginning."""
+        # Lists: an entry of an array costs four times as much to write.
+        self.begun = [0] * channels
+        """[N] transmissions begun so far."""
+        self.delivered = [0] * channels
+        """[N] transmissions delivered so far."""
+        self.hit = 0
+        """Transmissions that a jammer hit so far."""
+        self._jams_begun = 0
+
+    @abstractmethod
+    def _is_there(self, sent: SentT, time_s: float) -> bool:
+        """Return True if a transmission under way holds its channel at `time_s`: one that ends in this very instant has left."""
+
+    def _enter(self, sent: SentT, channel: int) -> None:
+        """Let a transmission begin on `channel`; one that is jammed spoils it."""
+        self.begun[channel] += 1
+        self.under_way[channel].append(sent)
+        if self.jams[channel]:
+            self._strike(self.jams[channel][0], sent)
+
+    def _leave(self, sent: SentT, channel: int, *, delivered: bool) -> None:
+        """Let a transmission on `channel` end."""
+        self.under_way[channel].remove(sent)
+        self.delivered[channel] += delivered
+
+    def _strike(self, jam: Jam, sent: SentT) -> None:
+        self.hit += not sent.jammed
+        jam.strike(sent)
+
+    def jam(self, jam: Jam, time_s: float) -> None:
+        """Begin jamming: what is under way on that channel is spoilt."""
+        self._jams_begun += 1
+        jam.order = self._jams_begun
+        self.jams[jam.channel].append(jam)
+        for sent in self.under_way[jam.channel]:
+            if self._is_there(sent, time_s):
+                self._strike(jam, sent)
+
+    def clear(self, jam: Jam) -> None:
+        """End jamming."""
+        self.jams[jam.channel].remove(jam)
