@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from netsim.core.clock import FIRST, LAST, Clock
 from netsim.core.errors import ParameterError
 from netsim.network.flows.sharing import Link, Path, PathBundle, PathClass, Sharing
+from netsim.network.flows.usage import Usage
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
-    from netsim.network.flows.usage import Usage
 
 _NEVER = float("inf")
 
