@@ -54,9 +54,6 @@ COLUMNS: dict[TableName, tuple[str, ...]] = {name: _OTHERS[name] if name in _OTH
 """Columns that readers may ask for, by table. Other columns may be there."""
 ROUND_NUMBERS = tuple(name for name in COLUMNS["rounds"] if name not in ROUND_CAUSES)
 """Columns of rounds that hold measured numbers: each is a metric."""
-_UNUSED = {"probes": ("accuracy", "compute_j", "send_j", "receive_j")}
-"""Columns that probes of earlier formats may lack."""
-
 
 KEPT_BYTES = 256_000_000
 """Most bytes of columns that stay in memory, of all runs together; columns of the run used longest ago go first."""
@@ -330,7 +327,7 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
         raise ValueError(f"{place}: expected the {table} table of a run, but the file {found}")
     _check_format(place, metadata.get(b"netsim.format", b"").decode(errors="replace"))
     missing = [name for name in COLUMNS[table] if name not in schema.names]
-    wrong = [name for name in missing if name in ALWAYS.get(table, COLUMNS[table]) and name not in _UNUSED.get(table, ())]
+    wrong = [name for name in missing if name in ALWAYS.get(table, COLUMNS[table])]
     if wrong:
         raise ValueError(f"{place}: expected the {table} table of a run, but columns are missing: {', '.join(wrong)}")
     return missing

@@ -91,6 +91,16 @@ class Probes:
         )
 
     @property
+    def may_test(self) -> bool:
+        """True if clients may be asked to test the model."""
+        return len(self._questions) > 1
+
+    @property
+    def counts_samples(self) -> bool:
+        """True if the number of samples that a client evaluates is known for some question."""
+        return any(question.evaluated is not None for question in self._questions)
+
+    @property
     def tests(self) -> bool:
         """True if clients are asked to test the model, or were last."""
         return self._present > 0

@@ -414,6 +414,7 @@ ALWAYS: dict[str, tuple[str, ...]] = {
         *("bytes_down", "bytes_up"),
     ),
     "clients": UpdateRow._fields[: UpdateRow._fields.index("started_round")],
+    "probes": ("round", "client", "outcome", "sent_s", "outcome_s", "version", "bytes_down", "bytes_up"),
 }
 """Columns that each run fills, of the tables whose other columns depend on the run."""
 _FEW_WORDS = ("outcome", "protocol", "detector", "action", "begun_by", "opened_by", "closed_by")

@@ -141,6 +141,7 @@ class ArrowRecorder:
         self._pieces: dict[str, list[pa.Table]] = {name: [] for name in wanted.names}
         self._rows = {name: TableRows(name, pieces.append) for name, pieces in self._pieces.items()}
         self._round: Callable[[RoundRow], tuple[Any, ...]] = tuple
+        self._probe: Callable[[ProbeRow], tuple[Any, ...]] = tuple
 
     def _keep(self, table: str, row: tuple[Any, ...]) -> None:
         if table in self._rows:
@@ -171,8 +172,13 @@ class ArrowRecorder:
     def belief(self, row: BeliefRow) -> None:
         self._keep("beliefs", row)
 
+    def probes_with(self, columns: Sequence[str]) -> None:
+        if "probes" in self._rows:
+            self._rows["probes"].choose(columns)
+            self._probe = attrgetter(*columns)
+
     def probe(self, row: ProbeRow) -> None:
-        self._keep("probes", row)
+        self._keep("probes", self._probe(row))
 
     def evaluation(self, row: EvaluationRow) -> None:
         self._keep("evaluations", row)

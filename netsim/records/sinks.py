@@ -59,6 +59,9 @@ class Recorder(Protocol):
     def belief(self, row: BeliefRow) -> None:
         """A consensus phase has ended, for one client."""
 
+    def probes_with(self, columns: Sequence[str]) -> None:
+        """Name the columns of `ProbeRow` that this run fills, before its first probe. The table has no others."""
+
     def probe(self, row: ProbeRow) -> None:
         """A probe has ended, or the run has ended before it."""
 
@@ -103,6 +106,9 @@ class NoRecorder:
         return None
 
     def belief(self, row: BeliefRow) -> None:
+        return None
+
+    def probes_with(self, columns: Sequence[str]) -> None:
         return None
 
     def probe(self, row: ProbeRow) -> None:
@@ -165,6 +171,9 @@ class MemoryRecorder:
     def belief(self, row: BeliefRow) -> None:
         self.beliefs.append(row)
 
+    def probes_with(self, columns: Sequence[str]) -> None:
+        return None
+
     def probe(self, row: ProbeRow) -> None:
         self.probes.append(row)
 
@@ -204,7 +213,8 @@ class ParquetRecorder:
         self.detection = rows["detections"].append if wanted.detections else nothing.detection
         self.message = rows["messages"].append if wanted.messages else nothing.message
         self.belief = rows["beliefs"].append if wanted.beliefs else nothing.belief
-        self.probe = rows["probes"].append if wanted.probes else nothing.probe
+        self._probes = rows["probes"] if wanted.probes else None
+        self._probe: Callable[[ProbeRow], tuple[Any, ...]] = tuple
         self.evaluation = rows["evaluations"].append if wanted.evaluations else nothing.evaluation
         self.script = rows["script"].append if wanted.script else nothing.script
         self.transfer = rows["transfers"].append if wanted.transfers else nothing.transfer
@@ -217,6 +227,15 @@ class ParquetRecorder:
 
     def round(self, row: RoundRow) -> None:
         self._rounds.append(self._round(row))
+
+    def probes_with(self, columns: Sequence[str]) -> None:
+        if self._probes is not None:
+            self._probes.choose(columns)
+            self._probe = attrgetter(*columns)
+
+    def probe(self, row: ProbeRow) -> None:
+        if self._probes is not None:
+            self._probes.append(self._probe(row))
 
     def state_dict(self) -> State:
         """Return the records so far, as pieces on disk and rows."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from netsim.core.reports import Probed
-from netsim.core.rows import ProbeRow
+from netsim.core.rows import ALWAYS, ProbeRow
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.loop import ClosedRound, Instrument
 
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner
 
 _NAN = float("nan")
+_JOULES = ("compute_j", "send_j", "receive_j")
+_STEPS = (
+    *("download_start_s", "download_end_s", "compute_start_s", "compute_end_s", "upload_start_s", "upload_end_s"),
+    "cause",
+)
+"""Columns of probes that take time."""
 
 
 class Probing(Instrument, ABC):
@@ -27,20 +33,28 @@ class Probing(Instrument, ABC):
 
     `samples`: a client evaluates the model on so many of its samples (None: on all). The losses are those of the learner, and
     only of the clients that answered. `evaluated` (K,): samples that each client evaluates; None if unknown. `losses`: True if
-    the loss is asked for; otherwise the answers have none.
+    the loss is asked for; otherwise the answers have none. `tests`: True if clients may be asked to test the model.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("asked", "answered")
     round_columns = ("probes", "probes_answered", "probe_s")
 
     def __init__(
-        self, *, clock: Clock, learner: Learner, samples: int | None, evaluated: IntArray | None, losses: bool = True
+        self,
+        *,
+        clock: Clock,
+        learner: Learner,
+        samples: int | None,
+        evaluated: IntArray | None,
+        losses: bool = True,
+        tests: bool = False,
     ) -> None:
         self.clock = clock
         self.learner = learner
         self.samples = samples
         self.evaluated = evaluated
         self.losses = losses
+        self._tests = tests
         self.recorder: Recorder = NoRecorder()
         self.holders: frozenset[int] = frozenset()
         """Clients that hold the present model since they were probed in this round."""
@@ -58,9 +72,18 @@ class Probing(Instrument, ABC):
         """Ask `clients` (n,) in round `number`, for the loss of the model, `version`, or for what else the policy wants to know;
         `times`: how often that was done before in this round; `test`: for its accuracy on test data of their own."""
 
+    @property
+    def filled_columns(self) -> set[str]:
+        """Columns of probes that this run fills, beside those of every run."""
+        answers = {"loss"} if self.losses and self.learner.aggregates else set()
+        samples = set() if self.evaluated is None else {"samples"}
+        return answers | samples | ({"accuracy"} if self._tests else set())
+
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
+        filled = {*ALWAYS["probes"]} | self.filled_columns
+        recorder.probes_with([name for name in ProbeRow._fields if name in filled])
 
     def stop(self) -> None:
         """The run is over: record what has not ended."""
@@ -116,9 +139,21 @@ class TimedProbing(Probing):
     def __init__(
         self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True, losses: bool = True
     ) -> None:
-        super().__init__(clock=probes.pool.clock, learner=learner, samples=samples, evaluated=None, losses=losses)
+        super().__init__(
+            clock=probes.pool.clock,
+            learner=learner,
+            samples=samples,
+            evaluated=None,
+            losses=losses,
+            tests=probes.may_test,
+        )
         self.probes = probes
         self.reuse_model = reuse_model
+
+    @property
+    def filled_columns(self) -> set[str]:
+        steps = {*_STEPS, *(_JOULES if self.probes.pool.energy is not None else ())}
+        return super().filled_columns | steps | ({"samples"} if self.probes.counts_samples else set())
 
     def count(self, client: int) -> int | None:
         # Count for the present question: another one may be about other samples.

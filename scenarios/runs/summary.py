@@ -109,6 +109,7 @@ class Summing:
         self.last: RoundRow | None = None
         """The record of the last round; None: there is none yet."""
         self.rounds_with = inner.rounds_with
+        self.probes_with = inner.probes_with
         self.communication = inner.communication
         self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam

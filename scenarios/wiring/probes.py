@@ -34,7 +34,14 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
     evaluated = _evaluated_samples(world, section) if question == "loss" else None
     learner, losses = world.learner, question == "loss"
     if not section.timed:
-        return FreeProbing(clock=pool.clock, learner=learner, samples=section.samples, evaluated=evaluated, losses=losses)
+        return FreeProbing(
+            clock=pool.clock,
+            learner=learner,
+            samples=section.samples,
+            evaluated=evaluated,
+            losses=losses,
+            tests=tests(scenario),
+        )
     streams = RepeatedStreams(scenario.seed, prefix="probe.")
     if question == "profile":
         evaluated = _trained_on(world)
