@@ -15,6 +15,7 @@ from netsim.clients.attempts import Single
 from netsim.core.clock import LAST, EventLimitError, NothingScheduledError
 from netsim.network.sizes import Sizes
 from netsim.servers.close import EndsOfRound
+from netsim.servers.loop import Dispatch
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Messages:
                 self._end_unsent(queue.popleft(), UNSENT)
 
 
-class MessageDispatch:
+class MessageDispatch(Dispatch):
     """No client takes part from the beginning of a round: the application sends messages as it goes on."""
 
     needs_updates = needs_losses = False

@@ -191,7 +191,7 @@ class RoundServer(StateFields):
     ) -> None:
         self.loop = loop
         self.recorder: Recorder = NoRecorder()
-        self._last_round = 0
+        self.last_round = 0
         self.rows = AttemptRows(loop=loop, recorder=self.recorder, at_close=rows_at_close)
         self._book = Book(loop.pool)
         self._probing = probing
@@ -219,7 +219,7 @@ class RoundServer(StateFields):
 
     def end_after(self, rounds: int) -> None:
         """Take this round for the last of the run, whose model is evaluated."""
-        self._last_round = rounds
+        self.last_round = rounds
 
     def run_round(self) -> Generator[Any, Any, None]:
         """One round, as a process of the clock. Raises NobodyLeftError if there can never be another."""
@@ -231,7 +231,7 @@ class RoundServer(StateFields):
         columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
         self.rows.record_round(closed)
         learner, number, end_s = self.loop.learner, closed.number, closed.end_s
-        evaluation = learner.evaluate(number, end_s, number == self._last_round)
+        evaluation = learner.evaluate(number, end_s, number == self.last_round)
         self.recorder.round(
             self._book.row(
                 round=number,

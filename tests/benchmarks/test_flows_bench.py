@@ -84,7 +84,7 @@ def test_the_plain_solver_finds_the_same_end() -> None:
     for route, size in zip(routes, sizes.tolist(), strict=True):
         flows.start(flows.path(">".join(route), [(name, 1.0) for name in route]), size)
     ends: list[float] = []
-    flows.on_end = lambda flow: ends.append(clock.now)
+    flows.listen(lambda flow: ends.append(clock.now))
     clock.run()
     assert abs(ends[-1] / reference_per_s(links, routes, 1.0)[1] - 1.0) < 1e-9
 
