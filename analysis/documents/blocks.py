@@ -49,6 +49,8 @@ class Table:
     """Text below the table: how its numbers were averaged."""
     words: Sequence[int] = (0,)
     """Columns that hold words, not numbers: to the left."""
+    unfolded: bool = False
+    """True if all of a long table is shown at once: it is what the page is about."""
 
 
 @dataclass(frozen=True, slots=True)

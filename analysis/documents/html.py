@@ -138,7 +138,7 @@ def _table(table: Table) -> Iterator[str]:
         prose = any(len(row[column]) > _PROSE for row in rows)
         return ' class="words prose"' if prose and column else ' class="words"'
 
-    folded = len(rows) > _FOLDED_ROWS
+    folded = len(rows) > _FOLDED_ROWS and not table.unfolded
     kinds = f"block{' long' if folded else ''}{' wide' if len(header) > _WIDE_COLUMNS else ''}"
     yield f'<div class="{kinds}">'
     if folded:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -179,34 +180,46 @@ def _time_left(rest: Sequence[Asked], out: Path, done: Sequence[Panel]) -> str:
 
 
 def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> None:
-    """Write `out`/result.html and result.md: a row a rule of each panel of `done`, out of `number`, and the first figures."""
-    from analysis.documents.blocks import Document, SavedPicture, Section, Table, Text
+    """Write `out`/result.html and result.md of the panels `done`, out of `number`: a section a paper, with its figures."""
+    from analysis.documents.blocks import Document, Section, Text
     from analysis.documents.html import html, inline_svg
     from analysis.documents.markdown import markdown_page
-    from analysis.documents.numbers import format_seconds
     from analysis.figures.style import svg_text
     from analysis.files import write_whole
     from scenarios.runs.unfinished import version
 
-    rows, pictures = [], []
+    counts = Counter(row[2] for panel in done for row in panel.verdicts if row[2] not in (NOTHING, _FAILED))
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "none decided"
+    played = sum(panel.complete for panel in done)
+    blocks = [Text(f"{played} of {number} panels played, size {size}, netsim {version()}. Rules: {verdicts}.")]
+    if size is Size.SMOKE:
+        blocks.append(Text("This size shows that it works; its numbers say nothing of the papers.", warning=True))
+    papers: dict[str, list[Panel]] = {}
     for panel in done:
-        shows = REPRODUCTIONS[panel.name].shows.partition(":")[0] if panel.name in REPRODUCTIONS else ""
+        papers.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
+    sections = [Section("All together", blocks)]
+    sections += [Section(paper, _paper_blocks(place, panels, out)) for place, (paper, panels) in enumerate(papers.items(), 1)]
+    document = Document("Figures and tables of the papers", "", sections)
+    page = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
+    write_whole(out / "result.html", page.encode())
+    write_whole(out / "result.md", markdown_page(document, {}).encode())
+
+
+def _paper_blocks(place: int, panels: Sequence[Panel], out: Path) -> list[Block]:
+    """Return the table of the panels of a paper, a row a rule, and the first figure of each."""
+    from analysis.documents.blocks import SavedPicture, Table
+    from analysis.documents.numbers import format_seconds
+
+    rows: list[list[str]] = []
+    pictures: list[Block] = []
+    for panel in panels:
+        shows = REPRODUCTIONS[panel.name].shows.partition(":")[0]
         took = format_seconds(panel.seconds) if panel.complete else NOTHING
-        for rule, found, verdict in panel.verdicts:
-            rows.append([panel.name, shows, rule, found, verdict, panel.seeds or NOTHING, took])
+        rows += [[panel.name, shows, *verdict, panel.seeds or NOTHING, took] for verdict in panel.verdicts]
         if panel.figure:
             path = f"{panel.name}/{panel.figure}"
             svg = (out / path).read_text(encoding="utf-8")
             pictures.append(SavedPicture(panel.name.replace("_", "-"), f"{panel.name}: {shows}", path, svg))
     header = ["panel", "shows", "the paper", "here", "verdict", "seeds", "time"]
     note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
-    played = sum(panel.complete for panel in done)
-    blocks: list[Block] = [Text(f"{played} of {number} panels played, size {size}, netsim {version()}.")]
-    if size is Size.SMOKE:
-        blocks.append(Text("This size shows that it works; its numbers say nothing of the papers.", warning=True))
-    table = Table("panels", "Rules and verdicts", (header, rows), note, words=(0, 1, 2, 4))
-    sections = [Section("Verdicts", [*blocks, table]), *([Section("Figures", pictures)] if pictures else [])]
-    document = Document("Figures and tables of the papers", "", sections)
-    page = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
-    write_whole(out / "result.html", page.encode())
-    write_whole(out / "result.md", markdown_page(document, {}).encode())
+    return [Table(f"panels-{place}", "Rules and verdicts", (header, rows), note, (0, 1, 2, 4), unfolded=True), *pictures]
