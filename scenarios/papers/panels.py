@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from scenarios.papers.registry import REPRODUCTIONS
 from scenarios.papers.reproduce import NOTHING, RUNS, Asked, judge, plan_runs, reproduce, write
+from scenarios.papers.rules import Verdict
 from scenarios.papers.study import Reproduction, Size
 from scenarios.schema.errors import UserError
 
@@ -108,13 +109,31 @@ def play(asked: Asked, folder: Path, jobs: int | None = None) -> Panel:
         verdicts = [] if agrees is None else [["values as published", NOTHING, f"{'' if agrees else 'not '}as in the paper"]]
     else:
         document = reproduce(asked, folder, plan_runs(asked), jobs=jobs)
-        verdicts = [row for table in document.tables if table.name == "verdict" for row in table.cells[1]]
+        verdicts = read_verdicts(document)
     verdicts = verdicts or [["no rule: numbers stand in its result.html", NOTHING, NOTHING]]
     write(document, folder)
     seconds = time.monotonic() - begun
     panel = Panel(asked.what.name, present, verdicts, _seeds(asked), seconds, _first_figure(document), complete=True)
     _save(panel, folder)
     return panel
+
+
+def read_verdicts(document: Document) -> list[list[str]]:
+    """Return the verdicts of a result, each as rule, result here and verdict.
+
+    A table of rules has these three columns. Of a longer table, whose cells are judged one by one, the verdicts are counted.
+    """
+    found: list[list[str]] = []
+    for table in document.tables:
+        header, rows = table.cells
+        if header[-1] != "verdict":
+            continue
+        if len(header) == 3:
+            found += rows
+        else:
+            counts = Counter(row[-1] for row in rows)
+            found.append([f"{table.caption}: {len(rows)} numbers", NOTHING, ", ".join(f"{n} {word}" for word, n in counts.items())])
+    return found
 
 
 def _seeds(asked: Asked) -> str:
@@ -188,7 +207,7 @@ def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> Non
     from analysis.files import write_whole
     from scenarios.runs.unfinished import version
 
-    counts = Counter(row[2] for panel in done for row in panel.verdicts if row[2] not in (NOTHING, _FAILED))
+    counts = Counter(row[2] for panel in done for row in panel.verdicts if row[2] in get_args(Verdict))
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "none decided"
     played = sum(panel.complete for panel in done)
     blocks = [Text(f"{played} of {number} panels played, size {size}, netsim {version()}. Rules: {verdicts}.")]

@@ -121,6 +121,15 @@ def test_the_checksum_of_the_code_follows_sources_and_scenarios(tmp_path: Path, 
     panels.code_checksum.cache_clear()
 
 
+def test_verdicts_are_read_from_rules_and_counted_over_cells() -> None:
+    rules = Table("verdict", "Rules", (["rule", "here", "verdict"], [["a", "1", "open"]]))
+    cells = Table("times", "Times", (["method", "paper", "here", "verdict"], [["a", "1", "1", "agrees"], ["b", "1", "2", "differs"]]))
+    # SAFA counts cells by method in a table of this name, which has no verdict of its own.
+    counts = Table("verdict", "Counts", (["method", "agrees", "differs"], [["a", "1", "0"]]))
+    document = Document("x", "", [Section("Verdict", [counts, rules, cells])])
+    assert panels.read_verdicts(document) == [["a", "1", "open"], ["Times: 2 numbers", "—", "1 agrees, 1 differs"]]
+
+
 def test_a_size_and_a_setting_are_part_of_the_checksum() -> None:
     asked = panels.Asked(SWEEP, Size.SMOKE)
     others = [panels.Asked(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Asked(CASES, Size.SMOKE)]
