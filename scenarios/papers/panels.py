@@ -131,8 +131,8 @@ def read_verdicts(document: Document) -> list[list[str]]:
         if len(header) == 3:
             found += rows
         else:
-            counts = Counter(row[-1] for row in rows)
-            found.append([f"{table.caption}: {len(rows)} numbers", NOTHING, ", ".join(f"{n} {word}" for word, n in counts.items())])
+            words = ", ".join(f"{count} {word}" for word, count in Counter(row[-1] for row in rows).items())
+            found.append([f"{table.caption}: {len(rows)} numbers", NOTHING, words])
     return found
 
 

@@ -123,7 +123,8 @@ def test_the_checksum_of_the_code_follows_sources_and_scenarios(tmp_path: Path, 
 
 def test_verdicts_are_read_from_rules_and_counted_over_cells() -> None:
     rules = Table("verdict", "Rules", (["rule", "here", "verdict"], [["a", "1", "open"]]))
-    cells = Table("times", "Times", (["method", "paper", "here", "verdict"], [["a", "1", "1", "agrees"], ["b", "1", "2", "differs"]]))
+    judged = [["a", "1", "1", "agrees"], ["b", "1", "2", "differs"]]
+    cells = Table("times", "Times", (["method", "paper", "here", "verdict"], judged))
     # SAFA counts cells by method in a table of this name, which has no verdict of its own.
     counts = Table("verdict", "Counts", (["method", "agrees", "differs"], [["a", "1", "0"]]))
     document = Document("x", "", [Section("Verdict", [counts, rules, cells])])
