@@ -1,4 +1,4 @@
-"""Overlays on an underlay: their cycle times exactly, and as simulated by events."""
+"""Overlays on an underlay: their cycle times exactly and as simulated by events, and the graph between clients."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
 from models.overlays.complete import Complete
 from models.overlays.delta_mbst import DeltaMbst
 from models.overlays.exponential import Exponential, OnePeerExponential
@@ -16,9 +20,12 @@ from models.overlays.mst import Mst
 from models.overlays.ring import Ring
 from models.overlays.silos import Arc, Silos
 from models.overlays.star import Star
+from models.peers.graph import PeerGraph
 from netsim.core.clock import Clock
 from netsim.network.flows.transfers import LinkData, Transfers
 from netsim.peers.overlay_rounds import Carry, OverlayRounds, mean_round_s
+from scenarios.networks import read_network
+from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,6 +80,47 @@ def cycle_times(silos: Silos, names: Sequence[str], *, fluid: bool = False) -> l
         fluid_ms = simulated_ms(silos, overlay, fluid=True) if fluid else None
         found.append(CycleTime(name, overlay.cycle_ms(), simulated_ms(silos, overlay), pairs, fluid_ms))
     return found
+
+
+def overlay(
+    *,
+    clients: int,
+    generator: np.random.Generator,
+    network: Annotated[str, Doc("Network of the silos: the name of one that comes along, or a file as of `network.source`.")],
+    overlay: Annotated[
+        str,
+        Doc("Overlay: star, mst, delta-mbst, ring, exponential or complete. All links carry messages in both directions."),
+    ] = "mst",
+    model_bits: Annotated[float, Doc("Size of the model for which the overlay is made, bits.")] = 44_961_717.0,
+    compute_ms: Annotated[float, Doc("Time of a local step for which the overlay is made, ms.")] = 25.4,
+    steps: Annotated[int, Doc("Local steps of a round.")] = 1,
+) -> PeerGraph:
+    """Return the graph of an overlay of silos; client i is node i of the network, in the order of the file.
+
+    Raises:
+        ParameterError: `clients` is not the number of nodes, an overlay that draws its arcs anew in each round, or no network.
+
+    Example:
+        >>> import numpy as np
+        >>> graph = overlay(clients=11, generator=np.random.default_rng(1), network="gaia", overlay="star")
+        >>> graph.degree
+        array([10,  1,  1,  1,  1,  1,  1,  1,  1,  1,  1])
+    """
+    try:
+        underlay = read_network(network)
+    except UserError as error:
+        raise ParameterError("network", network, f"{error}") from None
+    if len(underlay.sites) != clients:
+        raise ParameterError("network", network, f"has {len(underlay.sites)} nodes: must have {clients}, one a client")
+    made = OVERLAYS[overlay](Silos(underlay, model_bits, compute_ms, steps)) if overlay in OVERLAYS else None
+    if made is None or made.period != 1:
+        fixed = "star, mst, delta-mbst, ring, exponential or complete"
+        raise ParameterError("overlay", overlay, f"has no arcs that are the same in every round; name {fixed}")
+    pairs = {(min(arc.source, arc.target), max(arc.source, arc.target)) for arc in made.arcs}
+    links = np.array(sorted(pairs), np.int64)
+    # Where a file gives delays in place of km there are no distances; the cables of [network] have the delays in any case.
+    lengths = [sum(underlay.cables[cable].km or 0.0 for cable in underlay.ways[a][b].cables) for a, b in links.tolist()]
+    return PeerGraph.from_links(clients=clients, links=links, distance_km=np.array(lengths))
 
 
 def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> float:

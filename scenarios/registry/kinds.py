@@ -205,6 +205,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "grid": "models.peers.topologies:grid",
         "complete": "models.peers.topologies:complete",
         "graph-file": "models.peers.topologies:graph_file",
+        "overlay": "scenarios.overlays:overlay",
     },
     "reward": {
         "pause-reward": "models.theory.regret:PauseRewardMeter",

@@ -82,6 +82,7 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "grid": {},
         "complete": {},
         "graph-file": {"path": "ring.txt"},
+        "overlay": {"network": "ring.csv", "overlay": "ring"},
     },
     "states": {
         "stationary": {"means": [0.9, 0.7, 0.5, 0.3, 0.1]},

@@ -101,6 +101,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bandwidth.csv").write_text(f"time_s,bytes_per_s\n{steps}\n")
     (tmp_path / "packets.trace").write_text("".join(f"{time}\n" for time in range(50, 4000, 90)))
     (tmp_path / "ring.txt").write_text("".join(f"{k} {(k + 1) % 12}\n" for k in range(12)))
+    (tmp_path / "ring.csv").write_text("a,b,km\n" + "".join(f"{k},{(k + 1) % 12},{k + 1}\n" for k in range(12)))
     states = np.random.default_rng(3).integers(0, 2, (30, 5))
     np.savetxt(tmp_path / "states.csv", states, fmt="%d", delimiter=",")
     (tmp_path / "jams.csv").write_text("".join(f"{dwell % 5}\n" for dwell in range(40)))

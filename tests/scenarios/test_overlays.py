@@ -9,12 +9,24 @@ from typing import Any
 
 import pytest
 
+import netsim
 from models.overlays.silos import Silos
 from scenarios.cli.main import main
 from scenarios.networks import read_network, shipped_networks
 from scenarios.overlays import OVERLAYS, cycle_times
 from scenarios.papers.overlays_table import COLUMNS, MODELS, PUBLISHED, Cell, cells
+from scenarios.schema.errors import UserError
 
+PEERS: dict[str, Any] = {
+    "name": "silos",
+    "rounds": 1,
+    "clients": {"count": 11},
+    "server": {"kind": "fl-da", "per_round": 2},
+    "policy": {"kind": "bp-index", "mu": 0.1},
+    "slots": {"start": "zero"},
+    "opinions": {"synthetic": {"worth": {"from": 0.3, "to": 0.7}}},
+    "output": {"beliefs_table": True},
+}
 CSV = "a,b,km,bytes_per_s\nParis,Lyon,400,125e6\nLyon,Nice,300,\nNice,Turin,150,\nTurin,Paris,600,\n"
 
 
@@ -178,3 +190,30 @@ def test_bad_files_are_refused(monkeypatch: Any, capsys: Any, tmp_path: Path, su
     assert message in error
     assert f"net.{suffix}" in error
     assert "Traceback" not in error
+
+
+@pytest.mark.parametrize(("name", "degrees"), [("star", [10] + [1] * 10), ("ring", [2] * 11), ("complete", [10] * 11)])
+def test_a_scenario_names_an_overlay(name: str, degrees: list[int]) -> None:
+    topology = {"kind": "overlay", "network": "gaia", "overlay": name}
+    run = netsim.run(PEERS | {"peers": {"topology": topology}})
+    links = run.links
+    counts = [int((links[["source", "target"]] == client).to_numpy().sum()) for client in range(11)]
+    assert counts == degrees
+    gaia = read_network("gaia")
+    lengths = {(cable.a, cable.b): cable.km for cable in gaia.cables}
+    shown = [lengths[pair] for pair in zip(links["source"], links["target"], strict=True)]
+    assert links["distance_km"].tolist() == pytest.approx(shown)
+
+
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        ({"network": "geant"}, "peers.topology.network = 'geant': has 40 nodes: must have 11, one a client"),
+        ({"network": "gaja"}, "peers.topology.network = 'gaja'"),
+        ({"network": "gaia", "overlay": "matcha"}, "peers.topology.overlay"),
+    ],
+)
+def test_an_overlay_that_does_not_fit_is_refused(topology: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError) as caught:
+        netsim.run(PEERS | {"peers": {"topology": {"kind": "overlay"} | topology}})
+    assert words in str(caught.value)
