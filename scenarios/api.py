@@ -20,7 +20,6 @@ from scenarios.registry.components import component_model
 from scenarios.registry.in_process import keep, place_of, place_of_object
 from scenarios.registry.kinds import BUILT_IN, shared_names
 from scenarios.runs import run as written
-from scenarios.runs.folders import check_run
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.progress import rounds_done
 from scenarios.runs.reading import override, parse, read_file
@@ -38,7 +37,6 @@ from scenarios.sweeps.plan import Plan
 from scenarios.sweeps.workers import Standing
 from scenarios.wiring.script.waits import Script
 from scenarios.wiring.script.world import World
-from scenarios.wiring.simulation import build
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,12 +180,8 @@ def run(
     place = None if out is None else arguments.folder("out", out)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)
-    if place is not None:
-        check_run(place, overwrite)
-    with name_source(name):
-        built = build(study, strict=strict)
+    built = written.prepare(study, name, place, overwrite=overwrite, strict=strict, event_limit=limits.event_limit)
     _warn(built.cautions)
-    built.simulation.limit_events(limits.event_limit)
     tell = _after_round(study, progress)
     if place is None:
         with _limit_time(wall):
@@ -273,10 +267,8 @@ def _make_plan(
     wanted = None if listed is None else [arguments.integer("seeds", seed) for seed in listed]
     named = arguments.keys_and_values("grid", grid, "{'policy.alpha': [1, 10]}")
     values = {key: arguments.plain(arguments.several(f"grid[{key!r}]", each, "[1, 10]")) for key, each in named.items()}
-    asked = written_sweep.add_grid(keys, values, wanted)
     some = None if variants is None else arguments.several("variants", variants, "['pause', 'random']")
-    chosen = written_sweep.choose_variants(asked, some, name)
-    planned = written_sweep.plan(chosen, name, strict=strict)
+    planned = written_sweep.plan_grid(keys, name, grid=values, seeds=wanted, variants=some, strict=strict)
     _warn(planned.cautions)
     return planned
 

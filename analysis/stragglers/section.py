@@ -29,7 +29,7 @@ def straggler_sections(run: Run) -> list[Section]:
     shares = ", ".join(f"{phase} {format_number(value)} s" for phase, value in seconds.items())
     words = (
         "The chain of phases that led, without a gap, from the beginning to the last close took "
-        f"{format_number(seconds.sum())} s: {shares}. Whoever shortens one of them shortens the run."
+        f"{format_number(seconds.sum())} s: {shares}. To shorten one of them shortens the run."
     )
     table = client_table(run, view)
     exact = run.source.has("what_ifs")

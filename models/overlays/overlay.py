@@ -16,7 +16,7 @@ class Overlay(Protocol):
 
     kind: str
     waiting: Waiting
-    """Whom a silo waits for before its next round: its in-neighbours, all silos, or the centre of a star."""
+    """Silos that a silo waits for before its next round: its in-neighbours, all silos, or the centre of a star."""
     period: int
     """Rounds after which the arcs repeat; 0 if they are drawn."""
 

@@ -1,7 +1,7 @@
 """The integral of power over time, by state: fed by changes of power as they happen, and by nothing that is computed from it.
 
 A change of w watts at time t adds w (T - t) joules up to any later T. So two sums for each state tell the energy at every T,
-whoever a change is of and however many clients there are. Times count from the last time it was read.
+whichever client a change is of, and however many there are. Times count from the last time it was read.
 
 What is told between two readings is kept, and summed exactly (`math.fsum`) by the next: the sums do not depend on the order in
 which changes were told, so that attempts may tell theirs one by one as they happen, or all together.

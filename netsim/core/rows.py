@@ -312,7 +312,7 @@ class TransferRow(NamedTuple):
     size_bytes: int
     sent_s: float
     begin_s: float
-    """When its delay was over and its bytes began to flow."""
+    """Time at which its delay was over and its bytes began to flow."""
     end_s: float
     outcome: str
     """delivered, lost, aborted or in_flight."""
@@ -330,7 +330,7 @@ class TransferRow(NamedTuple):
 
 
 class LinkRow(NamedTuple):
-    """What crossed a link of `[network]` in a round; links that nothing crossed have no row."""
+    """Bytes that crossed a link of `[network]` in a round; a link without any has no row."""
 
     round: int
     link: str

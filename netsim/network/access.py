@@ -171,7 +171,7 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
 class AssignedAccess(Generic[SenderT]):
     """The sub-channels of `spectrum`, with `jammers` on them; `sender.channel` is the one assigned.
 
-    Where no two may meet on a sub-channel (no contention), whoever finds its own held waits for it.
+    Without contention a sub-channel carries one transmission at a time: a client that finds its own held waits for it.
     """
 
     own_link = free = False

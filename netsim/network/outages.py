@@ -150,7 +150,7 @@ class ClientOutage(StateFields):
         self.name = name
         self.when = when
         self.hits: BoolArray = hits
-        """(K,) whom it cuts off."""
+        """(K,) True for the clients that it cuts off."""
         self._hits = hits.tobytes()  # a lookup in an array costs several times as much
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:

@@ -196,8 +196,8 @@ class MemoryRecorder:
 class ParquetRecorder:
     """Writes the tables that are `wanted` into an existing folder, each as a Parquet file of its name.
 
-    `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`, which whoever
-    needs no checkpoint any more removes.
+    `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`. The caller
+    removes that folder when it needs no checkpoint any more.
     """
 
     def __init__(self, folder: Path, wanted: WantedTables = USUAL) -> None:

@@ -146,7 +146,7 @@ class PolicyDispatch(StateFields, Dispatch):
     def tell(self, closed: ClosedRound) -> None:
         attempts = closed.attempts
         if not len(attempts):
-            # The policy learns nothing of it; whoever measures must not take the round before for it.
+            # The policy observes nothing; without this, instruments would read the outcome of the round before.
             nothing = np.zeros(0)
             self.outcome = round_outcome(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
             return

@@ -118,7 +118,7 @@ class Dispatch(Stateful, Protocol):
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
-        """(round, client) of every change that whoever decides declared so far."""
+        """(round, client) of every change that the policy or scheduler has declared so far."""
 
     @property
     def selection(self) -> IntArray | Selection:
@@ -140,7 +140,7 @@ class Dispatch(Stateful, Protocol):
         """`client` begins nothing in the round that has just been chosen, and nobody else in its place."""
 
     def tell(self, closed: ClosedRound) -> None:
-        """Tell whoever decides what came of the round."""
+        """Report the outcome of the round to the policy or scheduler."""
 
     def held_versions(self, number: int) -> Iterable[int]:
         """Return the versions that clients hold and may begin from in round `number`, beside those of updates under way."""

@@ -35,7 +35,7 @@ class Presence:
                 raise NobodyLeftError
             pool.go_by_events()
             waking.wake_at(next_s)
-            # Somebody comes or goes, or an attempt ends.
+            # A client comes or goes, or an attempt ends.
             pool.followers.append(waking.wake)
             pool.watchers.append(waking.wake)
             yield waking.event()

@@ -111,21 +111,16 @@ def run(
     """Run one scenario into a folder."""
     with resting():
         from scenarios.cli.live import live, log_run
-        from scenarios.runs.folders import check_run
         from scenarios.runs.reading import override, parse, read
-        from scenarios.runs.run import simulate
+        from scenarios.runs.run import prepare, simulate
         from scenarios.runs.wall_limit import WallLimit
-        from scenarios.wiring.simulation import build
 
         wall = WallLimit(wall_limit, may_end_process=True)
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
         folder = out or Path("runs") / study.name
-        check_run(folder, overwrite)
         logs = _log_files(log)
-        with name_source(scenario):
-            built = build(study, strict=strict)
+        built = prepare(study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit)
     warn_of(dict.fromkeys(built.cautions, ""))
-    built.simulation.limit_events(event_limit)
     with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
 
         def after_round(simulation: "Simulation") -> None:
@@ -234,14 +229,18 @@ def sweep(
     from scenarios.runs.reading import read
     from scenarios.sweeps.earlier_runs import told_until
     from scenarios.sweeps.options import Earlier, Limits, Machines
-    from scenarios.sweeps.sweep import add_grid, choose_variants, later_cautions, plan
+    from scenarios.sweeps.sweep import later_cautions, plan_grid
     from scenarios.sweeps.sweep import sweep as run_sweep
 
     settled = _looks(drawing, figures, no_figures)
-    grids = grids_of(grid or ())
-    asked = add_grid(read(scenario, settings or ()), grids, None if seeds is None else seeds_of(seeds))
-    tables = choose_variants(asked, None if variants is None else variants.split(","), scenario)
-    planned = plan(tables, scenario, strict=strict)
+    planned = plan_grid(
+        read(scenario, settings or ()),
+        scenario,
+        grid=grids_of(grid or ()),
+        seeds=None if seeds is None else seeds_of(seeds),
+        variants=None if variants is None else variants.split(","),
+        strict=strict,
+    )
     warn_of(planned.warned)
     folder = out or Path("runs") / planned.name
     with sweep_progress(planned, quiet) as show, _report_interrupt(folder):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RunFolder = Annotated[Path, typer.Argument(help="A run's folder.")]
 _FIXED = (
-    "Held fixed: all that came before the round, and whom it selected; nobody takes the place of a client that is left out. What "
+    "Held fixed: all that came before the round, and its selection; no client takes the place of one that is left out. What "
     "follows from the change within the round is simulated, on the same draws."
 )
 _PHASES = ("download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")

@@ -74,7 +74,7 @@ class Durations:
     def survival(self) -> tuple[FloatArray, FloatArray]:
         """Return the complete times (m,), ascending, and the Kaplan-Meier estimates (m,) of the probability to exceed each.
 
-        At equal times complete durations come before bounds: whoever is cut off at t was still at risk at t.
+        At equal times complete durations come before bounds: one that is cut off at t was still at risk at t.
         """
         at_risk = np.cumsum(self.counts[::-1])[::-1]
         times, first = np.unique(self.seconds[~self.censored], return_index=True)

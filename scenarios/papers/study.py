@@ -1,4 +1,4 @@
-"""What a reproduction consists of: a scenario in three sizes, what to show of it, the paper's numbers, and the rules."""
+"""Parts of a reproduction: a scenario in three sizes, what to show of it, the paper's numbers, and the rules."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.unfinished import INTERRUPTED, checksums, read_unfinished, version
 from scenarios.runs.wall_limit import WallLimit
-from scenarios.schema.errors import UserError
+from scenarios.schema.errors import UserError, name_source
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import Built, build
 
@@ -73,6 +73,21 @@ def run(
     return simulate(
         built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s, wall=wall
     )
+
+
+def prepare(
+    scenario: Scenario, source: str, out: Path | None, *, overwrite: bool, strict: bool, event_limit: int | None
+) -> Built:
+    """Build the simulation of `scenario`, for the folder `out` or for memory; `source` names the scenario in messages.
+
+    Raises UserError: `out` is checked first, so that a wrong folder is refused before a learner is built.
+    """
+    if out is not None:
+        check_run(out, overwrite)
+    with name_source(source):
+        built = build(scenario, strict=strict)
+    built.simulation.limit_events(event_limit)
+    return built
 
 
 def simulate(

@@ -25,7 +25,7 @@ def waited_for(simulation: Simulation) -> str:
     under_way = pool.under_way
     if not under_way:
         next_s = float(pool.presence.next_change_s.min())
-        when = f", the next of whom comes or goes at {next_s:,.10g} s" if next_s < float("inf") else ""
+        when = f"; the next client comes or goes at {next_s:,.10g} s" if next_s < float("inf") else ""
         here = int(pool.presence.on.sum())
         return f"clients or messages: no update is under way, {here:,} of {pool.count:,} clients are present{when}"
     # NaN: it has no outcome yet. Asking for `in_flight` would change the run.

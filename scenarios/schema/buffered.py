@@ -18,11 +18,11 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Buffered(Server):
-    """So many clients are at work at all times, and every `buffer` deliveries make a new model: a round (or see `pacing`).
+    """Keeps `concurrency` clients at work; every `buffer` deliveries make a new model: a round (or see `pacing`).
 
-    Whoever ends is followed by another client, chosen by the policy, which is asked for one at a time. A client is not chosen in
-    the round in which its last update ended. No update is late; it may have started from an old version (`learner.staleness`).
-    To PAUSE, m is `buffer` in eq. 8, so that clients are chosen in proportion to their data, and 1 in eq. 13 and 14.
+    When an update ends, the policy chooses one more client. A client is not chosen in the round in which its last update
+    ended. No update is late; it may have started from an old version (`learner.staleness`). To PAUSE, m is `buffer` in eq. 8,
+    so that clients are chosen in proportion to their data, and 1 in eq. 13 and 14.
     """
 
     kind: Literal["buffered"] = "buffered"

@@ -75,7 +75,7 @@ def describe_own_error(error: BaseException) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text, or as much of it as a message can hold; the text is somebody else's code, too."""
+    """The first line of an exception's text, or as much of it as a message can hold. The exception may be of the user's code."""
     try:
         return str(error).partition("\n")[0][:_LONGEST]
     except Exception:

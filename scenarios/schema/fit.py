@@ -49,7 +49,7 @@ def check_fit(scenario: Scenario) -> None:
 
 
 def _amounts(scenario: Scenario) -> None:
-    """A pass has samples where somebody says how many."""
+    """Raise an error if a pass has samples, and no key gives their number."""
     work = scenario.work
     if work is None or scenario.learner is not None:
         return

@@ -54,7 +54,7 @@ class NetworkLink(VaryingLink):
     """Use of the bandwidth; absent: that of `[network]`."""
 
     @model_validator(mode="after")
-    def _described(self) -> Self:
+    def _check_keys(self) -> Self:
         if (self.a is None) != (self.b is None):
             raise missing("a" if self.a is None else "b", self)
         if self.a is None and self.name is None:

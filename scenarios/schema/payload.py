@@ -21,8 +21,8 @@ class Payload(Section):
     """The sizes of the model as it is sent to a client and of the update as it is sent back; they round up to whole bytes."""
 
     kind: Literal["model", "lora"] = "model"
-    """What is sent: the model, of the sizes below; or low-rank adapters of it (LoRA), whose size follows from `rank`, `layers`
-    and `hidden`."""
+    """Content of a message: the model, of the sizes below; or low-rank adapters of it (LoRA), with the size that follows from
+    `rank`, `layers` and `hidden`."""
     rank: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """Rank of the adapters (lora)."""
     layers: Annotated[int, Field(ge=1, le=10**6)] | None = None

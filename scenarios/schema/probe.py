@@ -49,7 +49,7 @@ class Probe(Section):
 
 def asks(scenario: "Scenario") -> bool:
     """Return True if the policy asks clients for their loss before it selects."""
-    # A policy that learns from opinions is not asked whom to probe: all clients test the model after every slot.
+    # A policy that learns from opinions chooses no clients to probe: all clients test the model after every slot.
     if scenario.policy is None or scenario.server.slotted:
         return False
     policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()

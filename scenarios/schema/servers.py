@@ -143,7 +143,7 @@ class SemiSynchronous(Server):
     """
 
     kind: Literal["semi-synchronous"] = "semi-synchronous"
-    """semi-synchronous: rounds of fixed length, and whoever misses a close enters the next round."""
+    """semi-synchronous: rounds of fixed length; an update that misses a close enters the next round."""
     per_round: Count
     """m, clients selected a round, as long as so many are not at work."""
     round_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -111,7 +111,7 @@ class Slots(Section):
     """True: every slot trains the first model again; otherwise the model goes on."""
     start: Literal["agreement", "deadline", "zero"] = "agreement"
     """Start of training (fl-da). agreement: as soon as all clients name the same m; deadline: deadline_s after the slot's
-    start, with whoever then believes to be among the m; zero: messages take no time and none is lost, as in the paper."""
+    start, with the clients that then believe to be among the m; zero: messages take no time and none is lost, as in the paper."""
     deadline_s: Positive | None = None
     """Seconds from the slot's start until training starts at the latest; for deadline, exactly then."""
     engine: Literal["auto", "events", "wave"] = "auto"

@@ -282,7 +282,7 @@ class ClientOutage(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
     """The cause of what it destroys, in the tables."""
     clients: SomeClients | None = None
-    """Whom it hits together: a group's name or client indices; absent: all clients."""
+    """Clients that it hits together: a group's name or client indices; absent: all clients."""
     from_s: NonNegative | None = None
     """Time of its beginning."""
     to_s: Positive | None = None

@@ -233,6 +233,19 @@ def _word(value: Any, position: int) -> str:
     return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
 
 
+def plan_grid(
+    tables: Mapping[str, Any],
+    source: str,
+    *,
+    grid: Mapping[str, list[Any]],
+    seeds: list[int] | None,
+    variants: Collection[str] | None,
+    strict: bool,
+) -> Plan:
+    """Return the plan of a scenario with more keys in its grid, other seeds (None: its own) and some variants (None: all)."""
+    return plan(choose_variants(add_grid(tables, grid, seeds), variants, source), source, strict=strict)
+
+
 def add_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
     """A scenario's tables with more keys in the sweep's grid, and other seeds."""
     changes: dict[str, Any] = {}

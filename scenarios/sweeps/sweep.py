@@ -26,12 +26,12 @@ from scenarios.sweeps.dataset import check_tables, gather_tables
 from scenarios.sweeps.earlier_runs import Wanted, elsewhere, look, look_at_all, read_manifest
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, Limits, Machines
-from scenarios.sweeps.plan import Plan, Planned, add_grid, choose_variants, further, plan
+from scenarios.sweeps.plan import Plan, Planned, add_grid, choose_variants, further, plan, plan_grid
 from scenarios.sweeps.relocation import move_run
 from scenarios.sweeps.worker_run import Done, OneRun, Trial
 from scenarios.sweeps.workers import Killed, Standing, Workers
 
-__all__ = ["Plan", "Planned", "add_grid", "choose_variants", "later_cautions", "plan", "sweep"]
+__all__ = ["Plan", "Planned", "add_grid", "choose_variants", "later_cautions", "plan", "plan_grid", "sweep"]
 
 
 def sweep(

@@ -53,7 +53,7 @@ class Board(Protocol):
         """Return True if the sweep is to end."""
 
     def scratch(self) -> str | None:
-        """A folder for what is needed only as long as the run lasts; None: the system's own. Whoever made it removes it."""
+        """A folder for what is needed only as long as the run lasts; None: the system's own. Its maker removes it."""
 
 
 Work = Callable[[Board], Any]

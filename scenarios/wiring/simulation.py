@@ -236,7 +236,7 @@ def _truth(
 ) -> Truth:
     """Return the expected latencies from the timelines of phases and of bytes, each with its name; raises UserError."""
     refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
-    # Who shares with whom is nobody's law: what is expected is the time alone.
+    # No law says which clients share a bandwidth, so expected times are those of a client alone.
     phases = [*timed, *carried]
     return Truth(phases=[law for _, law in phases], clients=clients, kinds=[name for name, _ in phases])
 

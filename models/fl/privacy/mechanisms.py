@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -105,72 +106,61 @@ class NoMechanism:
         return updates
 
 
-class PerCoordinate:
+class _BoundedAndNoised:
+    """Bounds an update by half the `sensitivity`, so that two differ by at most all of it, and adds noise to each coordinate."""
+
+    protects = True
+
+    def __init__(self, sensitivity: float, bound: Callable[[Tensor, float], Tensor], noise: Noise) -> None:
+        _check_sensitivity(sensitivity)
+        self._half, self._bound, self._noise = sensitivity / 2, bound, noise
+
+    def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
+        return _protect(self._bound(updates, self._half), updates, self._noise, epsilon, generators)
+
+
+class PerCoordinate(_BoundedAndNoised):
     """Clamps every coordinate to +-sensitivity/2 and adds Laplace(sensitivity/epsilon) to each (code of the PAUSE authors; eq.
     5).
     """
 
     guarantee = "epsilon-LDP for every single coordinate of an update; d times epsilon for the vector of d coordinates"
-    protects = True
 
     def __init__(self, *, sensitivity: float) -> None:
-        _check_sensitivity(sensitivity)
-        self._half = sensitivity / 2
-        self._noise = _laplace_noise(sensitivity)
-
-    def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_clamp(updates, self._half), updates, self._noise, epsilon, generators)
+        super().__init__(sensitivity, _clamp, _laplace_noise(sensitivity))
 
 
-class L1:
+class L1(_BoundedAndNoised):
     """Scales an update down to L1 norm sensitivity/2 and adds Laplace(sensitivity/epsilon) to each coordinate (PAUSE eq. 5).
 
     Any two updates are then at most `sensitivity` apart in L1 norm: the Laplace mechanism's condition for the whole vector.
     """
 
     guarantee = "epsilon-LDP for the whole update vector"
-    protects = True
 
     def __init__(self, *, sensitivity: float) -> None:
-        _check_sensitivity(sensitivity)
-        self._half = sensitivity / 2
-        self._noise = _laplace_noise(sensitivity)
-
-    def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_scale_down(updates, self._half, 1), updates, self._noise, epsilon, generators)
+        super().__init__(sensitivity, partial(_scale_down, order=1), _laplace_noise(sensitivity))
 
 
-class GaussianPerCoordinate:
+class GaussianPerCoordinate(_BoundedAndNoised):
     """Clamps every coordinate to +-sensitivity/2 and adds normal noise to each, calibrated to one coordinate's sensitivity."""
 
     guarantee = "(epsilon, delta)-LDP for every single coordinate of an update; (d epsilon, d delta) for the vector of d"
-    protects = True
 
     def __init__(self, *, sensitivity: float, delta: float) -> None:
-        _check_sensitivity(sensitivity)
-        self._half = sensitivity / 2
-        self._noise = _gaussian_noise(sensitivity, delta)
-
-    def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_clamp(updates, self._half), updates, self._noise, epsilon, generators)
+        super().__init__(sensitivity, _clamp, _gaussian_noise(sensitivity, delta))
 
 
-class L2:
+class L2(_BoundedAndNoised):
     """Scales an update down to L2 norm sensitivity/2 and adds normal noise to each coordinate.
 
     Any two updates are then at most `sensitivity` apart in L2 norm: the Gaussian mechanism's condition for the whole vector.
     """
 
     guarantee = "(epsilon, delta)-LDP for the whole update vector"
-    protects = True
 
     def __init__(self, *, sensitivity: float, delta: float) -> None:
-        _check_sensitivity(sensitivity)
-        self._half = sensitivity / 2
-        self._noise = _gaussian_noise(sensitivity, delta)
-
-    def protect(self, updates: Tensor, epsilon: FloatArray, generators: Generators) -> Tensor:
-        return _protect(_scale_down(updates, self._half, 2), updates, self._noise, epsilon, generators)
+        super().__init__(sensitivity, partial(_scale_down, order=2), _gaussian_noise(sensitivity, delta))
 
 
 MECHANISMS: dict[str, Callable[..., Mechanism]] = {

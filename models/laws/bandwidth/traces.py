@@ -16,8 +16,18 @@ from models.laws.bandwidth.files import Points, read_packet_files, read_step_fil
 from models.laws.bandwidth.laws import Draws
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, spread
 
-AfterEnd = Literal["repeat", "hold", "stop"]
-Offset = Literal["none", "random"]
+AfterEnd = Annotated[
+    Literal["repeat", "hold", "stop"],
+    Doc(
+        'Bandwidth after the end. "repeat": the trace again; "hold": its last bandwidth for ever; "stop": none, '
+        "and transfers under way are lost with the cause trace-end."
+    ),
+]
+Offset = Annotated[
+    Literal["none", "random"],
+    Doc('Place in the trace at time 0. "none": its beginning; "random": anywhere, drawn from the seed for each client.'),
+]
+Scale = Annotated[PerClient, Doc("A factor of all rates.")]
 _NEVER = math.inf
 _REACHED = 1.0 - 1e-14
 _FEW = 100
@@ -241,20 +251,9 @@ class Trace(_Traced):
         end_s: Annotated[
             float | None, Doc("End of the trace, in seconds. Absent: the last step lasts as long as the one before it.")
         ] = None,
-        after_end: Annotated[
-            AfterEnd,
-            Doc(
-                'Bandwidth after the end. "repeat": the trace again; "hold": its last bandwidth for ever; "stop": none, '
-                "and transfers under way are lost with the cause trace-end."
-            ),
-        ] = "repeat",
-        offset: Annotated[
-            Offset,
-            Doc(
-                'Place in the trace at time 0. "none": its beginning; "random": anywhere, drawn from the seed for each client.'
-            ),
-        ] = "none",
-        scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
+        after_end: AfterEnd = "repeat",
+        offset: Offset = "none",
+        scale: Scale = 1.0,
     ) -> None:
         traces, which = read_step_files(path=path, time_s=time_s, bytes_per_s=bytes_per_s, end_s=end_s, clients=clients)
         super().__init__(
@@ -302,20 +301,9 @@ class PacketTrace(_Traced):
             Doc("File for all clients. {client} in it stands for the number of a client, from 0: each then has its own file."),
         ],
         packet_bytes: Annotated[float, Doc("Size of a packet, in bytes.")] = 1500.0,
-        after_end: Annotated[
-            AfterEnd,
-            Doc(
-                'Bandwidth after the end. "repeat": the trace again; "hold": its last rate for ever; "stop": none, '
-                "and transfers under way are lost with the cause trace-end."
-            ),
-        ] = "repeat",
-        offset: Annotated[
-            Offset,
-            Doc(
-                'Place in the trace at time 0. "none": its beginning; "random": anywhere, drawn from the seed for each client.'
-            ),
-        ] = "none",
-        scale: Annotated[PerClient, Doc("A factor of all rates.")] = 1.0,
+        after_end: AfterEnd = "repeat",
+        offset: Offset = "none",
+        scale: Scale = 1.0,
     ) -> None:
         traces, which = read_packet_files(path=path, packet_bytes=packet_bytes, clients=clients)
         super().__init__(

@@ -1,4 +1,4 @@
-"""What flows use, as far as tables of a run ask for it: the link that limits each flow, and the bytes that cross each link."""
+"""Use of links by flows, where tables of a run ask for it: the link that limits each flow, and the bytes that cross each link."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from netsim.network.flows.sharing import Link, PathBundle, PathClass
 
 OWN_LIMIT = "own"
-"""What limits a flow that no link does: its own limit, or the window of its route."""
+"""Name in place of a link for a flow that its own limit, or the window of its route, limits."""
 _EQUAL = 1.0 - 1e-12
 
 

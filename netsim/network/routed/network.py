@@ -50,7 +50,7 @@ class Journey:
     size_bytes: float
     sent_s: float
     begin_s: float
-    """When its flow begins."""
+    """Time at which its flow begins."""
     round: int
     cause: str | None
     """Cause of its loss, as far as that is known."""

@@ -38,7 +38,9 @@ class Answer:
 
 
 def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: Progress | None = None) -> list[Answer]:
-    """What would have come of round `number` of the run in `folder`, with each of `changes`; of slots a communication round.
+    """Return what would have come of round `number` of the run in `folder`, with each of `changes`.
+
+    Under a server with slots `number` counts communication rounds.
 
     Raises UserError: no such round, a client that takes no part in it, nothing that could be different in that way, or a run that
     does not come out the same with this version.

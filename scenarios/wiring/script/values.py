@@ -56,7 +56,7 @@ def read(value: Any, path: str) -> Any:
 
 
 def label(some: Some, entities: IntArray | None) -> str | None:
-    """Whom a record names: as the script did, or by their numbers."""
+    """Return clients as a record names them: by the name that the script used, or by their numbers."""
     if isinstance(some, str):
         return some
     return None if entities is None else json.dumps(entities.tolist())

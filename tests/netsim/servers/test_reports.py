@@ -206,8 +206,8 @@ def test_a_run_that_goes_on_from_a_saved_state_leaves_the_same_losses(kind: str)
     whole.run()
     whole.close()
     held = 0
+    first, before = begun()
     for after in (1, 2, 3):
-        first, before = begun()
         first.run(until_round=after)
         second, rest = begun()
         state = copied(first.state_dict())

@@ -61,7 +61,7 @@ def test_it_waits_for_clients_that_are_away(tmp_path: Path) -> None:
     there = {"kind": "trace", "path": str(tmp_path / "there.csv")}
     simulation = build(parse({"name": "waits", **TIMES, "time_limit_s": 50.0, "availability": there})).simulation
     simulation.run()
-    told = "clients or messages: no update is under way, 0 of 3 clients are present, the next of whom comes or goes at 86,400 s"
+    told = "clients or messages: no update is under way, 0 of 3 clients are present; the next client comes or goes at 86,400 s"
     assert waited_for(simulation) == told
 
 

@@ -25,7 +25,7 @@ def test_the_commands_answer_and_keep_what_they_found_out(shell: Shell) -> None:
     code, out, _ = shell("stragglers", shell.out, "--quiet", "--rounds", "2..5")
     assert code == 0
     assert "critical path" in out
-    assert "nobody takes the place" in out
+    assert "no client takes the place" in out
     run = netsim.open_run(shell.out)
     table = run.arrow("what_ifs").to_pandas()
     assert set(table["round"]) == {2, 3, 4, 5}
