@@ -21,6 +21,8 @@ class Load(NamedTuple):
     """Samples in units of the time that training takes for one."""
     besides_s: float = 0.0
     """Further seconds, such as a pause that the application makes."""
+    look_s: float = 0.0
+    """The end of the work is noticed at a multiple of so many seconds after its beginning; 0: at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

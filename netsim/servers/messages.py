@@ -6,6 +6,7 @@ at a time; further ones wait in the order in which they were sent.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -90,8 +91,11 @@ class Messages:
     `work_on` is the rule `UpdateRules.on_work` of the pool.
     """
 
-    def __init__(self, sizes: MessageSizes) -> None:
+    def __init__(self, sizes: MessageSizes, ask_s: float = 0.0) -> None:
+        """`ask_s`: an idle client asks for messages so often; 0: it is told at once."""
         self.sizes = sizes
+        self._ask_s = ask_s
+        self._idle_since_s = [0.0] * len(sizes.requests)
         self.pool: ClientPool
         self.round = 0
         """The round under way."""
@@ -130,10 +134,18 @@ class Messages:
                 self.pool.clock.call_at(max(message.expires_s, now), self._expire, message.number, LAST)
             if client in self._in_work or self._queues.get(client):
                 self._queues.setdefault(client, deque()).append(message)
+            elif (asks_s := self._next_ask_s(client)) > now:
+                self._queues.setdefault(client, deque()).append(message)
+                self.pool.clock.call_at(asks_s, self._go_on, client)
             else:
                 self._in_work[client] = message
                 begun.append(message)
         self._begin(begun)
+
+    def _next_ask_s(self, client: int) -> float:
+        """Return the time at which an idle client asks for messages next, now at the earliest."""
+        now, since_s = self.pool.clock.now, self._idle_since_s[client]
+        return max(since_s + math.ceil((now - since_s) / self._ask_s) * self._ask_s, now) if self._ask_s else now
 
     def _begin(self, messages: Sequence[Message]) -> None:
         """Begin messages of different clients; those of one address draw together."""
@@ -164,6 +176,7 @@ class Messages:
         if self._ending is not None:
             return
         message = self._in_work.pop(update.client)
+        self._idle_since_s[update.client] = self.pool.clock.now
         if self._queues.get(update.client):
             self.pool.clock.call_at(self.pool.clock.now, self._go_on, update.client)
         self._end(message, "delivered" if update.outcome == "delivered" else "lost")

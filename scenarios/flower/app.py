@@ -110,6 +110,14 @@ def app_folder(app: str) -> Path:
     return place.resolve()
 
 
+def app_files(app: str) -> list[Path]:
+    """Return the program files of an app in a folder, and its pyproject.toml; none of an app of objects."""
+    if find(app) is not None:
+        return []
+    folder = app_folder(app)
+    return [folder / _PROJECT, *sorted(folder.rglob("*.py"))]
+
+
 def read_app(app: str, run_config: Mapping[str, Any]) -> App:
     """Read the pyproject.toml of an app; raises UserError."""
     folder = app_folder(app)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -14,6 +15,7 @@ from flwr.serverapp import Grid
 from netsim.core.clock import LAST, NothingScheduledError
 from netsim.servers import messages as engine
 from scenarios.flower import internals
+from scenarios.flower.randomness import restore_state, save_state
 from scenarios.flower.simulated_time import EPOCH_S, AppTime, inside
 from scenarios.schema.errors import UserError
 
@@ -46,7 +48,7 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
             grid.refused = UserError(f"{told}, whose place in simulated time nothing tells; call the Grid in the thread of main")
             raise grid.refused
         grid.check()
-        with inside(grid.time, False):
+        with inside(grid.time, False), grid.own_randomness():
             return method(*args, **kwargs)
 
     return called
@@ -70,6 +72,8 @@ class SimulatedGrid(Grid):
         self._app_round = 0
         self._pulled_s = -1.0
         self._working = False
+        self._randomness: tuple[Any, ...] | None = None
+        """Random state of the ServerApp, kept while ClientApps run."""
         self.refused: UserError | None = None
         """Mistake that the app may have caught, in a thread or by catching all exceptions."""
 
@@ -77,6 +81,16 @@ class SimulatedGrid(Grid):
         """Raise what the app has been refused before."""
         if self.refused is not None:
             raise self.refused
+
+    @contextmanager
+    def own_randomness(self) -> Iterator[None]:
+        """Restore the random state of the ServerApp after a wait in which ClientApps ran; once a wait, since it takes a while."""
+        try:
+            yield
+        finally:
+            if self._randomness is not None:
+                restore_state(self._randomness)
+                self._randomness = None
 
     # What the app sees
 
@@ -153,7 +167,7 @@ class SimulatedGrid(Grid):
         if self._working:
             self._nodes.pause(seconds)
             return
-        with inside(self.time, False):
+        with inside(self.time, False), self.own_randomness():
             self._let_pass(lambda: self._server.wait_until(self._clock.now + seconds))
 
     def _let_pass(self, wait: Callable[[], None]) -> None:
@@ -205,6 +219,8 @@ class SimulatedGrid(Grid):
 
         def work(sent: engine.Message) -> Load:
             given = internals.with_content(instruction, internals.copy_content(content))
+            if self._randomness is None:
+                self._randomness = save_state()
             self._working = True
             try:
                 reply, load = self._nodes.call(client, given, self.time)
@@ -236,7 +252,7 @@ class SimulatedGrid(Grid):
         self._numbers += 1
         internals.set_message_id(reply, self._numbers)
         if reply.has_content():
-            for record in reply.content.metric_records.values():
+            for record in internals.metric_records(reply.content):
                 self._reports.add_reply(kind, record)
         self._keep(name, reply)
 
@@ -271,7 +287,7 @@ class SimulatedGrid(Grid):
 def _round_of(message: Message) -> int | None:
     """Return the round of the app's own count to which a message belongs; None: it does not say."""
     if message.has_content():
-        for record in message.content.config_records.values():
+        for record in internals.config_records(message.content):
             number = record.get("server-round")
             if isinstance(number, int):
                 return number

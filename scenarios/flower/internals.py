@@ -103,6 +103,20 @@ def with_content(message: Message, content: RecordDict | None) -> Message:
     return made
 
 
+def metric_records(content: RecordDict) -> list[Any]:
+    """Return the records of metrics; `RecordDict.metric_records` makes a synchronised dict at each call, which takes longer."""
+    from flwr.app import MetricRecord
+
+    return [record for record in content.values() if isinstance(record, MetricRecord)]
+
+
+def config_records(content: RecordDict) -> list[Any]:
+    """Return the records of configurations."""
+    from flwr.app import ConfigRecord
+
+    return [record for record in content.values() if isinstance(record, ConfigRecord)]
+
+
 def count_bytes(content: RecordDict) -> int:
     """Return the bytes of the content: arrays, 8 for each number, 1 for each letter and truth value, and the keys."""
     return sum(len(name) + _record_bytes(record) for name, record in content.items())

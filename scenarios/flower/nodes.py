@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netsim.clients.rules import Load
 from scenarios.flower import internals
-from scenarios.flower.randomness import restore_state, save_state, seed_all
+from scenarios.flower.randomness import seed_all
 from scenarios.flower.simulated_time import AppTime, inside
 from scenarios.schema.errors import UserError
 
@@ -64,11 +65,11 @@ class Nodes:
         return self._contexts[client]
 
     def call(self, client: int, message: Message, time: AppTime) -> tuple[Message, Load]:
-        """Return the reply of a client's app to `message`, and the work that it takes."""
+        """Return the reply of a client's app to `message`, and the work that it takes; seeds the generators of the process."""
         from flwr.app import Message as AnyMessage
 
         self._calls[client] = number = self._calls.get(client, 0) + 1
-        state, self._pause_s = save_state(), 0.0
+        self._pause_s = 0.0
         seed_all(self._seed, client, number)
         node = internals.node_id(client)
         try:
@@ -77,8 +78,6 @@ class Nodes:
         except Exception as error:
             reply = self._error_reply(client, message, error)
             return reply, self._load(client, message, reply)
-        finally:
-            restore_state(state)
         if not isinstance(reply, AnyMessage):
             kind = f"returned {type(reply).__name__} to a message {message.metadata.message_type!r} at node {node}"
             raise UserError(f"flower.app = {self._section.app!r}: its ClientApp {kind}; must return a Message")
@@ -90,7 +89,9 @@ class Nodes:
         from flwr.app import Error
         from flwr.app import Message as AnyMessage
 
-        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/flwr/" not in frame.filename]
+        # Without this call of netsim; the last line outside of flwr, where there is one.
+        frames = traceback.extract_tb(error.__traceback__)[1:]
+        frames = [frame for frame in frames if "flwr" not in Path(frame.filename).parts] or frames
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
         metadata = message.metadata
         told = f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
@@ -103,7 +104,7 @@ class Nodes:
     def _load(self, client: int, message: Message, reply: Message) -> Load:
         section, kind = self._section, message.metadata.message_type.partition(".")[0]
         if not reply.has_content():
-            return Load(bytes_up=max(len(reply.error.reason or ""), 1), besides_s=self._pause_s)
+            return Load(bytes_up=max(len(reply.error.reason or ""), 1), besides_s=self._pause_s, look_s=section.polls.reply_s)
         samples = self._samples(reply)
         weight = {"train": 1.0, "evaluate": section.evaluate_share}.get(kind, 0.0)
         if kind == "train" and section.epochs_key is not None:
@@ -113,10 +114,11 @@ class Nodes:
             samples=samples,
             weighted_samples=weight * (samples or 0),
             besides_s=self._pause_s,
+            look_s=section.polls.reply_s,
         )
 
     def _samples(self, reply: Message) -> int | None:
-        for record in reply.content.metric_records.values():
+        for record in internals.metric_records(reply.content):
             value = record.get(self._section.samples_key)
             if isinstance(value, int | float):
                 return round(value)

@@ -10,6 +10,7 @@ from typing import Any
 
 from models.laws.bandwidth.files import CLIENT
 from netsim.records.tables import sha256_of
+from scenarios.flower.app import app_files
 from scenarios.runs.own_code import Fingerprint
 from scenarios.runs.unfinished import version
 from scenarios.schema.scenario import Scenario
@@ -33,7 +34,8 @@ def study_digest(scenario: Scenario, code: Fingerprint) -> str:
 def named_files(scenario: Scenario) -> dict[str, str]:
     """The SHA-256 of every data file that a scenario names, by its name there."""
     tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
-    return {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
+    found = {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
+    return found if scenario.flower is None else found | {str(file): sha256_of(file) for file in app_files(scenario.flower.app)}
 
 
 def changed_files(state: Mapping[str, Any], scenario: Scenario) -> list[str]:

@@ -181,7 +181,7 @@ def flower(world: World) -> Server:
     section, sizes = world.scenario.flower, world.sizes
     assert section is not None
     assert isinstance(sizes, MessageSizes)
-    messages = Messages(sizes)
+    messages = Messages(sizes, ask_s=section.polls.node_s)
     pool = world.pool(on_work=messages.work_on)
     messages.connect(pool)
     reports = Reports(section.samples_key, section.accuracy_key, section.loss_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,15 +34,18 @@ class Compute(Step):
         self._row = start_row(TRAINING)
 
     def begin(self, update: Update, now: float) -> None:
-        draws, besides_s = update.model_draws, 0.0
+        draws, besides_s, look_s = update.model_draws, 0.0, 0.0
         samples: float | None = update.work_samples
         if self._on_work is not None:
             load = self._on_work(update)
             update.work_samples, samples, besides_s = load.samples, load.weighted_samples, load.besides_s
+            look_s = load.look_s
         update.compute_from(now)
         lasts_s = draws.compute.at(update.place, now) + besides_s
         if samples:
             lasts_s += samples * draws.sample.at(update.place, now)
+        if look_s:
+            lasts_s = math.ceil(lasts_s / look_s) * look_s
         # A length that is lost in rounding is none, in both forms.
         if now + lasts_s > now:
             self._executor.run(update, self, now + lasts_s, now)

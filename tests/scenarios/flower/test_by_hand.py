@@ -192,3 +192,15 @@ def test_polls_of_a_real_server() -> None:
 
     run(main, flower={"polls": {"server_s": 4.0}})
     assert seen == [8.0]
+
+
+def test_polls_of_real_nodes() -> None:
+    def main(grid: Any, context: Any) -> None:
+        time.sleep(1.0)
+        grid.send_and_receive([request(2), request(2)])
+
+    table = run(main, flower={"polls": {"node_s": 3.0, "reply_s": 1.5}}).clients
+    # It asks at 3 s, and finds the app ready 3 s after it began; idle at 10 s, it asks at once for what waits.
+    assert table["download_start_s"].tolist() == [3.0, 10.0]
+    assert table["compute_end_s"].tolist() == [7.0, 14.0]
+    assert table["outcome_s"].tolist() == [10.0, 17.0]
