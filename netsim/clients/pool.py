@@ -35,9 +35,9 @@ _EVER = float("inf")
 class ClientPool(Tallies):
     """The clients of `medium`, and their updates. Keywords as of `UpdateLifecycle`, and:
 
-    `presence`: the law by which clients come and go. `groups`: the groups of clients, None: there are none. `foreseeable`: True
-    if nothing acts on clients, links or laws that is not known beforehand. `returning` (K,): True for clients that a script took
-    away and may bring back as an attempt ends, kept up to date by the script; None: none ever is.
+    `presence`: the law by which clients come and go. `groups`: the groups of clients, None: there are none. `taken_away` (K,):
+    True for clients that a script took away and may bring back, kept up to date by the script; None: no script acts on clients,
+    links or laws, so that rounds can be foreseen.
     """
 
     settled = False
@@ -53,13 +53,12 @@ class ClientPool(Tallies):
         rules: UpdateRules = USUAL,
         energy: Energy | None = None,
         groups: Groups | None = None,
-        foreseeable: bool = True,
-        returning: BoolArray | None = None,
+        taken_away: BoolArray | None = None,
     ) -> None:
         super().__init__(medium.clients)
         self.probes: Asking | None = None
         """The probes of clients beside their updates, or None."""
-        self._returning = returning
+        self._taken_away = taken_away
         self.clock, self.medium, self.causes = clock, medium, Causes(clock, medium.inexact_phases())
         self.groups, self.reports_phases = groups, rules.reports_phases
         self.presence, self.energy = presence.presence, energy
@@ -86,7 +85,7 @@ class ClientPool(Tallies):
         """Listeners called when a client has come or gone by an act of a script."""
         self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
-        self.whole_rounds = WholeRounds(pool=self, possible=foreseeable and not self._charged and not medium.work.eager)
+        self.whole_rounds = WholeRounds(pool=self, possible=taken_away is None and not self._charged and not medium.work.eager)
         """Attempts that are worked out together."""
 
     def serve(self, server: Serving) -> None:
@@ -181,8 +180,8 @@ class ClientPool(Tallies):
     def ever_selectable(self) -> BoolArray:
         """(K,) True for clients that are present or will come, and have budget left: the most that can be selectable at once."""
         here = self.ever_here()
-        if self._returning is not None and self.under_way:
-            here |= self._returning
+        if self._taken_away is not None and self.under_way:
+            here |= self._taken_away
         return here & ~self.accountant.exhausted
 
     def ever_here(self) -> BoolArray:

@@ -115,8 +115,7 @@ class World(Context):
             ),
             energy=self.energy,
             groups=self.population if self.population.grouped else None,
-            foreseeable=self.targets is None,
-            returning=None if self.targets is None else self.targets.absent.away,
+            taken_away=None if self.targets is None else self.targets.absent.away,
         )
 
     def component(
