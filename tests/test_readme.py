@@ -40,7 +40,7 @@ LEAVES = {
     "test-the-timing.md": {"timing"},
     "my-cluster.md": {"first", "deadlines", "accuracy"},
     "flows.md": {"cases"},
-    "network.md": {"two-towns"},
+    "network.md": {"two-towns", "loads"},
     "fit.md": set(),
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),

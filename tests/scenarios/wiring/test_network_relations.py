@@ -48,9 +48,16 @@ def test_an_update_and_the_traffic_of_others_share_a_cable_by_hand() -> None:
     assert run.rounds["end_s"].tolist() == pytest.approx([2.0], rel=1e-9)
 
 
-HEAD = 'name = "n"\nrounds = 1\n[clients]\ncount = 1\n[server]\nper_round = 1\n[policy]\nkind = "all"\n[payload]\nup_bytes = 500\n'
+HEAD = """name = "n"
+rounds = 1
+clients.count = 1
+server.per_round = 1
+policy.kind = "all"
+payload.up_bytes = 500
+"""
 NETWORK = '[network]\nserver = "s"\nclients = ["x"]\n'
 CABLE = '[[network.links]]\na = "x"\nb = "s"\nbandwidth_bytes_per_s = 1e3\n'
+ROUTE = '[[network.routes]]\nfrom = "x"\nto = "s"\nlinks = ["far"]\n'
 
 
 @pytest.mark.parametrize(
@@ -59,7 +66,7 @@ CABLE = '[[network.links]]\na = "x"\nb = "s"\nbandwidth_bytes_per_s = 1e3\n'
         (NETWORK + CABLE + '[[network.links]]\na = "y"\nb = "z"\n', ["no route joins x and y", "add a link"]),
         (NETWORK.replace('"x"', '"q"') + CABLE, ["network.clients.0 = 'q'", "is no node"]),
         (NETWORK.replace('["x"]', '["x", "x"]') + CABLE, ["network.clients", "name one for each"]),
-        (NETWORK + CABLE + '[[network.routes]]\nfrom = "x"\nto = "s"\nlinks = ["far"]\n', ["network.routes.0.links.0", "no cable"]),
+        (NETWORK + CABLE + ROUTE, ["network.routes.0.links.0", "no cable"]),
         (NETWORK + CABLE + '[[network.links]]\na = "s"\nb = "s"\n', ["is a loop", "leave it out"]),
         (NETWORK + CABLE.replace("bandwidth_bytes_per_s = 1e3", ""), ["'x-s' has no bandwidth", "give it"]),
         (NETWORK + CABLE.replace("1e3", "1e15"), ["network.links.0.bandwidth_bytes_per_s", "look at the units"]),
