@@ -79,6 +79,8 @@ class RoundRow(NamedTuple):
     """Of the messages sent: those that had been lost before."""
     message_bytes: int | None = None
     """Bytes of the messages sent between clients in the slot."""
+    rounds_ahead: int | None = None
+    """Own rounds by which the farthest peer is ahead as the round closes (training without a server)."""
     probes: int | None = None
     """Clients that were asked for their loss before the selection; where the policy asks any."""
     probes_answered: int | None = None

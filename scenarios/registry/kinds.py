@@ -44,6 +44,7 @@ SUPPLIED = {
     "classes": "the number of classes",
     "num_classes": "the number of classes",
     "seed": "the seed of the first parameters",
+    "graph": "the graph of the peers",
 }
 """Meanings of the arguments that are supplied to some groups; to a law of sub-channels `clients` is their number."""
 _ABOUT_ROUNDS = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth"})
@@ -57,6 +58,7 @@ SUPPLIED_TO: dict[str, frozenset[str]] = {
     "availability": frozenset({"clients"}),
     "partition": frozenset({"clients", "labels", "generator"}),
     "topology": frozenset({"clients", "generator"}),
+    "mixing": frozenset({"graph"}),
     "network": frozenset({"inputs", "input_shape", "classes", "num_classes", "seed"}),
     "states": frozenset({"clients", "channels", "generator", "rounds", "horizon_rounds", "horizon_s"}),
     "scheduler": frozenset({"clients", "channels", "rounds", "truth"}),
@@ -71,7 +73,7 @@ NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"
 FACTORIES = frozenset({"detector"})
 """Arguments that want a callable that makes the component, not the component."""
 
-FUNCTIONS = frozenset({"partition", "topology", "network", "script"})
+FUNCTIONS = frozenset({"partition", "topology", "mixing", "network", "script"})
 """Groups whose components are functions, which are called once, with all their arguments; the user's own may also be a class."""
 POSITIONAL = {"partition": 1, "script": 1}
 """Number of arguments that a function of these groups receives by place: the labels of a partition, the world of a script."""
@@ -206,6 +208,19 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "complete": "models.peers.topologies:complete",
         "graph-file": "models.peers.topologies:graph_file",
         "overlay": "scenarios.overlays:overlay",
+        "ring": "models.peers.regular:ring",
+        "star": "models.peers.regular:star",
+        "torus": "models.peers.regular:torus",
+        "hypercube": "models.peers.regular:hypercube",
+    },
+    "protocol": {
+        "d-psgd": "netsim.peers.training.d_psgd:DPsgd",
+    },
+    "mixing": {
+        "metropolis": "models.peers.mixing:metropolis",
+        "max-degree": "models.peers.mixing:max_degree",
+        "uniform": "models.peers.mixing:uniform",
+        "given": "models.peers.mixing:given",
     },
     "reward": {
         "pause-reward": "models.theory.regret:PauseRewardMeter",

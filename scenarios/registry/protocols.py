@@ -25,6 +25,7 @@ from netsim.core.protocols import (
     SelectionPolicy,
 )
 from netsim.core.scheduling import ChannelScheduler
+from netsim.peers.training.protocol import TrainingProtocol
 from netsim.servers.slotted import IndexPolicy, OpinionPolicy
 from scenarios.registry.server_mode import ServerMode
 from scenarios.schema.errors import UserError
@@ -50,6 +51,7 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
     "compression": (Compression,),
     "trainer": (Trainer,),
     "server": (ServerMode,),
+    "protocol": (TrainingProtocol,),
 }
 """Protocols of the components of a group. The first is required unless a server requires another."""
 

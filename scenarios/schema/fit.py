@@ -135,11 +135,13 @@ def _check_no_slots(scenario: Scenario) -> None:
     for name in SLOT_TABLES:
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", "belongs to servers with slots; leave it out, or set server.kind to fl-fa or fl-da")
-    if scenario.peers is not None:
-        raise problem(("peers",), "..", "no client sends another a message here; leave it out, or set server.kind to fl-da")
+    if scenario.peers is not None and not scenario.server.sends_between_clients:
+        why = "no client sends another a message here; leave it out, or set server.kind to fl-da or peers"
+        raise problem(("peers",), "..", why)
     if scenario.policy is not None and scenario.policy.kind in (*OPINION_POLICIES, *INDEX_POLICIES):
         remedy = "fl-da" if scenario.policy.kind in INDEX_POLICIES else "fl-fa"
         raise problem(("policy", "kind"), scenario.policy.kind, f"learns from opinions; set server.kind = '{remedy}'")
-    for name, what in (("messages_table", "messages between clients"), ("beliefs_table", "beliefs of clients")):
-        if getattr(scenario.output, name):
-            raise problem(("output", name), True, f"there are {what} with server.kind = 'fl-da' only")
+    if scenario.output.messages_table and not scenario.server.sends_between_clients:
+        raise problem(("output", "messages_table"), True, "there are messages between clients with fl-da and peers only")
+    if scenario.output.beliefs_table:
+        raise problem(("output", "beliefs_table"), True, "there are beliefs of clients with server.kind = 'fl-da' only")

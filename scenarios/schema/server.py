@@ -21,6 +21,10 @@ class Server(Component):
     """True if a round of the run is a slot of several communication rounds, after which all clients test the model."""
     peer_to_peer: ClassVar[bool] = False
     """True if the clients decide among themselves, by messages."""
+    sends_between_clients: ClassVar[bool] = False
+    """True if clients send each other messages over the links of `[peers]`."""
+    sends_updates: ClassVar[bool] = True
+    """True if clients are sent a model and send an update over `[downlink]` and `[uplink]`."""
     waits_for_all: ClassVar[bool] = False
     """True if m clients are selected at once, and a round is as long as the slowest of them unless it closes earlier."""
     fresh: ClassVar[bool] = False

@@ -12,6 +12,7 @@ from scenarios.schema.buffered import Buffered
 from scenarios.schema.flower import FlowerServer
 from scenarios.schema.full_participation import Compass, Safa
 from scenarios.schema.own_server import OwnServer
+from scenarios.schema.peer_training import PeerTraining
 from scenarios.schema.section import Section, missing, problem
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
 from scenarios.schema.slotted import SLOT_KINDS
@@ -233,6 +234,7 @@ KINDS: dict[str, type[Server]] = {
     "compass": Compass,
     **SLOT_KINDS,
     "flower": FlowerServer,
+    "peers": PeerTraining,
 }
 
 

@@ -95,6 +95,7 @@ class FlDa(_Slotted):
 
     policies: ClassVar[tuple[str, ...]] = INDEX_POLICIES
     peer_to_peer: ClassVar[bool] = True
+    sends_between_clients: ClassVar[bool] = True
 
     def check_peers(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal where there are no links between clients."""

@@ -15,9 +15,10 @@ from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.network.resending import Resending
+from netsim.network.transport.absences import Absences
 from netsim.network.transport.jammed_links import JammedLinks
 from netsim.network.transport.laws import Disturbances, LinkLaws
-from netsim.network.transport.link_outages import Outage, Outages, link_between
+from netsim.network.transport.link_outages import Cuts, Outage, Outages, link_between
 from netsim.network.transport.messages import Star
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
@@ -31,6 +32,7 @@ from scenarios.wiring.payload import Message
 from scenarios.wiring.population import Context
 
 if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray
     from scenarios.wiring.world import World
 
 
@@ -42,12 +44,22 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
 
 
 def build_links(
-    world: World, section: Peers, graph: PeerGraph, context: Context, client_outages: ClientOutages | None
+    world: World,
+    section: Peers,
+    graph: PeerGraph,
+    context: Context,
+    client_outages: ClientOutages | None,
+    *,
+    here: Callable[[], BoolArray] | None = None,
+    resending: Resending | None = None,
 ) -> Transport:
-    """Return the transport of messages over the links of `graph`; raises UserError."""
+    """Return the transport of messages over the links of `graph`; raises UserError.
+
+    `here` returns the clients that are present, (K,); None: messages to and from absent ones arrive. `resending` None: as
+    `[peers]` says.
+    """
     scenario, streams = world.scenario, world.streams
-    assert scenario.slots is not None
-    if scenario.slots.start == "zero":
+    if scenario.slots is not None and scenario.slots.start == "zero":
         still = Unchanging(Constant(value_s=0.0))
         at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
         return Transport(clock=world.clock, graph=graph, laws=at_once, streams=streams, recording=scenario.output.messages_table)
@@ -65,6 +77,7 @@ def build_links(
         # The cables have the delays: a distance between clients counts no second time.
         carrier, speed_km_per_s = world.network.between_clients(), math.inf
     schedule = Outages(graph=graph, outages=outages)
+    cuts: Cuts = schedule if world.targets is None else world.targets.scripted_cuts(schedule)
     laws = made_at(
         LinkLaws,
         "peers",
@@ -81,9 +94,9 @@ def build_links(
         graph=graph,
         laws=laws,
         streams=streams,
-        resending=resending_of(section, "peers"),
+        resending=resending_of(section, "peers") if resending is None else resending,
         disturbances=Disturbances(
-            outages=schedule if world.targets is None else world.targets.scripted_cuts(schedule),
+            outages=cuts if here is None else Absences(graph=graph, schedule=cuts, here=here),
             clients=client_outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),

@@ -189,6 +189,13 @@ def flower(world: World) -> Server:
     return MessageServer(loop=loop, messages=messages)
 
 
+def peers(world: World) -> Server:
+    """`server.kind = "peers"`."""
+    from scenarios.wiring import peer_training
+
+    return peer_training.peers(world)
+
+
 COMPOSERS: dict[str, Callable[[World], Server]] = {
     "synchronous": synchronous,
     "buffered": buffered,
@@ -199,6 +206,7 @@ COMPOSERS: dict[str, Callable[[World], Server]] = {
     "fl-fa": fl_fa,
     "fl-da": fl_da,
     "flower": flower,
+    "peers": peers,
 }
 
 

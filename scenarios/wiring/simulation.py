@@ -44,7 +44,7 @@ from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.script.wiring import build_script
-from scenarios.wiring.server_parts import Server, assigned_access, consensus_phase
+from scenarios.wiring.server_parts import Server, assigned_access, message_transport
 from scenarios.wiring.servers import compose
 from scenarios.wiring.training import build_trained, check_trained
 from scenarios.wiring.work import Training, build_plan
@@ -97,8 +97,8 @@ class Built:
     @property
     def graph(self) -> PeerGraph | None:
         """The graph between the clients, or None if they do not decide among themselves."""
-        phase = consensus_phase(self.server)
-        return None if phase is None else phase.links.graph
+        transport = message_transport(self.server) if self.world.scenario.server.sends_between_clients else None
+        return None if transport is None else transport.graph
 
 
 def build(
@@ -154,7 +154,7 @@ def _wire(scenario: Scenario, learner: bool, trained: FederatedLearner | None, m
         scenario=scenario,
         **vars(context),
         clock=clock,
-        medium_with=_medium_of(scenario, context, delays, (down, up), sent, training),
+        medium_with=_medium_of(scenario, context, delays, (down, up), _sizes_to_server(scenario, sent), training),
         availability=availability,
         energy=build_energy(scenario, population, streams, availability),
         accountant=_accountant(population.count, schedule, private),
@@ -191,6 +191,11 @@ def _wire(scenario: Scenario, learner: bool, trained: FederatedLearner | None, m
             *check_client_state(scenario, None if trained is None else sum(trained.release.tensors)),
         ),
     )
+
+
+def _sizes_to_server(scenario: Scenario, sent: Sizes) -> Sizes:
+    """Return the sizes of models and updates between clients and server: none where there is no server."""
+    return sent if scenario.server.sends_updates else Sizes()
 
 
 def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -> tuple[WiredNetwork | None, Carried, Carried]:

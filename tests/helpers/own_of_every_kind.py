@@ -21,12 +21,14 @@ from models.laws.delays import Constant
 from models.laws.noise import LogNormal
 from models.laws.sub_channels.jammers import Sweep
 from models.laws.sub_channels.stationary import Stationary
+from models.peers.mixing import metropolis
 from models.peers.topologies import complete
 from models.policies.random import Random
 from models.privacy import GeometricSchedule
 from models.schedulers.cucb import Cucb
 from models.schedulers.matchers.rotation import Rotation
 from models.theory.regret import PauseRewardMeter
+from netsim.peers.training.d_psgd import DPsgd
 from netsim.servers.close import WaitRule
 from netsim.servers.dispatch import SelectionRule
 from netsim.servers.synchronous import synchronous_server
@@ -132,6 +134,17 @@ def script(world, *, level: int = 0):
 def topology(*, clients: int, generator, level: int = 0):
     seen("topology", level)
     return complete(clients=clients, generator=generator)
+
+
+def mixing(*, graph, level: int = 0):
+    seen("mixing", level)
+    return metropolis(graph=graph)
+
+
+class Protocol(DPsgd):
+    def __init__(self, *, level: int = 0):
+        super().__init__()
+        seen("protocol", level)
 
 
 def partition(labels, *, clients: int, generator, level: int = 0):
@@ -285,6 +298,15 @@ PEERS = {
     "peers": {"topology": {"kind": "complete"}},
 }
 
+WITHOUT_A_SERVER = {
+    "name": "peers",
+    "rounds": 2,
+    "clients": {"count": 4},
+    "server": {"kind": "peers", "protocol": {"kind": "d-psgd"}},
+    "compute": {"delay": {"kind": "constant", "value_s": 1.0}},
+    "peers": {"topology": {"kind": "ring"}},
+}
+
 TRAINED = {
     "name": "trained",
     "rounds": 2,
@@ -320,6 +342,8 @@ CASES = {
     "states": (CHANNELS, "channels.states"),
     "jammer": (CHANNELS, "jammers.0.law"),
     "topology": (PEERS, "peers.topology"),
+    "protocol": (WITHOUT_A_SERVER, "server.protocol"),
+    "mixing": (WITHOUT_A_SERVER, "server.mixing"),
     **{name: (TRAINED, f"learner.{name}") for name in ("partition", "network", "optimizer", "aggregation", "staleness")},
     "server_optimizer": (TRAINED, "learner.server_optimizer"),
     "trainer": (TRAINED, "learner.trainer"),
@@ -328,7 +352,7 @@ CASES = {
     "compression": (TRAINED, "payload.compression"),
 }
 
-FUNCTIONS = {"topology", "partition", "network", "script"}
+FUNCTIONS = {"topology", "mixing", "partition", "network", "script"}
 
 
 def tables(group, name, **keys):

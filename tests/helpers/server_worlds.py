@@ -12,6 +12,22 @@ LEARNER = {
     "optimizer": {"kind": "sgd", "learning_rate": 0.1},
     "max_steps": 1,
 }
+PEERS: dict[str, Any] = {
+    "name": "peers",
+    "rounds": 30,
+    "clients": {"count": 7},
+    "server": {"kind": "peers", "protocol": {"kind": "d-psgd", "timeout_s": 0.75, "retry_s": 0.25}},
+    # Constant times: much happens in one instant.
+    "compute": {"delay": {"kind": "constant", "value_s": [1.0, 1.0, 0.5, 2.0, 1.0, 0.5, 1.0]}},
+    "peers": {
+        "topology": {"kind": "ring"},
+        "delay": {"kind": "constant", "value_s": 0.5},
+        "channel": {"kind": "bernoulli", "success": 0.8},
+    },
+    "payload": {"up_bytes": 100},
+    "availability": {"kind": "markov", "mean_on_s": 20.0, "mean_off_s": 5.0},
+    "output": {"messages_table": True},
+}
 WORLDS: dict[str, dict[str, Any]] = {
     "synchronous": rough(rounds=30),
     "synchronous, training": rough("policy", "clustered-by-similarity", rounds=20),
@@ -26,4 +42,5 @@ WORLDS: dict[str, dict[str, Any]] = {
     "buffered, training": BUFFERED | {"rounds": 30, "learner": LEARNER},
     "fl-fa": other("policy", "quick-init-ucb"),
     "fl-da": other("policy", "bp-index") | {"output": {"messages_table": True, "beliefs_table": True}, "rounds": 12},
+    "peers": PEERS,
 }

@@ -27,6 +27,8 @@ class Stage(IntEnum):
     """The carrier has had its bytes since `next_s`."""
     FLIGHT = 2
     """It arrives at `next_s`."""
+    PAUSE = 3
+    """It was lost, and is sent again at `next_s`."""
 
 
 class PeerGraph(Protocol):

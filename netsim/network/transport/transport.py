@@ -92,6 +92,8 @@ class Transport:
         """Messages in flight by number, but for those of batches."""
         self.batches: dict[int, Batch] = {}
         """Batches with messages in flight, by the number of their first message."""
+        self.paused: dict[int, Message] = {}
+        """Messages that were lost and will be sent again after a pause, by number."""
         self.handlers: dict[str, MessageHandler] = {}
         """Handlers that take over messages of a saved state, by protocol."""
         self._on_sent: Callable[[Message], None] = lambda message: None
@@ -112,6 +114,11 @@ class Transport:
     def in_flight(self) -> int:
         """Number of messages that were sent and have not ended."""
         return self.sent - self.delivered - self.lost
+
+    @property
+    def waiting(self) -> int:
+        """Number of messages that may still arrive: in flight, or to be sent again."""
+        return self.in_flight + len(self.paused)
 
     def under_way(self) -> Iterator[Message]:
         """Return the messages in flight, in the order in which they were sent."""
@@ -372,7 +379,7 @@ class Transport:
         if message.tries >= self.max_resends:
             handler.on_loss(message)
         elif self.resend_after_s > 0:
-            self.clock.call_in(self.resend_after_s, self._resend, message)
+            self._pause(message, self.clock.now + self.resend_after_s)
         else:
             self._send_again(message, handler)
 
@@ -382,7 +389,15 @@ class Transport:
             self.jammed.end(message, link)
         return bool(message.jammed) or self.cuts.cause(link, message.sent_s, message.due_s) is not None
 
+    def _pause(self, message: Message, until_s: float) -> None:
+        """Put the next sending of a lost message on the clock."""
+        message.stage, message.next_s = Stage.PAUSE, until_s
+        self.paused[message.number] = message
+        message.order = self.clock.call_at(until_s, self._resend, message)
+
     def _resend(self, message: Message) -> None:
+        if self.paused.pop(message.number, None) is None:
+            return  # it is over
         if message.handler is not None and message.handler.live:
             self._send_again(message, message.handler)
 
@@ -436,7 +451,7 @@ class Transport:
 
         Messages come in the order of their next calls of the clock.
         """
-        flying = sorted(self.under_way(), key=lambda message: message.order)
+        flying = sorted((*self.under_way(), *self.paused.values()), key=lambda message: message.order)
         jammed, jammers = self.jammed, self.jammers
         return {
             "jammed": None if jammed is None else jammed.state_dict(),
@@ -462,11 +477,14 @@ class Transport:
         self.survivals.load_state_dict(state["survivals"], slot, time_s)
         self.cuts.load_state_dict(state["cuts"])
         self._carried_s = state["carried_s"].copy()
-        self.flying, self.batches = {}, {}
+        self.flying, self.batches, self.paused = {}, {}, {}
         for place, saved in enumerate(state["flying"]):
             if self.jammers is not None and place == state["before_jammers"]:
                 self.jammers.arm()
             message = Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
+            if message.stage == Stage.PAUSE:
+                self._pause(message, message.next_s)
+                continue
             self.flying[message.number] = message
             if self.jammed is not None:
                 self.jammed.resume(message, self._link[message.edge])

@@ -42,6 +42,8 @@ def groups(model, above=()):
             waiting += [*typing.get_args(hint), *getattr(hint, "__metadata__", ())]
             if isinstance(hint, _ComponentOf):
                 yield hint.group
+                for section in hint.described.values():
+                    yield from groups(section, (*above, section))
             elif isinstance(hint, type) and issubclass(hint, pydantic.BaseModel) and hint not in above:
                 yield from groups(hint, (*above, hint))
 

@@ -1,0 +1,115 @@
+"""Mixing weights of peers: how much of its neighbours' models each peer takes when it combines them with its own.
+
+Weights are a matrix W (K, K) with rows that sum to 1, stored as one number a peer (its own) and one a directed edge. If the
+columns sum to 1, too, mixing keeps the mean of the models.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_doc import Doc
+
+from models.errors import ParameterError
+from models.peers.graph import FloatArray, PeerGraph
+
+_SUM_TOLERANCE = 1e-9
+_LARGEST_DENSE = 2000
+"""Most peers for which the eigenvalues of W are worked out: some seconds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mixing:
+    """Weights W over the edges of a graph. Raises ParameterError for a row that does not sum to 1.
+
+    >>> from models.peers.regular import ring
+    >>> metropolis(graph=ring(clients=4)).matrix().round(3).tolist()[0]
+    [0.333, 0.333, 0.0, 0.333]
+    """
+
+    graph: PeerGraph
+    own: FloatArray
+    """(K,) weight of each peer's own model."""
+    edge: FloatArray
+    """(E,) weight that the target of each edge gives to the model of the source."""
+
+    def __post_init__(self) -> None:
+        rows = self.own + self.graph.sum_incoming(self.edge)
+        wrong = np.flatnonzero(~(np.abs(rows - 1) <= _SUM_TOLERANCE))
+        if wrong.size:
+            peer = int(wrong[0])
+            reason = f"the weights of peer {peer} must sum to 1"
+            raise ParameterError("weights", float(rows[peer]), reason, shown=f" sum to {rows[peer]:.9g}")
+
+    def matrix(self) -> FloatArray:
+        """Return W (K, K), row i the weights by which peer i combines."""
+        weights = np.diag(self.own)
+        weights[self.graph.target, self.graph.source] = self.edge
+        return weights
+
+    @property
+    def keeps_mean(self) -> bool:
+        """True if the columns sum to 1, so that mixing keeps the mean of all models."""
+        columns = self.own + np.bincount(self.graph.source, self.edge, self.graph.clients)
+        return bool((np.abs(columns - 1) <= _SUM_TOLERANCE).all())
+
+    def second_modulus(self) -> float | None:
+        """Return the second largest modulus of the eigenvalues of W; None for more peers than can be worked out in seconds.
+
+        Disagreement shrinks by this factor a round.
+
+        >>> from models.peers.regular import ring
+        >>> round(metropolis(graph=ring(clients=16)).second_modulus(), 10)
+        0.9492530217
+        """
+        if self.graph.clients > _LARGEST_DENSE:
+            return None
+        if self.graph.clients == 1:
+            return 0.0
+        return float(np.sort(np.abs(np.linalg.eigvals(self.matrix())))[-2])
+
+
+def metropolis(*, graph: PeerGraph) -> Mixing:
+    """Metropolis-Hastings: W_ij = 1 / (1 + max(deg_i, deg_j)), the rest to oneself. Symmetric and doubly stochastic."""
+    degree = graph.degree
+    edge = 1.0 / (1 + np.maximum(degree[graph.source], degree[graph.target]))
+    return Mixing(graph, 1.0 - graph.sum_incoming(edge), edge)
+
+
+def max_degree(*, graph: PeerGraph) -> Mixing:
+    """The same weight 1 / (1 + largest degree) on every edge, the rest to oneself. Symmetric and doubly stochastic."""
+    edge = np.full(graph.edges, 1.0 / (1 + int(graph.degree.max(initial=0))))
+    return Mixing(graph, 1.0 - graph.sum_incoming(edge), edge)
+
+
+def uniform(*, graph: PeerGraph) -> Mixing:
+    """Mean of oneself and all neighbours, 1 / (1 + deg_i). It moves the mean of the models where degrees differ."""
+    own = 1.0 / (1 + graph.degree)
+    return Mixing(graph, own, own[graph.target])
+
+
+def given(
+    *,
+    graph: PeerGraph,
+    weights: Annotated[list[list[float]], Doc("W, a row for each peer; 0 between peers that are no neighbours.")],
+) -> Mixing:
+    """Weights as given. Each row must sum to 1; a number >= 0 for each pair of neighbours, and 0 elsewhere."""
+    try:
+        matrix = np.array(weights, np.float64)
+    except ValueError:
+        matrix = np.zeros(0)
+    size = graph.clients
+    if matrix.shape != (size, size):
+        raise ParameterError("weights", weights, f"must be {size} rows of {size} numbers", shown=f" has shape {matrix.shape}")
+    if not (np.isfinite(matrix).all() and (matrix >= 0).all()):
+        raise ParameterError("weights", weights, "must be finite and >= 0", shown=f" has {matrix.min():g}")
+    linked = np.eye(size, dtype=np.bool_)
+    linked[graph.target, graph.source] = True
+    strangers = np.argwhere((matrix != 0) & ~linked)
+    if strangers.size:
+        i, j = strangers[0].tolist()
+        shown = f" of peer {i} for peer {j} = {matrix[i, j]:g}"
+        raise ParameterError("weights", weights, "must be 0: they are no neighbours", shown=shown)
+    return Mixing(graph, matrix.diagonal().copy(), matrix[graph.target, graph.source])

@@ -1,0 +1,1 @@
+"""Protocols of training without a server, one a file: what a peer trains, sends, waits for and combines."""

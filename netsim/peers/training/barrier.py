@@ -1,0 +1,57 @@
+"""A barrier of each peer: it waits for its neighbours' messages of its own round, and keeps those of later rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.state import StateFields
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, IntArray
+    from netsim.peers.training.protocol import Arrival
+
+
+class Barrier(StateFields):
+    """Models that have arrived at each peer, by the round that they belong to.
+
+    `needed` (K,): messages that open the barrier of each peer.
+    """
+
+    state_fields = ("_arrived", "_timed_out")
+
+    def __init__(self, needed: IntArray) -> None:
+        self._needed: list[int] = needed.tolist()
+        self._arrived: list[dict[int, dict[int, int]]] = [{} for _ in self._needed]
+        """Models by edge, by round, of each peer."""
+        self._timed_out: BoolArray = np.zeros(len(self._needed), np.bool_)
+
+    def add(self, arrival: Arrival, round: int) -> None:
+        """Keep a model that arrived at a peer in its own `round`; one of an earlier round comes too late and is ignored."""
+        if arrival.key >= round:
+            self._arrived[arrival.peer].setdefault(arrival.key, {})[arrival.edge] = arrival.model
+
+    def time_out(self, peer: int) -> None:
+        """Open the barrier of `peer` for its present round, whatever has arrived."""
+        self._timed_out[peer] = True
+
+    def is_open(self, peer: int, round: int) -> bool:
+        """True if `peer` need not wait any longer in `round`."""
+        if self._timed_out[peer]:
+            return True
+        return len(self._arrived[peer].get(round, ())) >= self._needed[peer]
+
+    def take(self, peer: int, round: int) -> dict[int, int]:
+        """Return the models of `round` by edge; forget them and those of earlier rounds."""
+        arrived = self._arrived[peer]
+        taken = arrived.pop(round, {})
+        for earlier in [key for key in arrived if key < round]:
+            del arrived[earlier]
+        self._timed_out[peer] = False
+        return taken
+
+    def models(self) -> Iterable[int]:
+        """Return the models that are kept."""
+        return (model for peer in self._arrived for models in peer.values() for model in models.values())

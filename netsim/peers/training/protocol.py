@@ -1,0 +1,151 @@
+"""What a protocol of training without a server answers, and what its host does for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from netsim.core.state import StateFields
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
+    from netsim.network.transport.messages import PeerGraph
+
+
+class MixingWeights(Protocol):
+    """Weights W by which peers combine models; rows sum to 1."""
+
+    @property
+    def own(self) -> FloatArray:
+        """(K,) weight of each peer's own model."""
+
+    @property
+    def edge(self) -> FloatArray:
+        """(E,) weight that the target of each edge gives to the model of the source."""
+
+
+class PeerModels(Protocol):
+    """Models of peers, each known by a number. They need not be computed before they are evaluated."""
+
+    def first(self) -> int:
+        """Return 0, the model that every peer begins with."""
+
+    def train(self, peer: int, round: int, start: int) -> int:
+        """Return the model that `peer` has after its local training in its own `round` from `start`."""
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        """Return the sum of `models`, each times its one of `weights`."""
+
+    def settle(self, present: IntArray, kept: Iterable[int]) -> None:
+        """A round closes: peers have the models `present` (K,), and only these and those `kept` are used later."""
+
+
+class NoModels:
+    """Null object: nothing is trained, and all models are number 0."""
+
+    def first(self) -> int:
+        return 0
+
+    def train(self, peer: int, round: int, start: int) -> int:
+        return 0
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        return 0
+
+    def settle(self, present: IntArray, kept: Iterable[int]) -> None:
+        return None
+
+
+class Arrival(NamedTuple):
+    """A model that has arrived."""
+
+    peer: int
+    """Receiver."""
+    sender: int
+    edge: int
+    key: int
+    """Key that the sender gave it, such as its own round."""
+    model: int
+
+
+class Host(Protocol):
+    """Surroundings of a protocol: the peers, their graph, and what they can do."""
+
+    graph: PeerGraph
+    mixing: MixingWeights
+    model: IntArray
+    """(K,) present model of each peer."""
+    round: IntArray
+    """(K,) own round of each peer, from 1: the one under way, or the next to begin."""
+
+    @property
+    def neighbours(self) -> Sequence[Sequence[int]]:
+        """Edges into each peer, in the order of its neighbours' numbers."""
+
+    @property
+    def now(self) -> float:
+        """The present time, seconds."""
+
+    def uniforms(self, name: str, peer: int, key: int) -> float:
+        """Draw a number in [0, 1), addressed by `name`, `peer` and `key`."""
+
+    def train(self, peer: int) -> None:
+        """Start local training of the peer's present model; `on_trained` is called at its end."""
+
+    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int) -> None:
+        """Send `model` from `peer` over `edges`, which leave it."""
+
+    def outgoing(self, peer: int) -> Sequence[int]:
+        """Return the edges that leave `peer`, in the order of its neighbours' numbers."""
+
+    def call_in(self, delay_s: float, peer: int, key: int) -> None:
+        """Call `on_timer` after `delay_s` seconds, after everything else of that instant."""
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        """Return the sum of `models`, each times its one of `weights`."""
+
+    def finish(self, peer: int, model: int) -> None:
+        """End the own round of `peer` with `model`. The next one begins at once, if the peer is present."""
+
+
+class TrainingProtocol(StateFields):
+    """Base of protocols: when a peer trains, to which peers it sends, what it waits for and how it combines.
+
+    A protocol is a state machine without a clock. `begin` is called as an own round of a peer begins, the other callbacks as
+    something happens to the peer; it answers by calls of its `host`. What it must remember it names in `state_fields`.
+    """
+
+    every_peer = True
+    """True if a round closes once every peer present has finished it; otherwise once peers finished one on average."""
+    mixes = True
+    """True if it combines by the mixing weights."""
+    retry_s: float | None = None
+    """Seconds after which a lost message is sent again, until it arrives; None: it is not, unless the links do so."""
+
+    def attach(self, host: Host) -> None:
+        """Take the surroundings; called once, before anything else. Arrays of peers are made here."""
+        self.host: Host = host
+
+    def check(self, *, lossy: bool) -> None:
+        """Raise ParameterError for a parameter that does not go with the links: `lossy` ones may lose a message for good."""
+
+    def begin(self, peer: int) -> None:
+        """An own round of `peer` begins."""
+        raise NotImplementedError
+
+    def on_trained(self, peer: int, model: int) -> None:
+        """The local training of `peer` has ended with `model`."""
+        raise NotImplementedError
+
+    def on_message(self, arrival: Arrival) -> None:
+        """A model has arrived at a peer that is present."""
+
+    def on_timer(self, peer: int, key: int) -> None:
+        """A timer of `peer` has run out."""
+
+    def on_leave(self, peer: int) -> None:
+        """`peer` has gone away, or its battery is empty: what it was doing has ended. `begin` is called as it returns."""
+
+    def kept(self) -> Iterable[int]:
+        """Return the models that the protocol still needs, beside the peers' present ones and those in messages."""
+        return ()

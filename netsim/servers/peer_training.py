@@ -1,0 +1,360 @@
+"""Training without a server: peers train, send each other models and combine them, each by a clock of its own.
+
+A protocol says when (`netsim.peers.training`). An own round of a peer holds one local training, which is an attempt of the client
+table. Round r of the run closes once every peer present has finished its own round r (or, for protocols without a barrier, once
+peers have finished r on average); peers that are ahead go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.clients.attempts import Attempts, Single
+from netsim.core.clock import LAST
+from netsim.core.state import StateFields
+from netsim.network.transport.draws import EdgeDraws
+from netsim.peers.training.protocol import Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
+from netsim.servers.close import EndsOfRound
+from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError, RoundLoop
+from netsim.servers.rounds import RoundServer
+from netsim.servers.waking import Waking
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
+    from netsim.core.streams import Streams
+    from netsim.network.transport.messages import Message, PeerGraph
+    from netsim.network.transport.transport import Transport
+
+_NOBODY = np.zeros(0, np.int64)
+_PEER_BITS = 24
+
+
+class ModelDraws(EdgeDraws):
+    """The draws of messages at (own round of the sender, attempt, edge), whichever round of the run they are sent in."""
+
+    def _index(self, key: int, attempt: int) -> int:
+        return attempt << 64 | key
+
+
+class PeersAtWork(StateFields):
+    """The peers of `pool` and what they do for each other: dispatch of a run without a server, and host of `protocol`.
+
+    `size_bytes` (K,): bytes of a model as each peer sends it.
+    """
+
+    state_fields = ("protocol", "model", "round", "_training", "_away", "_timers")
+    needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+    selection: IntArray | Selection = _NOBODY
+    live = True
+
+    def __init__(
+        self,
+        *,
+        pool: ClientPool,
+        transport: Transport,
+        protocol: TrainingProtocol,
+        mixing: MixingWeights,
+        streams: Streams,
+        size_bytes: Sequence[int],
+        models: PeerModels | None = None,
+    ) -> None:
+        peers = pool.count
+        self.pool, self.transport, self.protocol, self.mixing = pool, transport, protocol, mixing
+        self.graph: PeerGraph = transport.graph
+        self.models: PeerModels = NoModels() if models is None else models
+        self.draws = ModelDraws(transport, "peers", streams)
+        transport.handlers[self.draws.name] = self
+        self._streams, self._sizes = streams, list(size_bytes)
+        starts = self.graph.starts.tolist()
+        self.neighbours = [range(starts[i], starts[i + 1]) for i in range(peers)]
+        self.model: IntArray = np.full(peers, self.models.first())
+        self.round: IntArray = np.ones(peers, np.int64)
+        self._training: BoolArray = np.zeros(peers, np.bool_)
+        """(K,) True for peers in local training."""
+        self._at_work = 0
+        """Number of peers in local training."""
+        self._away: BoolArray = np.ones(peers, np.bool_)
+        """(K,) True for peers that have not begun yet, or have gone away."""
+        self._timers: list[tuple[float, int, int]] = []
+        """Time, peer and key of each timer that runs, in the order in which they were set."""
+        self.attempts: Attempts = Single()
+        self.open_round = 0
+        self.last_round = 0
+        """Own round after which a peer stops."""
+        self.waking = Waking(pool.clock)
+        self._left = 0
+        """Own rounds to finish until the round of the run closes."""
+        self._never_moves = False
+        protocol.attach(self)
+        pool.watchers.append(self.waking.wake)
+        pool.follow(self._on_end)
+
+    # Dispatch
+
+    def wait(self, number: int) -> Iterable[Any]:
+        return ()
+
+    def prepare(self, number: int) -> Iterable[Any]:
+        return ()
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        self.open_round = number
+        self.transport.open_slot(number, start_s)
+        self.draws.open_slot(number, start_s)
+        return _NOBODY
+
+    def send(self, number: int) -> None:
+        """Let peers begin that have not; the others go on by themselves."""
+        self.look_around()
+
+    def leave_out(self, client: int) -> None:
+        """All peers take part."""
+
+    def tell(self, closed: ClosedRound) -> None:
+        """Let go of models that nothing needs any more."""
+        contents = [message.content for message in self.transport.under_way()]
+        self.models.settle(self.model, [*self.protocol.kept(), *contents])
+
+    def look_around(self) -> None:
+        """Notice peers that came and went, and count how much is left of the present round."""
+        pool = self.pool
+        if not (pool.settled and self._never_moves):
+            pool.advance()
+            here = pool.here()
+            for peer in np.flatnonzero(~here & ~self._away & ~self._training).tolist():
+                self._leave(peer)
+            for peer in np.flatnonzero(here & self._away).tolist():
+                self._away[peer] = False
+                # A peer that comes back takes part in the round that is open.
+                self.round[peer] = max(int(self.round[peer]), self.open_round)
+                self._begin(peer)
+            self._never_moves = pool.settled and not self._away.any()
+        self._left = self._rounds_left()
+
+    def _rounds_left(self) -> int:
+        done = self.round - 1
+        if self.protocol.every_peer:
+            return int(np.count_nonzero(~self._away & (done < self.open_round)))
+        return max(0, self.open_round * self.pool.count - int(done.sum()))
+
+    def is_closed(self) -> bool:
+        """True if the present round of the run is over."""
+        return self._left == 0 and not self._away.all()
+
+    def is_blocked(self) -> bool:
+        """True if nothing is under way and no peer will come: no round ever closes."""
+        if self._at_work or self.transport.waiting or self._timers:
+            return False
+        return not (self._away & self.pool.ever_here()).any()
+
+    def rounds_ahead(self) -> int:
+        """Own rounds by which the peer that is farthest is ahead of the run's round."""
+        return int(self.round.max()) - 1 - self.open_round
+
+    # Host
+
+    @property
+    def now(self) -> float:
+        return self.pool.clock.now
+
+    def uniforms(self, name: str, peer: int, key: int) -> float:
+        return float(self._streams[f"peers.{name}"].uniforms_at(key, np.array([peer]), self.pool.count)[0])
+
+    def outgoing(self, peer: int) -> Sequence[int]:
+        return self.transport.outgoing[peer]
+
+    def train(self, peer: int) -> None:
+        self._training[peer] = True
+        self._at_work += 1
+        self.pool.start(int(self.round[peer]), np.array([peer]), 0)
+
+    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int) -> None:
+        """Send `model` from `peer` over `edges`."""
+        if edges:
+            self.transport.send(self, list(edges), key, self._sizes[peer], model)
+
+    def call_in(self, delay_s: float, peer: int, key: int) -> None:
+        self._arm(self.now + delay_s, peer, key)
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        return self.models.combine(models, weights)
+
+    def finish(self, peer: int, model: int) -> None:
+        self.model[peer] = model
+        self.round[peer] += 1
+        if not self.protocol.every_peer or self.round[peer] == self.open_round + 1:
+            self._left -= 1
+            if self._left <= 0:
+                self.waking.wake_at_end_of_instant()
+        self._begin(peer)
+
+    def _begin(self, peer: int) -> None:
+        # A run without time in it would go on for ever in one instant.
+        if self.round[peer] <= self.last_round:
+            self.protocol.begin(peer)
+
+    def _leave(self, peer: int) -> None:
+        self._away[peer] = True
+        self._never_moves = False
+        self._timers = [timer for timer in self._timers if timer[1] != peer]
+        self.protocol.on_leave(peer)
+
+    def _arm(self, time_s: float, peer: int, key: int) -> None:
+        timer = (time_s, peer, key)
+        self._timers.append(timer)
+        # A message that arrives in the same instant comes before.
+        self.pool.clock.call_at(time_s, self._ring, timer, priority=LAST)
+
+    def _ring(self, timer: tuple[float, int, int]) -> None:
+        if timer in self._timers:
+            self._timers.remove(timer)
+            self.protocol.on_timer(timer[1], timer[2])
+
+    def _on_end(self, update: Update) -> None:
+        peer = update.client
+        self._training[peer] = False
+        self._at_work -= 1
+        if update.outcome == "delivered":
+            self.protocol.on_trained(peer, self.models.train(peer, int(self.round[peer]), int(self.model[peer])))
+        else:
+            self._leave(peer)
+            self.waking.wake_at_end_of_instant()
+
+    # Handler of messages
+
+    def on_arrival(self, message: Message) -> None:
+        transport, edge = self.transport, message.edge
+        receiver, sender = transport.targets[edge], transport.sources[edge]
+        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, message.content))
+        self._look_for_block()
+
+    def on_loss(self, message: Message) -> None:
+        self._look_for_block()
+
+    def _look_for_block(self) -> None:
+        if not (self._at_work or self.transport.waiting):
+            self.waking.wake_at_end_of_instant()
+
+    # State
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {"transport": self.transport.state_dict(), "open_round": self.open_round}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self.open_round = state["open_round"]
+        self._at_work = int(np.count_nonzero(self._training))
+        now = self.now
+        self.transport.load_state_dict(state["transport"], self.open_round, now)
+        timers, self._timers = self._timers, []
+        for time_s, peer, key in timers:
+            self._arm(time_s, peer, key)
+
+
+class AllFinished(EndsOfRound):
+    """Close once the peers have finished their own rounds."""
+
+    def __init__(self, *, pool: ClientPool, peers: PeersAtWork) -> None:
+        super().__init__()
+        self._pool, self._peers = pool, peers
+        pool.follow(self.ends_with)
+
+    def ends_with(self, update: Update) -> None:
+        """Note that an attempt has ended."""
+        self.ends.append(update)
+
+    def open(self, number: int, start_s: float, expected: int) -> None:
+        return None
+
+    def wait(self) -> Generator[Any, Any, None]:
+        pool, peers = self._pool, self._peers
+        while not peers.is_closed():
+            if peers.is_blocked():
+                raise NobodyLeftError
+            if not pool.settled:
+                peers.waking.wake_at(float(pool.availability.next_change_s.min()))
+            yield peers.waking.event()
+            peers.look_around()
+        pool.causes.close_now("all peers" if peers.protocol.every_peer else "one each")
+
+
+class MessagesBetweenPeers(Instrument):
+    """Columns for the messages of a round, and how far peers are ahead."""
+
+    state_fields = ("_before",)
+    round_columns = (
+        *("messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent", "message_bytes"),
+        "rounds_ahead",
+    )
+
+    def __init__(self, peers: PeersAtWork) -> None:
+        self._peers = peers
+        self._before = self._now()
+
+    def _now(self) -> dict[str, int]:
+        links = self._peers.transport
+        return {
+            "messages": links.sent,
+            "messages_delivered": links.delivered,
+            "messages_lost": links.lost,
+            "messages_resent": links.resent,
+            "message_bytes": links.sent_bytes,
+        }
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        now, before = self._now(), self._before
+        self._before = now
+        said = {name: count - before[name] for name, count in now.items()}
+        in_flight = self._peers.transport.in_flight
+        return said | {"messages_in_flight": in_flight, "rounds_ahead": self._peers.rounds_ahead()}
+
+    def counts(self) -> dict[str, int]:
+        return self._now() | {"messages_in_flight": self._peers.transport.in_flight}
+
+
+class PeerServer(RoundServer):
+    """Rounds of a run without a server."""
+
+    def __init__(self, *, loop: RoundLoop, peers: PeersAtWork) -> None:
+        self.peers = peers
+        super().__init__(loop=loop)
+
+    @property
+    def transport(self) -> Transport:
+        """The transport of messages between peers."""
+        return self.peers.transport
+
+    @property
+    def last_round(self) -> int:
+        """The round that will be the run's last."""
+        return self.peers.last_round
+
+    @last_round.setter
+    def last_round(self, number: int) -> None:
+        self.peers.last_round = number
+
+    def record_to(self, recorder: Any) -> None:
+        super().record_to(recorder)
+        self.peers.transport.record_to(recorder)
+
+    def record_unfinished(self) -> None:
+        super().record_unfinished()
+        self.peers.transport.record_unfinished()
+
+
+def peer_server(*, pool: ClientPool, peers: PeersAtWork, learner: Learner) -> PeerServer:
+    """Return the coordinator of a run without a server; `learner` measures the peers' models."""
+    loop = RoundLoop(
+        pool=pool,
+        dispatch=peers,
+        close=AllFinished(pool=pool, peers=peers),
+        learner=learner,
+        instruments=[MessagesBetweenPeers(peers)],
+    )
+    return PeerServer(loop=loop, peers=peers)

@@ -1,0 +1,80 @@
+"""Training without a server: peers, their links, their protocol and its weights, wired to the clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from models.peers.mixing import Mixing
+from netsim.network.resending import FOREVER, Resending
+from netsim.peers.training.protocol import TrainingProtocol
+from netsim.servers.peer_training import PeersAtWork, peer_server
+from scenarios.registry.components import construct, refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.wiring.peers import build_links, peer_graph
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.protocols import BoolArray
+    from netsim.network.transport.transport import Transport
+    from scenarios.schema.scenario import Scenario
+    from scenarios.wiring.server_parts import Server
+    from scenarios.wiring.world import World
+
+
+def peers(world: World) -> Server:
+    """`server.kind = "peers"`; raises UserError."""
+    scenario, section = world.scenario, world.scenario.server
+    pool = world.pool()
+    protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", {})
+    with refusals_at("server.protocol", section.protocol.parameters()):
+        protocol.check(lossy=_is_lossy(scenario))
+    transport = _links(world, pool, protocol)
+    mixing = construct(section.mixing, "mixing", "server.mixing", section.mixing.parameters(), {"graph": transport.graph})
+    if not isinstance(mixing, Mixing):
+        told = f"returns {type(mixing).__name__}; must return a models.peers.mixing.Mixing"
+        raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
+    at_work = PeersAtWork(
+        pool=pool,
+        transport=transport,
+        protocol=protocol,
+        mixing=mixing,
+        streams=world.streams,
+        size_bytes=world.sizes.update_sizes(world.clients),
+    )
+    return peer_server(pool=pool, peers=at_work, learner=world.learner)
+
+
+def _is_lossy(scenario: Scenario) -> bool:
+    """True if a message may be lost, or a peer be away."""
+    section = scenario.peers
+    assert section is not None
+    away = scenario.availability.kind != "always" or scenario.script is not None or bool(scenario.outages)
+    return away or section.channel.kind != "perfect" or bool(section.outages) or bool(scenario.jammers)
+
+
+def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transport:
+    """Return the links between peers; raises UserError."""
+    scenario = world.scenario
+    section = scenario.peers
+    assert section is not None
+
+    def here() -> BoolArray:
+        pool.advance()
+        return pool.here()
+
+    resending = None
+    if protocol.retry_s is not None:
+        if section.max_resends:
+            told = "server.protocol.retry_s sends lost messages again until they arrive; leave it out"
+            raise UserError(f"peers.max_resends = {section.max_resends}: {told}")
+        resending = Resending(max_resends=FOREVER, resend_after_s=protocol.retry_s)
+    stays = scenario.availability.kind == "always" and scenario.script is None
+    return build_links(
+        world,
+        section,
+        peer_graph(section, world.clients, world.streams),
+        world,
+        pool.medium.outages,
+        here=None if stays else here,
+        resending=resending,
+    )
