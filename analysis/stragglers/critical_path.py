@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
     from analysis.stragglers.records import RunRecords
 
-BETWEEN, BEFORE, CLOCK, ABSENT = "between rounds", "before the selection", "clock", "absent"
+BETWEEN, BEFORE, CLOCK, ABSENT, MESSAGE = "between rounds", "before the selection", "clock", "absent", "message"
 """Phases that are no step of an attempt: no round was open; a round was, and asked for losses; a timer ran; a client that was
-waited for was away."""
+waited for was away; a message between peers was on its way."""
 _STEPS = ("download", "compute", "queue", "upload")
+_BY_MESSAGE = ("message", "sent")
 _NO_NUMBER = -1
 _WRONG = "the recorded causes do not fit together, so the tables were changed; run the scenario again"
 
@@ -97,7 +98,7 @@ class _Walk:
 
     def back(self) -> list[Link]:
         """Return the path, the last phase first."""
-        steps = {"close": self._close, "open": self._open, "attempt": self._attempt}
+        steps = {"close": self._close, "open": self._open, "attempt": self._attempt, "begun": self._begun}
         node = ("close", self.place) if self.rounds else None
         # Every round and attempt is passed at most once.
         for _ in range(2 * len(self.rounds) + len(self.attempts) + 1):
@@ -124,6 +125,8 @@ class _Walk:
         self.place, self.time_s = place, row["end_s"]
         if row["closed_by"] == "end":
             return self._after_attempt(self.row_of[row["closed_after"]], CLOCK)
+        if row["closed_by"] in _BY_MESSAGE:
+            return self._before_message(row["closed_by"], row["closed_after"])
         if row["closed_by"] == "schedule":
             # Nothing of the round moves this close. The last delivery in it is named; what is before is attribution.
             self.exact = False
@@ -154,13 +157,29 @@ class _Walk:
     def _attempt(self, row: int) -> tuple[str, int] | None:
         """Walk on from the end of an attempt, or from within it, over its steps."""
         attempt = self.attempts[row]
-        client = attempt["client"]
+        attempt["client"]
         if attempt["outcome"] == "aborted":
             # A departure does not wait for the attempt that it ends.
             self._add_steps(attempt, exact=False)
         elif not self._add_steps(attempt, exact=self.exact):
             return "attempt", self.row_of[attempt["sent_after"]]
+        return self._begun(row)
+
+    def _before_message(self, kind: str, after: int) -> tuple[str, int]:
+        """Walk on from the arrival of a message, which left at the end of an attempt, or as that began."""
+        row = self.row_of[after]
+        if kind == "message":
+            return self._after_attempt(row, MESSAGE)
+        self._add(_NO_NUMBER, MESSAGE, self.attempts[row]["selected_s"])
+        return "begun", row
+
+    def _begun(self, row: int) -> tuple[str, int] | None:
+        """Walk on from the beginning of an attempt."""
+        attempt = self.attempts[row]
+        client = attempt["client"]
         kind, after = attempt["begun_by"], attempt["begun_after"]
+        if kind in _BY_MESSAGE:
+            return self._before_message(kind, after)
         if kind == "earlier":
             return "attempt", self.row_of[after]
         self._add(client, "queue", attempt["selected_s"])

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
 
 START, OPEN, CLOSE, END, RETURN, EARLIER, SCHEDULE = "start", "open", "close", "end", "return", "earlier", "schedule"
+MESSAGE, SENT = "message", "sent"
 """Kinds of causes, and the number that goes with each: the start of the run (none); the opening of a round, and its close (the
 round's); the end of an attempt (the attempt's); a client that came back, or had charge again (the client's); an earlier attempt
-of the same update, which goes on (the attempt's); a time of the clock that does not depend on the round (none)."""
+of the same update, which goes on (the attempt's); a time of the clock that does not depend on the round (none); a message of
+another peer that left at the end of its attempt (MESSAGE) or at the beginning (SENT; the attempt's)."""
 
 
 class Cause(NamedTuple):
@@ -59,6 +61,8 @@ class Causes:
         """True if rounds close at times that are set before the run."""
         self.inexact = set(inexact)
         """Phases whose end does not shift one to one with their start, such as an upload over a shared link."""
+        self.released: Cause | None = None
+        """The cause of attempts that begin now, where more than rounds and attempts can be one; None: it follows from these."""
         self._timers: dict[int, int] = {}
         """Calls of the clock that were scheduled as an attempt of this round ended: the attempt, by the call's number."""
 
@@ -142,5 +146,5 @@ class Causes:
         """
         if earlier is not None:
             return Cause(EARLIER, earlier)
-        cause = self.latest()
+        cause = self.released or self.latest()
         return Cause(RETURN, client) if cause.kind == SCHEDULE else cause

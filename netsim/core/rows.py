@@ -116,7 +116,7 @@ class RoundRow(NamedTuple):
     """Its number: of a round, of an attempt (`number` in the client table), or of a client; null: there is none."""
     closed_by: str | None = None
     """The kind of what closed the round: end (of an attempt), open (of this round: a deadline set then, or nothing to wait for),
-    schedule (a time of the clock that does not depend on the round)."""
+    schedule (a time of the clock that does not depend on the round), message or sent (as of attempts)."""
     closed_after: int | None = None
     """Its number, likewise. A round that closes later than what closed it was closed by a timer that was set then."""
     close_rule: str | None = None
@@ -188,7 +188,8 @@ class UpdateRow(NamedTuple):
     """Counts the attempts of the run in the order in which they begin, from 1."""
     begun_by: str | None = None
     """The kind of what let the attempt begin: open (its round opened), end (another attempt ended and made room), return (the
-    client came back), earlier (an earlier attempt of the same update, which goes on)."""
+    client came back), earlier (an earlier attempt of the same update, which goes on), message (of another peer, which left at the
+    end of its attempt), sent (likewise, at the beginning of its attempt)."""
     begun_after: int | None = None
     """The number of that round, attempt (`number`) or client."""
     sent_after: int | None = None

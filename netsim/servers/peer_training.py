@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
+from netsim.core.causes import END, MESSAGE, SENT, Cause
 from netsim.core.clock import LAST
 from netsim.core.state import StateFields
 from netsim.network.transport.draws import EdgeDraws
@@ -47,7 +48,7 @@ class PeersAtWork(StateFields):
     `size_bytes` (K,): bytes of a model as each peer sends it.
     """
 
-    state_fields = ("protocol", "model", "round", "_training", "_away", "_timers")
+    state_fields = ("protocol", "model", "round", "_training", "_away", "_timers", "_last_attempt")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
     selection: IntArray | Selection = _NOBODY
@@ -91,6 +92,14 @@ class PeersAtWork(StateFields):
         self._left = 0
         """Own rounds to finish until the round of the run closes."""
         self._never_moves = False
+        self._last_attempt: IntArray = np.zeros(peers, np.int64)
+        """(K,) number of the last attempt of each peer."""
+        self._beginning = -1
+        """The peer whose own round begins at this instant and has not started its training; -1: none."""
+        self._cause: Cause | None = None
+        """The cause of what happens now; None: the opening of a round, or a return."""
+        self.closer: Cause | None = None
+        """The cause of the close of the present round, once all own rounds are finished."""
         protocol.attach(self)
         pool.watchers.append(self.waking.wake)
         pool.follow(self._on_end)
@@ -105,6 +114,7 @@ class PeersAtWork(StateFields):
 
     def choose(self, number: int, start_s: float) -> IntArray:
         self.open_round = number
+        self.closer = self._cause = None
         self.transport.open_slot(number, start_s)
         self.draws.open_slot(number, start_s)
         return _NOBODY
@@ -118,12 +128,13 @@ class PeersAtWork(StateFields):
 
     def tell(self, closed: ClosedRound) -> None:
         """Let go of models that nothing needs any more."""
-        contents = [message.content for message in self.transport.under_way()]
+        on_the_way = (*self.transport.under_way(), *self.transport.paused.values())
+        contents = [message.content[0] for message in on_the_way]
         self.models.settle(self.model, [*self.protocol.kept(), *contents])
 
     def look_around(self) -> None:
         """Notice peers that came and went, and count how much is left of the present round."""
-        pool = self.pool
+        pool, self._cause = self.pool, None
         if not (pool.settled and self._never_moves):
             pool.advance()
             here = pool.here()
@@ -172,12 +183,19 @@ class PeersAtWork(StateFields):
     def train(self, peer: int) -> None:
         self._training[peer] = True
         self._at_work += 1
-        self.pool.start(int(self.round[peer]), np.array([peer]), 0)
+        self._beginning = -1
+        pool = self.pool
+        self._last_attempt[peer] = pool.started + 1
+        pool.causes.released = self._cause
+        pool.start(int(self.round[peer]), np.array([peer]), 0)
+        pool.causes.released = None
 
     def send_model(self, peer: int, edges: Sequence[int], key: int, model: int) -> None:
         """Send `model` from `peer` over `edges`."""
         if edges:
-            self.transport.send(self, list(edges), key, self._sizes[peer], model)
+            starts = self._beginning == peer
+            after = self.pool.started + 1 if starts else int(self._last_attempt[peer])
+            self.transport.send(self, list(edges), key, self._sizes[peer], [model, after, starts])
 
     def call_in(self, delay_s: float, peer: int, key: int) -> None:
         self._arm(self.now + delay_s, peer, key)
@@ -191,13 +209,16 @@ class PeersAtWork(StateFields):
         if not self.protocol.every_peer or self.round[peer] == self.open_round + 1:
             self._left -= 1
             if self._left <= 0:
+                self.closer = self.closer or self._cause
                 self.waking.wake_at_end_of_instant()
         self._begin(peer)
 
     def _begin(self, peer: int) -> None:
         # A run without time in it would go on for ever in one instant.
         if self.round[peer] <= self.last_round:
+            self._beginning = peer
             self.protocol.begin(peer)
+            self._beginning = -1
 
     def _leave(self, peer: int) -> None:
         self._away[peer] = True
@@ -214,12 +235,14 @@ class PeersAtWork(StateFields):
     def _ring(self, timer: tuple[float, int, int]) -> None:
         if timer in self._timers:
             self._timers.remove(timer)
+            self._cause = Cause(END, int(self._last_attempt[timer[1]]))
             self.protocol.on_timer(timer[1], timer[2])
 
     def _on_end(self, update: Update) -> None:
         peer = update.client
         self._training[peer] = False
         self._at_work -= 1
+        self._cause = Cause(END, update.number)
         if update.outcome == "delivered":
             self.protocol.on_trained(peer, self.models.train(peer, int(self.round[peer]), int(self.model[peer])))
         else:
@@ -231,7 +254,9 @@ class PeersAtWork(StateFields):
     def on_arrival(self, message: Message) -> None:
         transport, edge = self.transport, message.edge
         receiver, sender = transport.targets[edge], transport.sources[edge]
-        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, message.content))
+        model, after, starts = message.content
+        self._cause = Cause(SENT if starts else MESSAGE, after)
+        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model))
         self._look_for_block()
 
     def on_loss(self, message: Message) -> None:
@@ -281,7 +306,10 @@ class AllFinished(EndsOfRound):
                 peers.waking.wake_at(float(pool.availability.next_change_s.min()))
             yield peers.waking.event()
             peers.look_around()
-        pool.causes.close_now("all peers" if peers.protocol.every_peer else "one each")
+        rule = "all peers" if peers.protocol.every_peer else "one each"
+        if peers.closer is not None:
+            pool.causes.close(peers.closer, rule)
+        pool.causes.close_now(rule)
 
 
 class MessagesBetweenPeers(Instrument):
