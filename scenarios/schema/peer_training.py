@@ -1,13 +1,11 @@
 """The `[server]` table of a run without a server: peers that train and send each other models."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.section import missing, problem
-from scenarios.schema.server import Server, refuse_aggregation, refuse_oracle, refuse_policy, refuse_reward
+from scenarios.schema.server import Server, refuse_oracle, refuse_policy, refuse_reward
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -28,11 +26,6 @@ class PeerTraining(Server):
     """When a peer trains, to which neighbours it sends, what it waits for, and how it combines."""
     mixing: component_of("mixing") = {"kind": "metropolis"}  # type: ignore[valid-type]
     """Weights by which a peer combines its model with those of its neighbours."""
-    evaluated_peers: Annotated[int, Field(ge=0)] = 10
-    """Peers whose models are evaluated beside the mean of all models, drawn once; 0: none. With a learner."""
-    models_bytes: Annotated[int, Field(ge=1)] = 4_000_000_000
-    """Most memory for the models of all peers together; a study that would need more is refused. With a learner."""
-
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     sends_between_clients: ClassVar[bool] = True
     sends_updates: ClassVar[bool] = False
@@ -62,11 +55,8 @@ class PeerTraining(Server):
         if scenario.privacy is not None and scenario.privacy.mechanism != "none":
             why = "a release is an update to a server, and peers send whole models; leave [privacy] out"
             raise problem(("privacy", "mechanism"), scenario.privacy.mechanism, why)
-        refuse_aggregation(scenario, "peers combine models by server.mixing")
-        learner = scenario.learner
-        if learner is not None and learner.server_optimizer.kind != "sgd":
-            kind = learner.server_optimizer.kind
-            raise problem(("learner", "server_optimizer", "kind"), kind, "leave it out: there is no server")
+        if scenario.learner is not None:
+            raise problem(("learner",), "..", "peers train no models yet: this is a study of times and messages; leave it out")
 
     def describe(self, scenario: "Scenario") -> str:
         """Name the protocol."""

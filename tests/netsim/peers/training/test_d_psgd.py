@@ -11,6 +11,7 @@ import pytest
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.own_of_every_kind import TRAINED
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, protocol, simulated, study
 
 PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300}
@@ -168,3 +169,19 @@ def test_a_peer_that_is_away_is_left_out_and_joins_the_open_round() -> None:
 def test_values_that_a_protocol_cannot_have_are_refused(keys: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=rf"server\.protocol\.{told}"):
         build(parse(study(server=protocol(**keys))))
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"uplink": {"delay": CONSTANT | {"value_s": 1.0}}}, "uplink.*there is no server"),
+        ({"policy": {"kind": "random"}}, "policy.kind"),
+        ({"payload": {"down_bytes": 5}}, "payload.down_bytes"),
+        ({"energy": {}}, "energy"),
+        ({"peers": None}, "peers"),
+        ({"learner": TRAINED["learner"]}, "learner.*peers train no models yet"),
+    ],
+)
+def test_tables_of_a_server_are_refused(tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        build(parse({name: table for name, table in study(**tables).items() if table is not None}))
