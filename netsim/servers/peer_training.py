@@ -126,6 +126,9 @@ class PeersAtWork(StateFields):
     def leave_out(self, client: int) -> None:
         """All peers take part."""
 
+    def held_versions(self, number: int) -> Iterable[int]:
+        return ()
+
     def tell(self, closed: ClosedRound) -> None:
         """Let go of models that nothing needs any more."""
         on_the_way = (*self.transport.under_way(), *self.transport.paused.values())
