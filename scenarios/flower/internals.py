@@ -94,11 +94,10 @@ def copy_content(content: RecordDict) -> RecordDict:
 
 def with_content(message: Message, content: RecordDict | None) -> Message:
     """Return a copy of `message` with other content, and metadata of its own."""
-    import copy
-
     made = object.__new__(type(message))
     made.__dict__.update(message.__dict__)
-    metadata = copy.copy(message.metadata)
+    metadata = object.__new__(type(message.metadata))
+    metadata.__dict__.update(message.metadata.__dict__)
     made.__dict__["_metadata"], made.__dict__["_content"] = metadata, content
     return made
 
