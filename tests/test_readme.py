@@ -20,6 +20,7 @@ UNTESTED = {
     "README.md": ("make demo", "source .venv", "seconds to"),
     "equations.md": ("import",),
     "fit.md": ("netsim fit log.csv",),
+    "flower.md": ('name = "mine"',),
     "logs-to-deadline.md": ("# total, phone",),
     "results-sockets.md": ("make validate",),
     "world.md": ("delay + samples", "class, share", "payload = { kind"),
