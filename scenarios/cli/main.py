@@ -234,12 +234,9 @@ def sweep(
 
     settled = _looks(drawing, figures, no_figures)
     planned = plan_grid(
-        read(scenario, settings or ()),
-        scenario,
-        grid=grids_of(grid or ()),
+        read(scenario, settings or ()), scenario, grid=grids_of(grid or ()), strict=strict,
         seeds=None if seeds is None else seeds_of(seeds),
         variants=None if variants is None else variants.split(","),
-        strict=strict,
     )
     warn_of(planned.warned)
     folder = out or Path("runs") / planned.name
