@@ -42,6 +42,7 @@ LEAVES = {
     "my-cluster.md": {"first", "deadlines", "accuracy"},
     "flows.md": {"cases"},
     "network.md": {"two-towns", "loads"},
+    "peers.md": {"ring", "graphs"},
     "fit.md": set(),
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),

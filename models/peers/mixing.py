@@ -72,20 +72,35 @@ class Mixing:
 
 
 def metropolis(*, graph: PeerGraph) -> Mixing:
-    """Metropolis-Hastings: W_ij = 1 / (1 + max(deg_i, deg_j)), the rest to oneself. Symmetric and doubly stochastic."""
+    """Metropolis-Hastings: W_ij = 1 / (1 + max(deg_i, deg_j)), the rest to oneself. Symmetric and doubly stochastic.
+
+    >>> from models.peers.regular import star
+    >>> metropolis(graph=star(clients=4)).matrix().tolist()[0]
+    [0.25, 0.25, 0.25, 0.25]
+    """
     degree = graph.degree
     edge = 1.0 / (1 + np.maximum(degree[graph.source], degree[graph.target]))
     return Mixing(graph, 1.0 - graph.sum_incoming(edge), edge)
 
 
 def max_degree(*, graph: PeerGraph) -> Mixing:
-    """The same weight 1 / (1 + largest degree) on every edge, the rest to oneself. Symmetric and doubly stochastic."""
+    """The same weight 1 / (1 + largest degree) on every edge, the rest to oneself. Symmetric and doubly stochastic.
+
+    >>> from models.peers.regular import star
+    >>> max_degree(graph=star(clients=4)).matrix().tolist()[1]
+    [0.25, 0.75, 0.0, 0.0]
+    """
     edge = np.full(graph.edges, 1.0 / (1 + int(graph.degree.max(initial=0))))
     return Mixing(graph, 1.0 - graph.sum_incoming(edge), edge)
 
 
 def uniform(*, graph: PeerGraph) -> Mixing:
-    """Mean of oneself and all neighbours, 1 / (1 + deg_i). It moves the mean of the models where degrees differ."""
+    """Mean of oneself and all neighbours, 1 / (1 + deg_i). It moves the mean of the models where degrees differ.
+
+    >>> from models.peers.regular import star
+    >>> uniform(graph=star(clients=4)).matrix().tolist()[1]
+    [0.5, 0.5, 0.0, 0.0]
+    """
     own = 1.0 / (1 + graph.degree)
     return Mixing(graph, own, own[graph.target])
 
@@ -95,7 +110,12 @@ def given(
     graph: PeerGraph,
     weights: Annotated[list[list[float]], Doc("W, a row for each peer; 0 between peers that are no neighbours.")],
 ) -> Mixing:
-    """Weights as given. Each row must sum to 1; a number >= 0 for each pair of neighbours, and 0 elsewhere."""
+    """Weights as given. Each row must sum to 1; a number >= 0 for each pair of neighbours, and 0 elsewhere.
+
+    >>> from models.peers.regular import star
+    >>> given(graph=star(clients=2), weights=[[0.75, 0.25], [0.25, 0.75]]).second_modulus()
+    0.5
+    """
     try:
         matrix = np.array(weights, np.float64)
     except ValueError:

@@ -216,7 +216,7 @@ def world(
         access=access,
         up=None if shared is None else shared(clock, clients),
         outages=ClientOutages(outages or []),
-        sizes=Sizes(down=8, up=8),
+        sizes=Sizes(down=8, up=8 if shared is None else 100),
     )
     everyone = ClientPool(
         clock=clock,

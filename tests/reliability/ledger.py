@@ -383,7 +383,7 @@ def constant_links_take_their_time(book: Ledger) -> Iterator[str]:
         plain = link.get("delay", {}).get("kind", "constant") == "constant" and not {"shared", "bandwidth"} & link.keys()
         if not plain or link.get("changes") or "random_changes" in link or book.keeps_updates or "learner" in book.scenario:
             continue
-        if "script" in book.scenario or (way == "up" and "channels" in book.scenario):
+        if {"script", "network"} & book.scenario.keys() or (way == "up" and "channels" in book.scenario):
             continue
         for row in book.clients:
             start, end = row[f"{step}_start_s"], row[f"{step}_end_s"]

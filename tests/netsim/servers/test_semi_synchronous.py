@@ -92,6 +92,9 @@ def test_models_are_made_of_what_arrived_whichever_version_it_started_from() -> 
             made.append((deliveries.round, deliveries.clients.tolist(), deliveries.versions.tolist()))
             self.version += 1
 
+        def retain(self, versions: Any) -> None:
+            """All models are kept."""
+
         def evaluate(self, round: int, time_s: float, last: bool) -> None:
             return None
 

@@ -152,7 +152,7 @@ ALONE = {"server": {"kind": "synchronous", "per_round": 5}, "slots": None, "opin
         ({"slots__rounds": 0}, "slots.rounds = 0"),
         ({"peers__topology": {"kind": "random-geometric", "radius_km": 0.05}}, "peers.topology.allow_disconnected"),
         ({"peers__topology": {"kind": "random-geometric", "radius_km": -1.0}}, "peers.topology.radius_km = -1.0"),
-        ({"peers__topology": {"kind": "hypercube"}}, "unknown topology 'hypercube'"),
+        ({"peers__topology": {"kind": "moebius"}}, "unknown topology 'moebius'"),
         ({"peers__outages": [{"from_s": 1.0, "links": [[0, 0]]}]}, "peers.outages.0.links"),
         ({"peers__outages": [{"from_s": 1.0, "groups": [[0, 25]]}]}, "peers.outages.0.groups"),
         ({"peers__outages": [{"from_s": 1.0, "to_s": 1.0, "groups": [[0]]}]}, "peers.outages.0.to_s = 1.0"),
