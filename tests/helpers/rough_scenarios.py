@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 FLOORED = {"kind": "gaussian", "mean_s": 1.0, "std_s": 0.5, "floor_s": 0.1}
 EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
     "policy": {
@@ -83,6 +85,17 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "complete": {},
         "graph-file": {"path": "ring.txt"},
         "overlay": {"network": "ring.csv", "overlay": "ring"},
+        "ring": {},
+        "star": {"link_km": 100.0},
+        "torus": {"rows": 3},
+        "hypercube": {},
+    },
+    "protocol": {"d-psgd": {"timeout_s": 2.0}},
+    "mixing": {
+        "metropolis": {},
+        "max-degree": {},
+        "uniform": {},
+        "given": {"weights": np.full((12, 12), 1 / 12).tolist()},
     },
     "states": {
         "stationary": {"means": [0.9, 0.7, 0.5, 0.3, 0.1]},
@@ -190,7 +203,21 @@ def rough(group: str | None = None, kind: str | None = None, **changes: Any) -> 
 def other(group: str, kind: str) -> dict[str, Any]:
     """A scenario of another server, with one component replaced by an example of `kind`."""
     component = {"kind": kind} | OTHERS[group][kind]
-    tables: dict[str, Any] = {"name": "other", "rounds": 30, "clients": {"count": 12}}
+    # A hypercube has a power of two of clients.
+    tables: dict[str, Any] = {"name": "other", "rounds": 30, "clients": {"count": 16 if kind == "hypercube" else 12}}
+    if group in ("protocol", "mixing"):
+        tables |= {
+            "server": {"kind": "peers", "protocol": {"kind": "d-psgd", "timeout_s": 2.0}, "mixing": {"kind": "metropolis"}},
+            "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.2, "mean_excess_s": 0.6}},
+            "payload": {"up_bytes": 100},
+            "peers": {
+                "topology": {"kind": "complete"},
+                "bandwidth_bytes_per_s": 1000.0,
+                "channel": {"kind": "bernoulli", "success": 0.9},
+            },
+        }
+        tables["server"][group] = component
+        return tables
     if group in ("policy", "topology"):
         decentral = group == "topology" or kind == "bp-index"
         tables |= {
