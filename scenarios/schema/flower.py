@@ -93,11 +93,20 @@ class FlowerServer(Server):
         return 0.0
 
 
+_IMPLIED: dict[str, Any] = {"server": {"kind": "flower"}, "rounds": MOST_ROUNDS}
+
+
 def complete(value: Any) -> Any:
     """Return the tables of a scenario with the server and the number of rounds that `[flower]` implies."""
     if not (isinstance(value, dict) and value.get("flower") is not None):
         return value
-    return {"server": {"kind": "flower"}, "rounds": MOST_ROUNDS, **value}
+    return {**_IMPLIED, **value}
+
+
+def relax_required(schema: dict[str, Any]) -> None:
+    """Let a scenario's JSON `schema` require the server and the rounds only where there is no `[flower]`."""
+    schema["required"] = [name for name in schema["required"] if name not in _IMPLIED]
+    schema["anyOf"] = [{"required": ["flower"]}, {"required": [*_IMPLIED]}]
 
 
 def check_server(scenario: "Scenario") -> None:

@@ -156,12 +156,16 @@ def _name(field: dict[str, Any]) -> str:
 
 
 def _keys(table: dict[str, Any], tables: dict[str, Any]) -> list[str]:
-    required = set(table.get("required", ()))
+    required = dict.fromkeys(table.get("required", ()), "required")
+    alternatives = [option.get("required", ()) for option in table.get("anyOf", ())]
+    for keys in alternatives:
+        others = ", ".join(f"`{name}`" for other in alternatives if other is not keys for name in other)
+        required |= dict.fromkeys(keys, f"required without {others}")
     rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     for name, field in table["properties"].items():
         if "const" in field:
             continue
-        default = "required" if name in required else _default(field, tables)
+        default = required.get(name) or _default(field, tables)
         # pydantic leaves out a key's description that is the same as the table's.
         meaning = field.get("description") or (tables[_name(field)].get("description", "") if "$ref" in field else "")
         rows.append(f"| `{name}` | {_type(field)} | {default} | {_text(meaning)} |".replace("|  |", "| |"))

@@ -2,14 +2,14 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from models.fl.privacy.unprotected import Unprotected
 from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
 from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
-from scenarios.schema.flower import Flower, complete
+from scenarios.schema.flower import Flower, complete, relax_required
 from scenarios.schema.learning import Learner
 from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
@@ -157,6 +157,8 @@ class Sweep(Section):
 
 class Scenario(Section):
     """A whole study. Times are seconds, sizes bytes; clients count from 0, rounds from 1."""
+
+    model_config = ConfigDict(json_schema_extra=relax_required)
 
     name: Name
     """Names the study; its results go to runs/NAME unless `--out` says otherwise."""

@@ -45,7 +45,9 @@ def case(name: str) -> Case:
     if name.startswith("feature-"):
         file = FEATURES / f"{name.removeprefix('feature-')}.toml"
         variants = adapter.variants(_tables(file), name)
-        return Case(name, variants, frozenset(key for key, tables in variants.items() if tables["rounds"] > 1))
+        # The state of a Flower app is in its own program: such a run cannot be resumed.
+        resumed = frozenset(key for key, tables in variants.items() if "flower" not in tables and tables["rounds"] > 1)
+        return Case(name, variants, resumed)
     study = _tables(_library()[name])
     whole = adapter.variants(study, name)
     grid = study.get("sweep", {}).get("grid", {})
@@ -57,7 +59,7 @@ def case(name: str) -> Case:
 
 
 def _library() -> dict[str, Path]:
-    # The time of a Flower app depends on flwr, an extra; tests/scenarios/flower runs its scenario.
+    # The strategies of a Flower app are those of flwr, whose versions differ; tests/scenarios/flower runs its scenario.
     files = [file for file in LIBRARY.rglob("*.toml") if file.name != "pyproject.toml" and "flower" not in _tables(file)]
     by_name = {file.stem: file for file in files}
     if len(by_name) < len(files):

@@ -25,6 +25,8 @@ MOST_BYTES = 5_000_000
 def told(name: str, folder: Path, resumed: bool) -> str:
     if any("learner" in tables for tables in case(name).variants.values()):
         pytest.importorskip("torch", reason="needs torch, which is not installed: pip install 'netsim[fl]'")
+    if any("flower" in tables for tables in case(name).variants.values()):
+        pytest.importorskip("flwr", reason="needs flwr, which is not installed: pip install 'netsim[flower]'")
     found = list(changes(name, folder, (resumed,)))
     return "\n".join([f"{len(found)} differences; if they are meant, `make golden` records them:", *found[:40]] if found else [])
 
