@@ -125,8 +125,8 @@ def read_app(app: str, run_config: Mapping[str, Any]) -> App:
         project = tomllib.loads((folder / _PROJECT).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"flower.app = {app!r}: {_PROJECT} cannot be read: {error}") from error
-    settings = project.get("tool", {}).get("flwr", {}).get("app", {})
-    components = settings.get("components", {})
+    settings = _table(project, "tool", "flwr", "app")
+    components = _table(settings, "components")
     for name in ("serverapp", "clientapp"):
         if not isinstance(components.get(name), str):
             raise UserError(
@@ -134,11 +134,18 @@ def read_app(app: str, run_config: Mapping[str, Any]) -> App:
             )
     return App(
         name=app,
-        run_config=join_run_config(flatten(settings.get("config", {})), run_config),
+        run_config=join_run_config(flatten(_table(settings, "config")), run_config),
         serverapp=components["serverapp"],
         clientapp=components["clientapp"],
         folder=folder,
     )
+
+
+def _table(tables: Any, *keys: str) -> dict[str, Any]:
+    """Return the table below `keys`; an empty one if there is none."""
+    for key in keys:
+        tables = tables.get(key) if isinstance(tables, dict) else None
+    return tables if isinstance(tables, dict) else {}
 
 
 def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:

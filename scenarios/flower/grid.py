@@ -68,6 +68,8 @@ class SimulatedGrid(Grid):
         self._replies: dict[str, Message] = {}
         self._waiting: dict[str, Any] = {}
         """Event that happens as the last reply of a group is there, by message."""
+        self._timeout_s = 0.0
+        """Timeout of the present wait for replies; 0 outside of `send_and_receive`."""
         self._numbers = 0
         self._app_round = 0
         self._pulled_s = -1.0
@@ -140,8 +142,17 @@ class SimulatedGrid(Grid):
         with inside(self.time, True):
             given = list(messages)
         ids = self._push(given)
-        opened_s, step_s = self._clock.now, self.section.polls.server_s
-        until_s = float("inf") if timeout is None else opened_s + timeout
+        self._timeout_s = float("inf") if timeout is None else timeout
+        try:
+            return self._receive(ids, timeout)
+        finally:
+            self._timeout_s = 0.0
+
+    # Engine
+
+    def _receive(self, ids: list[str], timeout: float | None) -> list[Message]:
+        """Return the replies to `ids` that arrive within `timeout` seconds; None: however long it takes."""
+        step_s, until_s = self.section.polls.server_s, self._clock.now + self._timeout_s
         while step_s:
             if all(name in self._replies for name in ids) or self._clock.now >= until_s:
                 return self._pull(ids)
@@ -157,8 +168,6 @@ class SimulatedGrid(Grid):
             self._let_pass(lambda: self._server.wait(over))
             self._waiting = {}
         return self._pull(ids)
-
-    # Engine
 
     def _now_s(self) -> float:
         return float(self._clock.now) + (self._nodes.pause_s if self._working else 0.0)
@@ -237,6 +246,8 @@ class SimulatedGrid(Grid):
                 self._arrive(name, replies[0], sent.kind)
             elif sent.outcome in _ERRORS and (sent.outcome != "lost" or self.section.lost == "error"):
                 self._fail(name, instruction, *_ERRORS[sent.outcome])
+            else:
+                self._server.waited_for_lost_s = max(self._server.waited_for_lost_s, self._timeout_s)
 
         replies: list[Message] = []
         return engine.Message(

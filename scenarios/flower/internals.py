@@ -116,6 +116,22 @@ def config_records(content: RecordDict) -> list[Any]:
     return [record for record in content.values() if isinstance(record, ConfigRecord)]
 
 
+def legacy_samples(content: RecordDict) -> int | None:
+    """Return the samples that a reply of the old API (`fit`, `evaluate`) tells; None of other replies."""
+    for name in ("fitres.num_examples", "evaluateres.num_examples"):
+        if name in content:
+            record: Any = content[name]
+            return int(record["num_examples"])
+    return None
+
+
+def holds_results(content: RecordDict) -> bool:
+    """Return True if a reply holds arrays or metrics: stages of secure aggregation hold configurations only."""
+    from flwr.app import ConfigRecord
+
+    return any(len(record) > 0 for record in content.values() if not isinstance(record, ConfigRecord))
+
+
 def count_bytes(content: RecordDict) -> int:
     """Return the bytes of the content: arrays, 8 for each number, 1 for each letter and truth value, and the keys."""
     return sum(len(name) + _record_bytes(record) for name, record in content.items())

@@ -31,9 +31,11 @@ class Nodes:
         run_config: Mapping[str, Any],
         clients: int,
         seed: int,
+        needs_samples: bool,
     ) -> None:
+        """`needs_samples`: the time of a message depends on its samples."""
         self._app, self._section, self._run_config = clientapp, section, dict(run_config)
-        self._clients, self._seed = clients, seed
+        self._clients, self._seed, self._needs_samples = clients, seed, needs_samples
         self._contexts: dict[int, Context] = {}
         self._calls: dict[int, int] = {}
         self.raised: list[str] = []
@@ -109,6 +111,8 @@ class Nodes:
         weight = {"train": 1.0, "evaluate": section.evaluate_share}.get(kind, 0.0)
         if kind == "train" and section.epochs_key is not None:
             weight *= self._epochs(section.epochs_key)
+        if samples is None and weight and self._needs_samples and internals.holds_results(reply.content):
+            self._refuse_samples(message, reply)
         return Load(
             bytes_up=max(internals.count_bytes(reply.content), 1),
             samples=samples,
@@ -118,11 +122,17 @@ class Nodes:
         )
 
     def _samples(self, reply: Message) -> int | None:
-        for record in internals.metric_records(reply.content):
-            value = record.get(self._section.samples_key)
+        values = [record.get(self._section.samples_key) for record in internals.metric_records(reply.content)]
+        for value in (*values, internals.legacy_samples(reply.content)):
             if isinstance(value, int | float):
                 return round(value)
         return None
+
+    def _refuse_samples(self, message: Message, reply: Message) -> None:
+        told = f"message {message.metadata.message_id} ({message.metadata.message_type}) at node {message.metadata.dst_node_id}"
+        names = ", ".join(name for record in internals.metric_records(reply.content) for name in record) or "no metrics"
+        why = f"the reply to {told} has no such metric, and samples take time by [compute]; it has {names}"
+        raise UserError(f"flower.samples_key = {self._section.samples_key!r}: {why}; name the metric with the samples")
 
     def _epochs(self, key: str) -> float:
         value = self._run_config.get(key)

@@ -14,27 +14,42 @@ from scenarios.flower.randomness import seed_all, states_kept
 from scenarios.flower.reports import watched
 from scenarios.flower.simulated_time import inside, simulated
 from scenarios.schema.errors import UserError
+from scenarios.schema.flower import check_work
 
 if TYPE_CHECKING:
     from netsim.servers.messages import MessageServer
     from scenarios.flower.app import App
     from scenarios.flower.reports import Reports
     from scenarios.schema.flower import Flower
+    from scenarios.schema.scenario import Scenario
 
 _SERVER_ADDRESS = -1
 
 
-def app_simulation(section: Flower, seed: int, server: Any, keywords: dict[str, Any]) -> AppSimulation:
-    """Return the simulation of the app of `section` over `server`; `keywords` as of `AppSimulation`. Raises UserError."""
-    app = AppRun(app=app_of(section), server=server, reports=server.learner.reports, section=section, seed=seed)
+def app_simulation(scenario: Scenario, server: Any, keywords: dict[str, Any]) -> AppSimulation:
+    """Return the simulation of the app of `scenario` over `server`; `keywords` as of `AppSimulation`. Raises UserError."""
+    section = scenario.flower
+    assert section is not None
+    needs_samples = check_work(scenario.compute)
+    app = AppRun(
+        app=app_of(section),
+        server=server,
+        reports=server.learner.reports,
+        section=section,
+        seed=scenario.seed,
+        needs_samples=needs_samples,
+    )
     return AppSimulation(app=app, server=server, **keywords)
 
 
 class AppRun:
-    """Runs an app over `server`; `seed`: of its random numbers."""
+    """Runs an app over `server`; `seed`: of its random numbers; `needs_samples`: the samples of a message take time."""
 
-    def __init__(self, *, app: App, server: MessageServer, reports: Reports, section: Flower, seed: int) -> None:
+    def __init__(
+        self, *, app: App, server: MessageServer, reports: Reports, section: Flower, seed: int, needs_samples: bool
+    ) -> None:
         self.app, self.server, self.reports, self.section, self.seed = app, server, reports, section, seed
+        self._needs_samples = needs_samples
         self.nodes: Any = None
 
     def __call__(self) -> None:
@@ -60,7 +75,14 @@ class AppRun:
         from scenarios.flower.nodes import Nodes
 
         config, clients = self.app.run_config, self.server.clients.count
-        self.nodes = Nodes(clientapp=clientapp, section=self.section, run_config=config, clients=clients, seed=self.seed)
+        self.nodes = Nodes(
+            clientapp=clientapp,
+            section=self.section,
+            run_config=config,
+            clients=clients,
+            seed=self.seed,
+            needs_samples=self._needs_samples,
+        )
         grid = SimulatedGrid(server=self.server, nodes=self.nodes, reports=self.reports, section=self.section, run_config=config)
         context = Context(
             run_id=internals.RUN_ID, node_id=internals.SERVER_NODE, node_config={}, state=RecordDict(), run_config=dict(config)

@@ -143,7 +143,8 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
         return None if math.isnan(value) else value
 
     kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
-    late = after_run(Outcome(scenario, totals, built.clients, built.world.trained, ended))
+    waited_s = getattr(server, "waited_for_lost_s", 0.0)
+    late = after_run(Outcome(scenario, totals, built.clients, built.world.trained, ended, waited_s))
     energy = energy_accounts(built)
     return {
         "format": FORMAT,

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from netsim.core.protocols import FloatArray
+from scenarios.schema.errors import UserError
 from scenarios.schema.payload import Payload
 from scenarios.schema.section import Section, missing, problem
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward
+from scenarios.schema.world import SPEEDS, Compute
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
@@ -82,6 +84,7 @@ class FlowerServer(Server):
         for name in type(scenario.payload).model_fields:
             if name != "header_bytes" and getattr(scenario.payload, name) != getattr(Payload(), name):
                 raise problem(("payload", name), "..", "beside [flower]: the app's messages have their own sizes; leave it out")
+        _refuse_rounds(scenario)
         check_channels(scenario, False, "clients.count", 1)
         refuse_oracle(scenario)
         refuse_reward(scenario, "beside [flower]: measures a policy of netsim; leave it out")
@@ -91,6 +94,32 @@ class FlowerServer(Server):
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         return 0.0
+
+
+def _refuse_rounds(scenario: "Scenario") -> None:
+    """Refuse change points and outages in rounds: an app begins rounds as it likes, and asynchronous ones have none."""
+    why = "beside [flower]: rounds begin as the app goes on; give seconds"
+    for name in ("downlink", "compute", "uplink"):
+        section = getattr(scenario, name)
+        for i, change in enumerate(section.changes):
+            if change.at_round is not None:
+                raise problem((name, "changes", i, "at_round"), change.at_round, f"{why}, with at_s")
+        if section.random_changes is not None and section.random_changes.unit == "rounds":
+            raise problem((name, "random_changes", "unit"), "rounds", f'{why}, with unit = "seconds"')
+    for i, outage in enumerate(scenario.outages):
+        for key in ("from_round", "to_round", "mean_up_rounds", "mean_down_rounds"):
+            if (value := getattr(outage, key)) is not None:
+                raise problem(("outages", i, key), value, why)
+
+
+def check_work(compute: Compute) -> bool:
+    """Return True if samples take time by `[compute]`; raises UserError where it does not say how long an app's work takes."""
+    by_samples = any(getattr(compute, name) is not None for name in SPEEDS)
+    # A delay of zero that is written down says that work takes no time.
+    if not (by_samples or "delay" in compute.model_fields_set or compute.changes or compute.random_changes is not None):
+        told = "compute: nothing says how long the work of the app takes"
+        raise UserError(f"{told}; give compute.samples_per_s, or compute.delay (of 0 s, if it is to take no time)")
+    return by_samples
 
 
 _IMPLIED: dict[str, Any] = {"server": {"kind": "flower"}, "rounds": MOST_ROUNDS}

@@ -265,7 +265,7 @@ def _simulation(world: World, server: Server) -> Simulation:
     if world.scenario.flower is not None:
         from scenarios.flower.running import app_simulation
 
-        return app_simulation(world.scenario.flower, world.scenario.seed, server, keywords)
+        return app_simulation(world.scenario, server, keywords)
     return Simulation(server=server, **keywords)
 
 

@@ -11,6 +11,8 @@ from scenarios.schema.cautions import Caution
 from scenarios.wiring.cautions.outlook import Outcome
 from scenarios.wiring.population import Population
 
+_FLOWER_TIMEOUT_S = 3600.0
+"""Timeout of the strategies of Flower unless the app gives another."""
 _LONG_WAIT_S = 86400.0
 """The shortest wait for clients that is warned of: a day."""
 _ENOUGH = 10
@@ -35,6 +37,16 @@ def waited_for_days(outcome: Outcome) -> Iterator[Caution]:
     key = f"availability.kind = {scenario.availability.kind!r}"
     text = f"{key}: round {run.waited_round} waited {days} until enough clients were there"
     yield Caution("long-wait", f"{text}; give other times of presence, or let rounds do with fewer clients")
+
+
+def long_timeout(outcome: Outcome) -> Iterator[Caution]:
+    """Warn of a Flower app that waits for lost messages with the timeout that strategies of Flower have by default."""
+    if outcome.waited_for_lost_s < _FLOWER_TIMEOUT_S:
+        return
+    none = outcome.waited_for_lost_s == float("inf")
+    waits = "without a timeout" if none else f"with a timeout of {outcome.waited_for_lost_s:g} s"
+    text = f'flower.lost = "silent": the app waited {waits} for messages that were lost'
+    yield Caution("long-timeout", f'{text}; give the start of its strategy a timeout, or set flower.lost = "error"')
 
 
 def nothing_delivered(outcome: Outcome) -> Iterator[Caution]:

@@ -107,6 +107,8 @@ class Outcome:
     learner: Trained | None
     ended: str
     """The reason, as `netsim.simulation` has it."""
+    waited_for_lost_s: float = 0.0
+    """Longest timeout with which an application waited for a message as it was lost; inf: without a timeout; 0: none was."""
 
     @property
     def over(self) -> bool:

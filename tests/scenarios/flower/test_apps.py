@@ -136,6 +136,19 @@ def test_the_old_api_sends_the_instructions_of_a_round_together() -> None:
     pd.testing.assert_frame_equal(first.clients, second.clients)
 
 
+def test_samples_of_the_old_api_take_time() -> None:
+    def components(context: Context) -> ServerAppComponents:
+        strategy = OldFedAvg(initial_parameters=ndarrays_to_parameters([np.zeros(3)]), min_available_clients=3)
+        return ServerAppComponents(strategy=strategy, config=ServerConfig(num_rounds=1))
+
+    apps = ServerApp(server_fn=components), OldClientApp(client_fn=old_client)
+    done = netsim.run(world(compute={"samples_per_s": 5.0}) | {"flower": {"app": "x", "evaluate_share": 0.5}}, app=apps)
+    # 10 samples take 2 s, or 1 s where they are tested only.
+    took = done.clients["compute_end_s"] - done.clients["compute_start_s"]
+    assert took.tolist() == pytest.approx([2.0] * 3 + [1.0] * 3)
+    assert done.clients["samples"].tolist() == [10] * 6
+
+
 def test_differential_privacy_by_a_mod_changes_the_updates() -> None:
     losses = []
     for mods in ([], [LocalDpMod(1.0, 1.0, 1.0, 1e-5)]):

@@ -72,6 +72,78 @@ def test_tables_that_an_app_replaces(table: dict[str, Any], words: tuple[str, ..
     refused(world() | {"flower": {"app": "flower-digits"}} | table, *words)
 
 
+def test_a_project_file_whose_tables_are_no_tables(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool]\nflwr = 3\n", encoding="utf-8")
+    refused(world() | {"flower": {"app": str(tmp_path)}}, "names no serverapp")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (
+            {"uplink": {"changes": [{"at_round": 3, "delay": {"value_s": 2.0}}]}},
+            ("uplink.changes.0.at_round = 3", "give seconds"),
+        ),
+        ({"outages": [{"name": "storm", "from_round": 2}]}, ("outages.0.from_round = 2", "give seconds")),
+        (
+            {"downlink": {"random_changes": {"count": 1, "parameter": "delay.value_s"}}},
+            ("downlink.random_changes.unit", 'unit = "seconds"'),
+        ),
+    ],
+)
+def test_change_points_in_rounds(table: dict[str, Any], words: tuple[str, ...]) -> None:
+    refused(world() | {"flower": {"app": "flower-digits"}} | table, *words, "rounds begin as the app goes on")
+
+
+def test_a_world_without_work() -> None:
+    nothing = {name: table for name, table in world().items() if name != "compute"}
+    refused(nothing | {"flower": {"app": "flower-digits"}}, "compute: nothing says how long the work", "samples_per_s")
+    none = {"compute": {"delay": {"kind": "constant", "value_s": 0.0}}}
+    done = netsim.run(nothing | none | {"flower": {"app": "x"}}, app=(server(ask), client()))
+    assert done.clients["outcome_s"].tolist() == [4.0]
+
+
+def ask(grid: Any, context: Any) -> None:
+    grid.send_and_receive([request(2)])
+
+
+def test_a_reply_without_samples_where_samples_take_time() -> None:
+    app = client(train=lambda message, context: {"images": 10}, query=lambda message, context: {"sum": 3})
+    speed = {"samples_per_s": 5.0}
+    told = r"flower.samples_key = 'num-examples': the reply to message 1 \(train\) at node 2 .* images;"
+    with pytest.raises(ValueError, match=told):
+        run(ask, app, compute=speed)
+    done = run(ask, app, compute=speed, flower={"samples_key": "images"})
+    assert done.clients["outcome_s"].tolist() == [1.0 + 2.0 + 3.0]
+    run(ask, app)
+    run(lambda grid, context: grid.send_and_receive([request(2, "query")]), app, compute=speed)
+
+
+def test_a_server_that_sends_what_is_no_message() -> None:
+    with pytest.raises(ValueError, match="its ServerApp sends a int; must send Messages"):
+        run(lambda grid, context: grid.send_and_receive([5]))
+
+
+@pytest.mark.parametrize(("timeout", "words"), [(None, "without a timeout"), (3600.0, "with a timeout of 3600 s"), (60.0, "")])
+def test_losses_beside_a_long_timeout_are_warned_of(timeout: float | None, words: str) -> None:
+    def main(grid: Any, context: Any) -> None:
+        grid.send_and_receive([request(2)], timeout=timeout)
+
+    delay = {"kind": "constant", "value_s": 3.0}
+    lossy = {"delay": delay, "channel": {"kind": "bernoulli", "success": 0.0}}
+    for polls in (0.0, 4.0):
+        with pytest.warns(UserWarning, match="ever delivered") as caught:
+            done = run(main, uplink=lossy, flower={"polls": {"server_s": polls}})
+        found = [caution["text"] for caution in done.summary["warnings"] if caution["name"] == "long-timeout"]
+        told = f'flower.lost = "silent": the app waited {words} for messages that were lost; '
+        remedy = 'give the start of its strategy a timeout, or set flower.lost = "error"'
+        assert found == ([told + remedy] if words else [])
+        assert bool(words) == any(told in str(one.message) for one in caught)
+        with pytest.warns(UserWarning, match="ever delivered"):
+            done = run(main, uplink=lossy, flower={"lost": "error"})
+        assert "long-timeout" not in [caution["name"] for caution in done.summary["warnings"]]
+
+
 def test_a_server_that_sends_nothing() -> None:
     with pytest.raises(ValueError, match="returned without sending a message"):
         run(lambda grid, context: None)
