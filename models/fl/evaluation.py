@@ -52,6 +52,8 @@ class Quality:
     """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or nobody asked for it."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Values of the user's own metrics, by name."""
+    columns: Mapping[str, float] = field(default_factory=dict)
+    """Further columns of the round, by name."""
 
 
 def score_batches(
@@ -216,6 +218,11 @@ class Evaluator:
             quality = replace(quality, metrics=self._own_metrics())
             self._known = (version, self._known[1], quality)
         return quality
+
+    def accuracy(self, model: Tensor, *, batch_statistics: bool) -> float:
+        """Accuracy of `model` (d,) on the test set, in [0, 1]."""
+        right, *_ = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
+        return float(right.mean())
 
     def _own_metrics(self) -> dict[str, float]:
         assert self._scores is not None

@@ -24,7 +24,7 @@ from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
 from models.fl.store import ModelStore
 from models.fl.task import Task
-from models.fl.training.local_work import Computed, LocalWork, Update, work_of
+from models.fl.training.local_work import Computed, LocalWork, Models, Update, work_of
 from models.fl.training.losses import LossTally, finite_rows
 from models.fl.versions import Versions
 from models.laws.work import WorkPlan
@@ -197,6 +197,32 @@ class FederatedLearner:
         """True if training runs as its client is sent the model, because time depends on it: see `begin`."""
         return self._work.eager
 
+    @property
+    def model(self) -> torch.Tensor:
+        """The present model (d,)."""
+        return self._versions.model
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the network: the first columns of a model."""
+        return self._trainer.parameters
+
+    def replace_model(self, model: torch.Tensor) -> None:
+        """Make `model` (d,) the newest version, as it is."""
+        self._versions.push(model)
+
+    def train(self, updates: list[Update], models: Models) -> torch.Tensor:
+        """Return the models (n, d) of the clients of `updates` after local training from `models`; nothing is folded into any.
+
+        A client whose update is not finite keeps the model that it started from.
+
+        Raises:
+            MemoryError: the device cannot hold the updates.
+        """
+        with naming_device(self._device, f"computing {len(updates)} updates"):
+            computed, _ = self._collect(updates, False, models)
+            return computed.content.add_(computed.starts).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
+
     def begin(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
     ) -> tuple[Sequence[int], Sequence[int]]:
@@ -333,9 +359,14 @@ class FederatedLearner:
         enter(accepted & held)
         return computed
 
-    def _collect(self, updates: list[Update], want_losses: bool) -> tuple[Computed, BoolArray]:
-        """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise."""
-        computed = self._work.content(updates, self._store, want_losses=want_losses)
+    def _collect(
+        self, updates: list[Update], want_losses: bool, models: Models | None = None
+    ) -> tuple[Computed, BoolArray]:
+        """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise.
+
+        `models`: those that the updates start from; None: the versions of the server's model.
+        """
+        computed = self._work.content(updates, self._store if models is None else models, want_losses=want_losses)
         self._work.keep(computed)
         self.trained_updates += len(updates)
         accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
@@ -371,12 +402,23 @@ class FederatedLearner:
         these at the first round that closes at or after each multiple of so many simulated seconds. Training losses are those
         since the last evaluation: they are taken out, so that each is reported once.
         """
-        if not self._evaluator.due(round, time_s, last):
-            return None
+        return self.quality(round) if self.due(round, time_s, last) else None
+
+    def due(self, round: int, time_s: float, last: bool) -> bool:
+        """Return True to evaluate now, as `evaluate` says. A due evaluation counts as done."""
+        return self._evaluator.due(round, time_s, last)
+
+    def quality(self, round: int) -> Quality:
+        """Quality of the present model, as `round` closes, with the training losses since the last evaluation."""
         with naming_device(self._device, "testing the model"):
             quality = self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._work.local_statistics)
         self.unscored = self.unscored.after(round, quality.unscored)
         return quality if self._work.losses is None else replace(quality, training_loss=self._work.losses.take())
+
+    def accuracy_of(self, model: torch.Tensor) -> float:
+        """Accuracy of any `model` (d,) on the test set, in [0, 1]."""
+        with naming_device(self._device, "testing the model"):
+            return self._evaluator.accuracy(model, batch_statistics=self._work.local_statistics)
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
         """(n,) mean loss of the present model on the clients' own samples, or on so many of each: see `probing.Probing`."""

@@ -87,7 +87,7 @@ class TrainingOptions:
     client_state_bytes: Count = 8 * 2**30
     """Largest memory for the vectors that clients keep between participations, each as long as an update: those of compression
     with error feedback, of scaffold and feddyn, and of optimizers whose state is kept, each kind by itself. Only clients
-    that have delivered an update have one.
+    that have delivered an update have one. Also of the models of peers that train without a server.
     """
     contribution_samples: Whole = 0
     """Validation samples held for each client, out of data.validation_samples, to measure marginal contributions; 0: none are."""

@@ -343,6 +343,10 @@ class Evaluation(Protocol):
     def metrics(self) -> Mapping[str, float]:
         """Return the values of further metrics by name."""
 
+    @property
+    def columns(self) -> Mapping[str, float]:
+        """Return the values of further columns of the round by name; `Learner.round_columns` has their names."""
+
 
 class Content(Protocol):
     """Content of delivered updates, as far as it was asked for; an entry for each update, in the order of deliveries."""

@@ -81,6 +81,14 @@ class RoundRow(NamedTuple):
     """Bytes of the messages sent between clients in the slot."""
     rounds_ahead: int | None = None
     """Own rounds by which the farthest peer is ahead as the round closes (training without a server)."""
+    peer_accuracy: float | None = None
+    """Mean accuracy of the models of the peers that are tested; `accuracy` and `loss` are those of the mean of all models."""
+    worst_peer_accuracy: float | None = None
+    """Accuracy of the worst of them."""
+    best_peer_accuracy: float | None = None
+    """Accuracy of the best of them."""
+    consensus_distance: float | None = None
+    """Mean squared Euclidean distance of the peers' parameters from their mean."""
     probes: int | None = None
     """Clients that were asked for their loss before the selection; where the policy asks any."""
     probes_answered: int | None = None

@@ -48,7 +48,7 @@ class PeersAtWork(StateFields):
     `size_bytes` (K,): bytes of a model as each peer sends it.
     """
 
-    state_fields = ("protocol", "model", "round", "_training", "_away", "_timers", "_last_attempt")
+    state_fields = ("protocol", "model", "round", "_training", "_start", "_away", "_timers", "_last_attempt")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
     selection: IntArray | Selection = _NOBODY
@@ -78,6 +78,8 @@ class PeersAtWork(StateFields):
         self.round: IntArray = np.ones(peers, np.int64)
         self._training: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers in local training."""
+        self._start: IntArray = self.model.copy()
+        """(K,) model that each peer's last local training starts from: the present one may change meanwhile."""
         self._at_work = 0
         """Number of peers in local training."""
         self._away: BoolArray = np.ones(peers, np.bool_)
@@ -133,7 +135,8 @@ class PeersAtWork(StateFields):
         """Let go of models that nothing needs any more."""
         on_the_way = (*self.transport.under_way(), *self.transport.paused.values())
         contents = [message.content[0] for message in on_the_way]
-        self.models.settle(self.model, [*self.protocol.kept(), *contents])
+        starts = self._start[self._training].tolist()
+        self.models.settle(self.model, [*self.protocol.kept(), *starts, *contents])
 
     def look_around(self) -> None:
         """Notice peers that came and went, and count how much is left of the present round."""
@@ -185,6 +188,7 @@ class PeersAtWork(StateFields):
 
     def train(self, peer: int) -> None:
         self._training[peer] = True
+        self._start[peer] = self.model[peer]
         self._at_work += 1
         self._beginning = -1
         pool = self.pool
@@ -247,7 +251,8 @@ class PeersAtWork(StateFields):
         self._at_work -= 1
         self._cause = Cause(END, update.number)
         if update.outcome == "delivered":
-            self.protocol.on_trained(peer, self.models.train(peer, int(self.round[peer]), int(self.model[peer])))
+            start, steps = int(self._start[peer]), int(update.drawn_steps)
+            self.protocol.on_trained(peer, self.models.train(peer, update.begun_round, start, steps))
         else:
             self._leave(peer)
             self.waking.wake_at_end_of_instant()

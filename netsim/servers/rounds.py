@@ -65,6 +65,7 @@ class Book(StateFields):
             said["accuracy"], said["loss"] = evaluation.accuracy, evaluation.loss
             if not math.isnan(evaluation.training_loss):
                 said["training_loss"] = evaluation.training_loss
+            said |= evaluation.columns
         if pool.energy is not None:
             pool.advance()
             now |= pool.energy.totals(end_s)

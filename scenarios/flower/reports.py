@@ -27,6 +27,7 @@ class Reported:
     loss: float
     training_loss: float
     metrics: Mapping[str, float]
+    columns: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

@@ -2,15 +2,31 @@
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from pydantic import Field
+
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
 from scenarios.schema.section import missing, problem
-from scenarios.schema.server import Server, refuse_oracle, refuse_policy, refuse_reward
+from scenarios.schema.server import Server, refuse_aggregation, refuse_oracle, refuse_policy, refuse_reward
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
 
 _NO_SERVER = "there is no server: peers send each other models over the links of [peers]; leave it out"
+
+_KEPT = "a peer keeps its model, and nothing beside it yet; leave it out"
+_OF_A_SERVER = {
+    "keep": "there is no server's model; leave it out",
+    "contribution_samples": "no aggregation of peers goes by contributions; leave it out",
+    "client_losses": "losses of a training are reported to a server; leave it out",
+    "reported_losses": "losses of a training are reported to a server; leave it out",
+    "reported_rms": "losses of a training are reported to a server; leave it out",
+    "local_test_samples": "no peer has a test set of its own; leave it out",
+    "optimizer_state": _KEPT,
+    "batch_statistics": _KEPT,
+    "trainer": "a peer trains by the optimizer, or by local_training; leave it out",
+}
+"""Keys of `[learner]` that peers refuse, each with the reason."""
 
 
 class PeerTraining(Server):
@@ -26,9 +42,13 @@ class PeerTraining(Server):
     """When a peer trains, to which neighbours it sends, what it waits for, and how it combines."""
     mixing: component_of("mixing") = {"kind": "metropolis"}  # type: ignore[valid-type]
     """Weights by which a peer combines its model with those of its neighbours."""
+    tested_peers: int | None = Field(default=None, ge=1)
+    """Peers whose own models are tested, drawn once: their mean, worst and best accuracy is recorded beside that of the mean
+    model. Absent: all. With `[learner]`."""
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     sends_between_clients: ClassVar[bool] = True
     sends_updates: ClassVar[bool] = False
+    trains_peers: ClassVar[bool] = True
     why_no_probes: ClassVar[str] = "peers select nobody; leave it out"
 
     def check(self, scenario: "Scenario") -> None:
@@ -55,8 +75,25 @@ class PeerTraining(Server):
         if scenario.privacy is not None and scenario.privacy.mechanism != "none":
             why = "a release is an update to a server, and peers send whole models; leave [privacy] out"
             raise problem(("privacy", "mechanism"), scenario.privacy.mechanism, why)
-        if scenario.learner is not None:
-            raise problem(("learner",), "..", "peers train no models yet: this is a study of times and messages; leave it out")
+        self._check_learner(scenario)
+
+    def _check_learner(self, scenario: "Scenario") -> None:
+        learner, tested = scenario.learner, self.tested_peers
+        if learner is None:
+            if tested is not None:
+                raise problem(("server", "tested_peers"), tested, "nothing is trained; add a [learner], or leave it out")
+            return
+        if tested is not None and tested > scenario.clients.count:
+            told = f"must be at most the {scenario.clients.count} clients of clients.count"
+            raise problem(("server", "tested_peers"), tested, told)
+        refuse_aggregation(scenario, "there is no server, and server.mixing says how models are combined")
+        optimizer = learner.server_optimizer
+        if optimizer.kind != "sgd" or optimizer != type(optimizer)():
+            raise problem(("learner", "server_optimizer", "kind"), optimizer.kind, "there is no server; leave it out")
+        for name, why in _OF_A_SERVER.items():
+            value = getattr(learner, name)
+            if value != type(learner).model_fields[name].default:
+                raise problem(("learner", name), value, why)
 
     def describe(self, scenario: "Scenario") -> str:
         """Name the protocol."""

@@ -24,6 +24,7 @@ class Server(Component):
     sends_between_clients: ClassVar[bool] = False
     """True if clients send each other messages over the links of `[peers]`."""
     sends_updates: ClassVar[bool] = True
+    trains_peers: ClassVar[bool] = False
     """True if clients are sent a model and send an update over `[downlink]` and `[uplink]`."""
     waits_for_all: ClassVar[bool] = False
     """True if m clients are selected at once, and a round is as long as the slowest of them unless it closes earlier."""

@@ -22,6 +22,9 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
     client's fit, so that the first delivery would end the run.
     """
     section = scenario.learner
+    if section is not None and scenario.server.trains_peers:
+        _check_peers(scenario, section, trained)
+        return []
     kinds = [0] if section is None else _vectors(scenario, section)
     if section is None or not any(kinds):
         return []
@@ -42,6 +45,26 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
     else:
         return []
     return [Caution("client-state", f"{text}, or use a smaller network or fewer clients")]
+
+
+def _check_peers(scenario: Scenario, section: Learner, trained: int | None) -> None:
+    """Raise UserError where the models of all peers take more than there is for them."""
+    numbers = _numbers(section) if trained is None else trained
+    if numbers is None:
+        return
+    count, limit, there = scenario.clients.count, section.client_state_bytes, memory_bytes()
+    kept = _NUMBER * numbers * count
+    # As a round closes, there are the models of before, those trained from them, and those combined from these.
+    needed = 3 * kept
+    with learner_refusals(section):
+        if kept > limit:
+            raise ParameterError("client_state_bytes", limit, f"the {count:,} models of peers take {kept:,} bytes; raise it")
+        if needed > there:
+            reason = (
+                f"has {numbers:,} parameters; {count:,} models of peers take {needed / 2**30:.1f} GiB or more as a round closes, "
+                f"and this machine has {there / 2**30:.1f} GiB; make it smaller, or use fewer clients"
+            )
+            raise ParameterError("network.kind", section.network.kind, reason)
 
 
 def _vectors(scenario: Scenario, section: Learner) -> list[int]:

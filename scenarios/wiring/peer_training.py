@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from models.peers.mixing import Mixing
 from netsim.network.resending import FOREVER, Resending
 from netsim.peers.training.protocol import TrainingProtocol
@@ -13,6 +15,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.peers import build_links, peer_graph
 
 if TYPE_CHECKING:
+    from models.fl.peer_learner import PeerLearner
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import BoolArray
     from netsim.network.transport.transport import Transport
@@ -33,6 +36,7 @@ def peers(world: World) -> Server:
     if not isinstance(mixing, Mixing):
         told = f"returns {type(mixing).__name__}; must return a models.peers.mixing.Mixing"
         raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
+    learner = _peer_learner(world)
     at_work = PeersAtWork(
         pool=pool,
         transport=transport,
@@ -40,8 +44,20 @@ def peers(world: World) -> Server:
         mixing=mixing,
         streams=world.streams,
         size_bytes=world.sizes.update_sizes(world.clients),
+        models=learner,
     )
-    return peer_server(pool=pool, peers=at_work, learner=world.learner)
+    return peer_server(pool=pool, peers=at_work, learner=learner or world.learner)
+
+
+def _peer_learner(world: World) -> PeerLearner | None:
+    """Return the learner of the peers' models, or None where nothing is trained, or the scenario is only checked."""
+    if world.trained is None:
+        return None
+    from models.fl.peer_learner import PeerLearner
+
+    tested, count = world.scenario.server.tested_peers, world.clients
+    drawn = world.streams.generator("tested-peers").permutation(count)[: tested or count]
+    return PeerLearner(learner=world.trained, tested=np.sort(drawn))
 
 
 def _is_lossy(scenario: Scenario) -> bool:

@@ -30,8 +30,8 @@ class PeerModels(Protocol):
     def first(self) -> int:
         """Return 0, the model that every peer begins with."""
 
-    def train(self, peer: int, round: int, start: int) -> int:
-        """Return the model that `peer` has after its local training in its own `round` from `start`."""
+    def train(self, peer: int, round: int, start: int, steps: int) -> int:
+        """Return the model that `peer` has after its local training in its own `round` from `start`; `steps` 0: as planned."""
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         """Return the sum of `models`, each times its one of `weights`."""
@@ -46,7 +46,7 @@ class NoModels:
     def first(self) -> int:
         return 0
 
-    def train(self, peer: int, round: int, start: int) -> int:
+    def train(self, peer: int, round: int, start: int, steps: int) -> int:
         return 0
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:

@@ -11,7 +11,6 @@ import pytest
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
-from tests.helpers.own_of_every_kind import TRAINED
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, protocol, simulated, study
 
 PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300}
@@ -179,7 +178,6 @@ def test_values_that_a_protocol_cannot_have_are_refused(keys: dict[str, Any], to
         ({"payload": {"down_bytes": 5}}, "payload.down_bytes"),
         ({"energy": {}}, "energy"),
         ({"peers": None}, "peers"),
-        ({"learner": TRAINED["learner"]}, "learner.*peers train no models yet"),
     ],
 )
 def test_tables_of_a_server_are_refused(tables: dict[str, Any], told: str) -> None:

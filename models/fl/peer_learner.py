@@ -1,0 +1,229 @@
+"""Learner of a run without a server: a model for each peer, and measures of them all and of their mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.evaluation import Quality
+from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray, IntArray
+from models.fl.store import ModelId
+from models.fl.training.local_work import Update
+
+_CHUNK_NUMBERS = 2**25
+"""Numbers of models that are trained or combined at once: 128 MiB."""
+
+
+class _Training(NamedTuple):
+    """A model to be computed: that of `peer` after its local training in its own `round` from the model `start`."""
+
+    peer: int
+    round: int
+    start: int
+    steps: int
+    """Local steps; 0: as planned."""
+
+    @property
+    def models(self) -> tuple[int, ...]:
+        """The models that it is made of."""
+        return (self.start,)
+
+
+class _Mixture(NamedTuple):
+    """A model to be computed: the sum of `models`, each times its one of `weights`."""
+
+    models: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+class _Vectors(Mapping[ModelId, Tensor]):
+    """Vectors by the ids that local work asks for."""
+
+    def __init__(self, vectors: dict[int, Tensor]) -> None:
+        self._vectors = vectors
+
+    def __getitem__(self, id: ModelId) -> Tensor:
+        return self._vectors[id.number]
+
+    def __iter__(self) -> Iterator[ModelId]:
+        return (ModelId(0, "version", number) for number in self._vectors)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+
+class PeerLearner:
+    """Models of peers by number, trained and tested with the data, network and options of `learner`.
+
+    `train` and `combine` only note what a model is made of. As a round closes (`settle`), the models that anything still needs
+    are computed: all trainings that are ready in one call, then the mixtures of them, and so on. A model depends on what it is
+    made of alone, not on the order of these calls. Draws of a training are at (own round of the peer, peer).
+
+    `tested` (n,): peers whose own models are tested, beside the mean of all. Columns: `accuracy` and `loss` of the mean of all
+    peers' models; mean, worst and best accuracy of the tested peers; the consensus distance, which is the mean squared Euclidean
+    distance of the peers' parameters from their mean.
+    """
+
+    aggregates: bool = False
+    """Deliveries to a server do not exist."""
+    records_losses: bool = False
+    version: int = 0
+    """There is no server's model whose versions would count."""
+
+    def __init__(self, *, learner: FederatedLearner, tested: IntArray) -> None:
+        self._learner, self._tested = learner, tested.tolist()
+        self.round_columns: Sequence[str] = (
+            *learner.round_columns,
+            *("peer_accuracy", "worst_peer_accuracy", "best_peer_accuracy", "consensus_distance"),
+        )
+        self._vectors: dict[int, Tensor] = {0: learner.model}
+        """Models that have been computed, by number."""
+        self._pending: dict[int, _Training | _Mixture] = {}
+        """Models that have not been computed; each is made of models with smaller numbers."""
+        self._newest = 0
+        self._present: IntArray = np.zeros(len(learner.data_sizes), np.int64)
+
+    # Models of peers
+
+    def first(self) -> int:
+        return 0
+
+    def train(self, peer: int, round: int, start: int, steps: int) -> int:
+        return self._add(_Training(peer, round, start, steps))
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        return self._add(_Mixture(tuple(models), tuple(weights)))
+
+    def _add(self, model: _Training | _Mixture) -> int:
+        self._newest += 1
+        self._pending[self._newest] = model
+        return self._newest
+
+    def settle(self, present: IntArray, kept: Iterable[int]) -> None:
+        """Compute the models that are needed from now on, and let go of all others.
+
+        Raises:
+            MemoryError: the device cannot hold the training.
+        """
+        needed = {*present.tolist(), *kept}
+        for level in self._levels(needed):
+            self._train(level)
+            self._combine(level)
+        self._present = present.copy()
+        self._vectors = {number: vector for number, vector in self._vectors.items() if number in needed}
+        self._pending.clear()
+
+    def _levels(self, needed: set[int]) -> list[list[int]]:
+        """Return the pending models that `needed` ones are made of, in lists each of which needs earlier lists only."""
+        depth: dict[int, int] = {}
+        wanted, reached = [number for number in needed if number in self._pending], set(needed)
+        for number in wanted:
+            made_of = [model for model in self._pending[number].models if model in self._pending and model not in reached]
+            reached.update(made_of)
+            wanted.extend(made_of)
+        levels: list[list[int]] = []
+        for number in sorted(set(wanted)):
+            depth[number] = 1 + max(depth.get(model, 0) for model in self._pending[number].models)
+            if depth[number] > len(levels):
+                levels.append([])
+            levels[depth[number] - 1].append(number)
+        return levels
+
+    def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:
+        at_once = max(1, _CHUNK_NUMBERS // len(self._learner.model))
+        return (numbers[first : first + at_once] for first in range(0, len(numbers), at_once))
+
+    def _train(self, level: list[int]) -> None:
+        trainings = {number: one for number in level if isinstance(one := self._pending[number], _Training)}
+        models = _Vectors(self._vectors)
+        for numbers in self._chunks(list(trainings)):
+            asked = [trainings[number] for number in numbers]
+            updates = [Update(one.peer, one.round, ModelId(one.peer, "version", one.start), math.inf, one.steps) for one in asked]
+            self._vectors |= zip(numbers, self._learner.train(updates, models), strict=True)
+
+    def _combine(self, level: list[int]) -> None:
+        mixtures = {number: one for number in level if isinstance(one := self._pending[number], _Mixture)}
+        for numbers in self._chunks(list(mixtures)):
+            mixed = [mixtures[number] for number in numbers]
+            column = {model: at for at, model in enumerate(dict.fromkeys(model for one in mixed for model in one.models))}
+            weights = torch.zeros(len(mixed), len(column), dtype=torch.float64)
+            for row, one in enumerate(mixed):
+                for model, weight in zip(one.models, one.weights, strict=True):
+                    weights[row, column[model]] += weight
+            # Sums are in 64 bits: the models of hundreds of neighbours differ little from each other.
+            vectors = torch.stack([self._vectors[model] for model in column])
+            sums = weights.to(vectors.device) @ vectors.double()
+            self._vectors |= zip(numbers, sums.to(vectors.dtype), strict=True)
+
+    # Learner of a round loop
+
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
+        return None
+
+    def retain(self, versions: list[int]) -> None:
+        """There are no versions."""
+
+    def models(self) -> Tensor:
+        """Return the peers' present models (K, d), as of the last round that closed."""
+        return torch.stack([self._vectors[number] for number in self._present.tolist()])
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
+        """Return the quality of the mean of all peers' models with the columns of the peers, or None where none is due."""
+        learner = self._learner
+        if not learner.due(round, time_s, last):
+            return None
+        models = [self._vectors[number] for number in self._present.tolist()]
+        mean = torch.zeros_like(models[0], dtype=torch.float64)
+        for model in models:
+            mean += model
+        mean /= len(models)
+        width = learner.parameters
+        distance = sum(float((model[:width] - mean[:width]).square().sum()) for model in models) / len(models)
+        learner.replace_model(mean.to(models[0].dtype))
+        accuracies = [learner.accuracy_of(models[peer]) for peer in self._tested]
+        columns = {
+            "peer_accuracy": float(np.mean(accuracies)),
+            "worst_peer_accuracy": min(accuracies),
+            "best_peer_accuracy": max(accuracies),
+            "consensus_distance": distance,
+        }
+        return replace(learner.quality(round), columns=columns)
+
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """Losses of the mean model of the last evaluation, as of `FederatedLearner`."""
+        return self._learner.losses_of(clients, round, samples)
+
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """Accuracies of the mean model of the last evaluation, as of `FederatedLearner`."""
+        return self._learner.accuracies_of(clients)
+
+    def contribution(self) -> FloatArray | None:
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The models, at a round boundary: none is pending then."""
+        numbers = sorted(self._vectors)
+        return {
+            "learner": self._learner.state_dict(),
+            "newest": self._newest,
+            "present": self._present.copy(),
+            "numbers": numbers,
+            "models": np.stack([self._vectors[number].cpu().numpy() for number in numbers]),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a state; raises ParameterError for one of a network of another size."""
+        self._learner.load_state_dict(state["learner"])
+        model, models = self._learner.model, torch.from_numpy(np.array(state["models"], np.float32))
+        if models.shape[1] != len(model):
+            raise ParameterError("models", tuple(models.shape), f"this network has {len(model)} numbers")
+        self._newest, self._present = int(state["newest"]), np.array(state["present"], np.int64)
+        self._vectors = dict(zip(map(int, state["numbers"]), models.to(model.device), strict=True))
+        self._pending.clear()

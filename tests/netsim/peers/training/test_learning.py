@@ -1,0 +1,162 @@
+"""Models of peers on the clock: against federated averaging, against the weights' matrix, resumed in the middle, refused."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from models.fl.peer_learner import PeerLearner
+from netsim.records.sinks import MemoryRecorder
+from scenarios.runs.reading import parse
+from scenarios.schema.errors import UserError
+from scenarios.wiring import client_state
+from scenarios.wiring.simulation import build
+from tests.helpers.peer_training import EXPONENTIAL, protocol, study
+
+COUNT = 6
+LEARNER: dict[str, Any] = {
+    "data": {"kind": "digits", "samples": 120, "test_samples": 60},
+    "network": {"kind": "mlp", "hidden": [6]},
+    "optimizer": {"kind": "sgd", "learning_rate": 0.2},
+    "batch_size": 10,
+}
+COMPLETE = {"topology": {"kind": "complete"}, "delay": EXPONENTIAL | {"mean_excess_s": 0.3}}
+
+
+def learning(**tables: Any) -> dict[str, Any]:
+    """A ring of peers that train a small network."""
+    return study(**{"rounds": 4, "clients": {"count": COUNT}, "learner": LEARNER, "payload": {}} | tables)
+
+
+def ready(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
+    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    return simulation, records
+
+
+def models(simulation: Any) -> np.ndarray:
+    """(K, d) the peers' present models."""
+    return simulation.server.learner.models().numpy()
+
+
+SERVER: dict[str, Any] = {
+    "name": "server",
+    "rounds": 4,
+    "clients": {"count": COUNT},
+    "server": {"per_round": COUNT},
+    "policy": {"kind": "all"},
+    "learner": LEARNER | {"aggregation": {"kind": "equal"}},
+}
+
+
+def test_a_complete_graph_with_equal_weights_is_federated_averaging_step_for_step() -> None:
+    simulation, records = ready(learning(peers=COMPLETE))
+    averaged, rows = ready(SERVER)
+    for round in range(1, 5):
+        simulation.run(until_round=round)
+        averaged.run(until_round=round)
+        expected = averaged.server.learner.model.numpy()
+        np.testing.assert_allclose(models(simulation), np.tile(expected, (COUNT, 1)), atol=2e-6)
+        assert records.rounds[-1].accuracy == rows.rounds[-1].accuracy
+        assert records.rounds[-1].loss == pytest.approx(rows.rounds[-1].loss, abs=1e-5)
+        assert records.rounds[-1].consensus_distance == pytest.approx(0.0, abs=1e-10)
+        assert records.rounds[-1].worst_peer_accuracy == records.rounds[-1].best_peer_accuracy
+
+
+def test_combining_while_computing_adds_the_own_step_to_the_mean() -> None:
+    # From one model for all, the mean of the peers' models after a round is that of federated averaging.
+    simulation, _ = ready(learning(peers=COMPLETE, server=protocol(order="combine-while-computing")))
+    averaged, _ = ready(SERVER)
+    simulation.run(until_round=1)
+    averaged.run(until_round=1)
+    np.testing.assert_allclose(models(simulation).mean(0), averaged.server.learner.model.numpy(), atol=1e-6)
+    assert np.abs(models(simulation) - models(simulation).mean(0)).max() > 1e-4
+
+
+def test_models_of_a_ring_are_the_recursion_of_its_weights() -> None:
+    simulation, records = ready(learning())
+    weights = simulation.server.peers.mixing.matrix()
+    other = build(parse(learning())).world.trained
+    assert other is not None
+    alone = PeerLearner(learner=other, tested=np.arange(1))
+    mixed = [alone.first()] * COUNT
+    for round in range(1, 5):
+        trained = [alone.train(peer, round, mixed[peer], 0) for peer in range(COUNT)]
+        alone.settle(np.array(trained), [])
+        rows = alone.models().numpy().astype(np.float64)
+        mixed = [alone.combine(trained, row.tolist()) for row in weights]
+        alone.settle(np.array(mixed), [])
+        np.testing.assert_allclose(alone.models().numpy(), weights @ rows, atol=1e-6)
+    simulation.run()
+    # At the close of the last round no peer is ahead.
+    np.testing.assert_allclose(models(simulation), alone.models().numpy(), atol=2e-6)
+    row, spread = records.rounds[-1], models(simulation)
+    assert row.consensus_distance == pytest.approx(np.square(spread - spread.mean(0)).sum(1).mean(), rel=1e-4)
+    assert row.worst_peer_accuracy < row.peer_accuracy < row.best_peer_accuracy
+
+
+def test_disagreement_shrinks_by_the_second_modulus() -> None:
+    simulation, _ = ready(learning())
+    learner, mixing = simulation.server.learner, simulation.server.peers.mixing
+    # The slowest mode of a ring: it shrinks by the second modulus in every round, exactly.
+    start = np.cos(2 * np.pi * np.arange(COUNT) / COUNT)
+    learner._vectors = {k: torch.full((4,), float(start[k])) for k in range(COUNT)}
+    learner._newest = COUNT
+    present = list(range(COUNT))
+    for _ in range(20):
+        present = [learner.combine(present, row.tolist()) for row in mixing.matrix()]
+    learner.settle(np.array(present), [])
+    after = learner.models().numpy()[:, 0]
+    assert after == pytest.approx(start * mixing.second_modulus() ** 20, abs=1e-6)
+
+
+@pytest.mark.parametrize("order", ["train-first", "combine-while-computing"])
+def test_a_run_resumed_in_the_middle_ends_with_the_same_models(order: str) -> None:
+    lossy = {"topology": {"kind": "ring"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
+    tables = learning(rounds=6, peers=lossy, server=protocol(order=order, timeout_s=0.5))
+    whole, records = ready(tables)
+    whole.run()
+    first, _ = ready(tables)
+    first.run(until_round=3)
+    second, rows = ready(tables)
+    second.load_state_dict(deepcopy(first.state_dict()))
+    second.run()
+    np.testing.assert_array_equal(models(second), models(whole))
+    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[3:]]
+    # Only what is needed is kept: at most the present models, those trained, and those of the messages that are kept.
+    assert len(whole.server.learner._vectors) <= 5 * COUNT
+
+
+def test_only_some_peers_are_tested() -> None:
+    simulation, records = ready(learning(server=protocol() | {"tested_peers": 1}, rounds=2))
+    simulation.run()
+    row = records.rounds[-1]
+    assert row.worst_peer_accuracy == row.peer_accuracy == row.best_peer_accuracy
+
+
+@pytest.mark.parametrize(
+    ("tables", "told"),
+    [
+        ({"learner": LEARNER | {"aggregation": {"kind": "equal"}}}, "learner.aggregation.kind.*server.mixing"),
+        ({"learner": LEARNER | {"server_optimizer": {"kind": "fedavgm"}}}, "learner.server_optimizer.kind.*no server"),
+        ({"learner": LEARNER | {"keep": "best"}}, "learner.keep.*no server's model"),
+        ({"learner": LEARNER | {"client_losses": True}}, "learner.client_losses.*leave it out"),
+        ({"server": protocol() | {"tested_peers": 7}}, "server.tested_peers = 7.*at most the 6 clients"),
+    ],
+)
+def test_keys_that_need_a_server_are_refused(tables: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        build(parse(learning(**tables)))
+
+
+def test_more_models_than_the_memory_holds_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    limited = LEARNER | {"client_state_bytes": 5_000}
+    with pytest.raises(UserError, match=r"learner\.client_state_bytes = 5000.*the 6 models of peers take 11,040 bytes"):
+        build(parse(learning(learner=limited)), learner=False)
+    monkeypatch.setattr(client_state, "memory_bytes", lambda: 30_000)
+    with pytest.raises(UserError, match=r"learner\.network\.kind.*6 models of peers.*make it smaller"):
+        build(parse(learning()), learner=False)
