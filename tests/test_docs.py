@@ -35,6 +35,10 @@ def _defined(tree: ast.Module, name: str) -> bool:
     return True
 
 
+def test_the_reference_shows_no_python() -> None:
+    assert ">>>" not in (ROOT / "docs/scenario-reference.md").read_text()
+
+
 @pytest.mark.parametrize(("file", "options"), [("scenario-reference.md", ["--markdown"]), ("scenario.schema.json", [])])
 def test_the_generated_pages_are_what_the_command_prints(file, options, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["netsim", "schema", *options])
