@@ -281,9 +281,9 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
         planned = plan(read(scenario, settings or ()), scenario, strict=strict)
     variants = planned.variants
     study = planned.runs[0].scenario
-    verdict = _verdict(len(planned.warned))
+    verdict, most = _verdict(len(planned.warned)), "" if study.flower is None else "at most "
     out_console.print(
-        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {study.rounds} rounds; "
+        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {most}{study.rounds} rounds; "
         f"{_count_words(len(variants), 'variant')} ({', '.join(variants)}), {_count_words(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )

@@ -100,6 +100,9 @@ def stragglers(
         told = client_table(run, view, rounds=only)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
+    if exact and "flower" in run.scenario:
+        exact = False
+        out_console.print("No seconds saved: a Flower app cannot go on from the beginning of a round.\n", soft_wrap=True)
     if exact:
         _write(folder, run, only, quiet)
         told = told.join(savings(run)[["saved_s"]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ class App:
 
     def is_file(self, file: str) -> bool:
         """Return True if `file` is one of the app's."""
-        return self.folder is not None and Path(file).is_relative_to(self.folder)
+        return self.folder is not None and file.startswith(f"{self.folder}{os.sep}")
 
     def owns(self, module: str) -> bool:
         """Return True if a module of this name is one of the app's."""
@@ -91,10 +92,11 @@ def _remedy(error: Exception) -> str:
 def _modules_of(folder: Path | None) -> list[str]:
     """Return the modules in the process whose files are in `folder`."""
     assert folder is not None
-    found = []
+    # Words, not paths: there are thousands of modules.
+    found, within = [], f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
-        if file and Path(file).is_relative_to(folder):
+        if file and file.startswith(within):
             found.append(name)
     return found
 

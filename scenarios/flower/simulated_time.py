@@ -110,6 +110,7 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
     """
     global _present
     before, _present = _present, app
+    imported = frozenset(sys.modules)
     changed: list[tuple[Any, str, Any]] = []
 
     def replace(module: Any, name: str, value: Any) -> None:
@@ -132,9 +133,9 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
             setattr(module, name, value)
         # Modules that were imported in the block have bound the replacements.
         back = {id(replaced): _REAL[name] for name, replaced in _REPLACED.items()} | {id(_SimulatedDatetime): _DATETIME}
-        for module in list(sys.modules.values()):
-            held = getattr(module, "__dict__", {})
-            for name, value in list(held.items()) if module not in (None, sys.modules[__name__]) else ():
+        for module_name in sys.modules.keys() - imported:
+            module = sys.modules[module_name]
+            for name, value in list(getattr(module, "__dict__", {}).items()):
                 if id(value) in back:
                     setattr(module, name, back[id(value)])
 

@@ -99,13 +99,15 @@ class FlowerServer(Server):
 def _refuse_rounds(scenario: "Scenario") -> None:
     """Refuse change points and outages in rounds: an app begins rounds as it likes, and asynchronous ones have none."""
     why = "beside [flower]: rounds begin as the app goes on; give seconds"
-    for name in ("downlink", "compute", "uplink"):
-        section = getattr(scenario, name)
+    timed: dict[tuple[str | int, ...], Any] = {(name,): getattr(scenario, name) for name in ("downlink", "compute", "uplink")}
+    if scenario.network is not None:
+        timed |= {("network", "links", i): link for i, link in enumerate(scenario.network.links)}
+    for place, section in timed.items():
         for i, change in enumerate(section.changes):
             if change.at_round is not None:
-                raise problem((name, "changes", i, "at_round"), change.at_round, f"{why}, with at_s")
+                raise problem((*place, "changes", i, "at_round"), change.at_round, f"{why}, with at_s")
         if section.random_changes is not None and section.random_changes.unit == "rounds":
-            raise problem((name, "random_changes", "unit"), "rounds", f'{why}, with unit = "seconds"')
+            raise problem((*place, "random_changes", "unit"), "rounds", f'{why}, with unit = "seconds"')
     for i, outage in enumerate(scenario.outages):
         for key in ("from_round", "to_round", "mean_up_rounds", "mean_down_rounds"):
             if (value := getattr(outage, key)) is not None:

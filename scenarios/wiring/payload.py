@@ -99,7 +99,9 @@ def _network_bytes(scenario: Scenario, trained: FederatedLearner | None, compres
 
 
 def sizes_in_words(scenario: Scenario) -> str:
-    """Return the sizes of a model and an update as they are sent, in words, empty if both are 0; raises UserError."""
+    """Return the sizes of a model and an update as they are sent, in words; raises UserError. Empty: both are 0, or an app's."""
+    if scenario.flower is not None:
+        return ""
     population = Population(scenario.clients)
     section = scenario.payload
     unknown = scenario.learner is not None and _network_bytes(scenario, None, build_compressions(scenario)) is None
