@@ -97,7 +97,7 @@ def _channel_means(run: Run, rounds: int) -> tuple[bool, FloatArray, IntArray]:
 
 def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     """Draw the dwells of jammers as bars within the rows of their sub-channels; return the entries of the legend."""
-    if not run.source.has("jams"):
+    if not run.source.has("jams") or run.jams_cables:
         return []
     table = run.arrow("jams", ["round", "channel"])
     number, channel = run.row_of(table.column("round").to_numpy()), np.asarray(table.column("channel").to_numpy(), np.int64)

@@ -11,7 +11,7 @@ from analysis.perfetto.columns import row_objects, texts, times_us
 
 SERVER, CLIENTS, JAMMERS, MESSAGES, GROUPS = 1, 2, 3, 4, 10
 """Processes of the viewer, each a group of tracks that folds; from `GROUPS` on one for each group of clients."""
-_NAMES = {SERVER: "server", CLIENTS: "clients", JAMMERS: "jammed sub-channels", MESSAGES: "messages between clients"}
+_NAMES = {SERVER: "server", CLIENTS: "clients", JAMMERS: "jamming", MESSAGES: "messages between clients"}
 _PHASES = (
     ("download", "download_start_s", "download_end_s"),
     ("compute", "compute_start_s", "compute_end_s"),
@@ -37,6 +37,8 @@ _INSTANT_US = 1e-3
 class Events:
     """Makes the events of one trace, and remembers which tracks they lie on."""
 
+    jammed: str = "sub-channel"
+    """Word for what jammers jam."""
     flows: int = 0
     """Arrows so far: their ids."""
     tracks: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class Events:
         channels, names = table.column("channel").to_pylist(), texts(table.column("jammer"))
         args = row_objects(table, _ARGUMENTS["jams"])
         (starts, _), (ends, _) = times_us(table, "start_s"), times_us(table, "end_s")
-        self.tracks |= {(JAMMERS, channel): f"sub-channel {channel}" for channel in channels}
+        self.tracks |= {(JAMMERS, channel): f"{self.jammed} {channel}" for channel in channels}
         for i, channel in enumerate(channels):
             yield _slice(JAMMERS, channel, names[i], starts[i], ends[i], args[i])
 

@@ -71,12 +71,12 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
 
 def _counts_communication(run: Run, table: TableName) -> bool:
     """Return True if a table counts communication rounds, of which a slot has several, where there are slots."""
-    # Jams are of sub-channels, else of messages between clients, which belong to slots.
-    return table in ("clients", "probes") or (table == "jams" and bool(run.scenario.get("channels")))
+    # Jams are of sub-channels or cables, else of messages between clients, which belong to slots.
+    return table in ("clients", "probes") or (table == "jams" and (bool(run.scenario.get("channels")) or run.jams_cables))
 
 
 def _events(run: Run, first: int, last: int | None) -> Iterator[str]:
-    events = Events()
+    events = Events(jammed="cable" if run.jams_cables else "sub-channel")
     makers = (events.rounds, events.attempts, events.probes, events.jams, events.messages)
     for table, make in zip(_TABLES, makers, strict=True):
         for piece in _pieces(run, table, first, last):

@@ -122,6 +122,11 @@ class Run:
         """Its folder; None where it was run in memory."""
         return self.source.folder
 
+    @property
+    def jams_cables(self) -> bool:
+        """True if its jammers jam cables of `[network]`, which `channel` of its jams then numbers."""
+        return any(jammer.get("cables") is not None for jammer in self.scenario.get("jammers", []))
+
     @cached_property
     def scenario(self) -> dict[str, Any]:
         """The complete scenario of the run, defaults filled in."""

@@ -10,7 +10,10 @@ class Struck(Protocol):
     """Transmission, or message, that a jammer can hit."""
 
     jammed: bool | None
-    good: bool | None
+
+    @property
+    def good(self) -> bool | None:
+        """True if it gets through unless it is jammed."""
 
 
 class Jam:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netsim.core.clock import NORMAL
 from netsim.core.errors import AnswerError, ParameterError
 from netsim.core.jamming import JammerLaw, JamView
 from netsim.core.rows import JamRow
@@ -60,7 +61,7 @@ class Dwells:
 
 
 class Jammer:
-    """One jammer: its law, its reach, its budget, and what it does at present.
+    """One jammer: its law, its reach, its budget, and what it does at present. Links and cables are sub-channels to it.
 
     `reach`: the sub-channels it can jam (None: all). `at_once`: how many of them at most in one dwell. `budget`: how many in all,
     each dwell counted (None: no end). Raises ValueError where one of these is out of its range.
@@ -214,9 +215,20 @@ class Jammer:
 
 
 class Jammers:
-    """All jammers of a run, on its clock. Nothing is scheduled unless one of them counts in seconds."""
+    """All jammers of a run, on its clock. Nothing is scheduled unless one of them counts in seconds.
 
-    def __init__(self, *, jammers: list[Jammer], clock: Clock, spectrum: Jammable[Any], recorder: Recorder) -> None:
+    `priority`: place of dwells that begin at a time among the calls of their instant, where no transmission begins then.
+    """
+
+    def __init__(
+        self,
+        *,
+        jammers: list[Jammer],
+        clock: Clock,
+        spectrum: Jammable[Any],
+        recorder: Recorder,
+        priority: int = NORMAL,
+    ) -> None:
         names = [jammer.name for jammer in jammers]
         if len(set(names)) < len(names):
             raise ParameterError("name", names, "every jammer needs a name of its own")
@@ -224,6 +236,7 @@ class Jammers:
         self._recorder = recorder
         self.next_s = _NEVER
         self._clock = clock
+        self._priority = priority
         self._spectrum = spectrum
         self._round = 0
         self._called_s = _NEVER
@@ -303,7 +316,7 @@ class Jammers:
         self.next_s = min((jammer.next_s for jammer in self.all), default=_NEVER)
         if self._clock.now < self.next_s < _NEVER and self._called_s != self.next_s:
             self._called_s = self.next_s
-            self._number = self._clock.call_at(self.next_s, self._rings)
+            self._number = self._clock.call_at(self.next_s, self._rings, None, self._priority)
 
     def _rings(self, payload: None) -> None:
         self.catch_up()

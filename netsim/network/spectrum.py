@@ -27,6 +27,7 @@ class Transmission(Struck, Protocol):
 
     channel: Any
     """The sub-channel assigned; None where none is."""
+    good: bool | None
     collided: bool | None
     due_s: float
     upload_start_s: float

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import RewardMeter
     from netsim.core.scheduling import ChannelScheduler
     from netsim.network.jamming import Jammers
+    from netsim.network.routed.jammed_cables import JammedCables
     from netsim.records.sinks import Recorder
     from netsim.servers.dispatch import PolicyDispatch
 
@@ -60,6 +61,27 @@ class Jamming(Instrument):
     def counts(self) -> dict[str, int]:
         """`jam_dwells`."""
         return {"jam_dwells": self.jammers.spent}
+
+
+class CableJamming(Instrument):
+    """Columns for the effect of jammers on the transfers over a network of cables, and for the cost of jamming."""
+
+    state_fields = ("_before",)
+    round_columns = ("jammed", "jam_dwells")
+
+    def __init__(self, *, cables: JammedCables, jammers: Jammers) -> None:
+        self._cables = cables
+        self._jammers = jammers
+        self._before = (0, 0)
+
+    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+        """`jammed`: transfers hit, of all kinds, and `jam_dwells`."""
+        before, self._before = self._before, (self._cables.hit, self._jammers.spent)
+        return {"jammed": self._before[0] - before[0], "jam_dwells": self._before[1] - before[1]}
+
+    def counts(self) -> dict[str, int]:
+        """`jam_dwells`."""
+        return {"jam_dwells": self._jammers.spent}
 
 
 class Undisturbed(Instrument):

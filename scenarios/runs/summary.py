@@ -266,7 +266,7 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
         table = {"unit": law.unit, "starts": list(law.starts), **first, "means": law.segment_means.tolist()}
     return {
         "successes": built.clients.successes.tolist(),
-        "jam_dwells": channels.jammers.spent,
+        "jam_dwells": built.server.counts()["jam_dwells"],
         "restarts": [row.round for row in totals.detections],
         "detects": _detects(built),
         "detections": detection_totals(totals.detections, table),

@@ -25,6 +25,7 @@ SLOT_TABLES = ("slots", "opinions", "belief", "gossip")
 def check_fit(scenario: Scenario) -> None:
     """Raise a pydantic refusal for the first table or key that its server does not go with."""
     check_server(scenario)
+    _check_jammed_cables(scenario)
     scenario.server.check(scenario)
     if not scenario.server.slotted:
         _check_no_slots(scenario)
@@ -46,6 +47,15 @@ def check_fit(scenario: Scenario) -> None:
     sizes = scenario.clients.data_sizes
     if scenario.learner is not None and sizes is not None:
         raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
+
+
+def _check_jammed_cables(scenario: Scenario) -> None:
+    """Refuse jammers of cables without `[network]`, and beside jammers of anything else."""
+    for i, jammer in enumerate(scenario.jammers):
+        if scenario.network is None and jammer.cables is not None:
+            raise problem(("jammers", i, "cables"), jammer.cables, "there are no cables; add [network], or leave it out")
+        if scenario.jams_cables and jammer.cables is None:
+            raise problem(("jammers", i, "cables"), None, "must be given where another jammer has it: all jam cables, or none")
 
 
 def _amounts(scenario: Scenario) -> None:

@@ -242,6 +242,11 @@ class Scenario(Section):
         return self.metrics.oracle or ("none" if more_clients else "means")
 
     @property
+    def jams_cables(self) -> bool:
+        """True if the jammers jam cables of `[network]`: all of a scenario have one target."""
+        return any(jammer.cables is not None for jammer in self.jammers)
+
+    @property
     def probes(self) -> bool:
         """True if the policy asks clients for their loss before it selects."""
         return asks(self)

@@ -125,7 +125,7 @@ def check_channels(scenario: "Scenario", contention: bool, key: str, senders: in
     """
     channels, scheduler = scenario.channels, scenario.scheduler
     if channels is None and scheduler is None:
-        if scenario.jammers:
+        if scenario.jammers and not scenario.jams_cables:
             why = "jam the sub-channels of [channels]; give [channels] and [scheduler], or leave them out"
             raise problem(("jammers",), "..", why)
         if contention:

@@ -186,6 +186,8 @@ class Jammer(Section):
     clients, whose opinions it jams); absent: all."""
     links: Annotated[list[Annotated[list[Whole], Field(min_length=2, max_length=2)]], Field(min_length=1)] | None = None
     """fl-da, in place of `reach`: the links it can jam, as pairs of neighbours."""
+    cables: Literal["all"] | Annotated[list[str], Field(min_length=1)] | None = None
+    """In place of `reach`: it jams cables of `[network]`, by their names, or "all". What crosses a jammed cable is lost."""
     at_once: Count = 1
     """Its power: how many sub-channels it can jam in one dwell."""
     budget: Annotated[int, Field(ge=0)] | None = None
@@ -204,6 +206,8 @@ class Jammer(Section):
             raise problem(("dwell_s",), self.dwell_s, "give either dwell_rounds or dwell_s")
         if self.reach is not None and self.links is not None:
             raise problem(("links",), self.links, "give either reach or links")
+        if self.cables is not None and (self.reach is not None or self.links is not None):
+            raise problem(("cables",), self.cables, "give one of reach, links and cables")
         return self
 
 

@@ -51,7 +51,8 @@ class _Slotted(Server):
     def check(self, scenario: "Scenario") -> None:
         """It needs opinions, of a learner or by a law."""
         refuse_oracle(scenario)
-        if scenario.jammers and scenario.peers is not None and scenario.channels is not None:
+        of_links = bool(scenario.jammers) and not scenario.jams_cables
+        if of_links and scenario.peers is not None and scenario.channels is not None:
             raise problem(("jammers",), "..", "jam the links of [peers] here, not [channels]; leave one of them out")
         # Jammers are those of messages between clients, of sub-channels, or of opinions: of the first that there is.
         of_opinions = scenario.peers is None and scenario.channels is None and scenario.scheduler is None

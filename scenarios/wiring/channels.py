@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,17 +13,17 @@ from models.laws.sub_channels.stationary import Sequence
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.protocols import BoolArray, ChannelLaw, FloatArray, Timeline
-from netsim.core.streams import Streams
 from netsim.network.access import AssignedAccess
-from netsim.network.jamming import Dwells, Jammer, Jammers
+from netsim.network.jamming import Jammers
 from netsim.network.spectrum import Spectrum
 from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import ScheduledChannels
-from scenarios.registry.components import construct, refusals_at
+from scenarios.registry.components import construct
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
 from scenarios.wiring.bandwidth import channel_links
+from scenarios.wiring.jammers import build_jammers
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.payload import updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
@@ -108,7 +106,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         contention=scenario.server.contends,
     )
     # With links between clients, the jammers are theirs.
-    actors = build_jammers(scenario, streams, channels.count) if scenario.peers is None else []
+    actors = build_jammers(scenario, streams, channels.count) if scenario.peers is None and not scenario.jams_cables else []
     jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
     supplied = {
         "clients": places,
@@ -144,25 +142,4 @@ def channel_states(scenario: Scenario, context: Context) -> tuple[Timeline[Chann
     if context.targets is not None:
         return context.targets.states("channels.states", states, channels.count), None
     return states, None
-
-
-def build_jammers(
-    scenario: Scenario, streams: Streams, channels: int, link_between: Callable[[int, int], int] | None = None
-) -> list[Jammer]:
-    """The jammers of so many sub-channels, or links, which `link_between` two clients numbers; raises UserError."""
-    jammers = []
-    for i, section in enumerate(scenario.jammers):
-        path = f"jammers.{i}"
-        given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
-        when: dict[str, Any] = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
-        when["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
-        if section.links is not None and link_between is not None:
-            with refusals_at(path, ("links",)):
-                given["reach"] = sorted({link_between(a, b) for a, b in section.links})
-        supplied = {"channels": channels, "reachable": range(channels) if given["reach"] is None else given["reach"]}
-        law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
-        draws = streams[f"jammer.{section.name}"]
-        with refusals_at(path, {*given, *when}):
-            jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**when), **given))
-    return jammers
 

@@ -16,23 +16,29 @@ from models.laws.delays import Constant as ConstantDelay
 from models.overlays import generators
 from models.overlays.underlay import Cable as Length
 from models.overlays.underlay import Underlay
-from netsim.core.clock import Clock
+from netsim.core.clock import LAST, Clock
 from netsim.core.protocols import DelayLaw, FloatArray
-from netsim.network.carriers import SERVER
+from netsim.network.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.flows.corrections import PRESETS, Corrections
+from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutage, ClientOutages
 from netsim.network.routed.background import ConstantTraffic, OnOffTraffic, PoissonTraffic, Source
 from netsim.network.routed.cables import Cable
-from netsim.network.routed.carrier import Direction, RoutedCarrier
+from netsim.network.routed.carrier import Direction, RoutedCarrier, UnusedDirection
+from netsim.network.routed.jammed_cables import JammedCables
+from netsim.network.routed.journeys import Hops
 from netsim.network.routed.log import TransferLog
-from netsim.network.routed.network import Hops, RoutedNetwork
+from netsim.network.routed.network import RoutedNetwork
 from netsim.network.sizes import Sizes
+from netsim.network.transport.messages import PeerGraph
+from netsim.records.sinks import NoRecorder
 from scenarios.networks import read_network
 from scenarios.schema.errors import UserError, did_you_mean, name_source
 from scenarios.schema.network import Background, Generator, Network, NetworkLink
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.bandwidth import Carried, link_bandwidth
+from scenarios.wiring.jammers import build_jammers
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.outages import schedule_in_seconds
 from scenarios.wiring.payload import LONGEST_S
@@ -233,11 +239,11 @@ class WiredNetwork:
     layout: Layout
     down: Carried
     up: Carried
-    log: TransferLog | None
-    """Records of transfers and links, where a table asks for them."""
 
-    def between_clients(self) -> RoutedCarrier:
-        """Return the carrier of messages from client to client, each of which has a size of its own."""
+    def between_clients(self, graph: PeerGraph) -> RoutedCarrier:
+        """Return the carrier of messages over the links of `graph`, each of which has a size of its own. Raises UserError."""
+        for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
+            _require_bandwidth(self.layout, self.network.cables, (source, target), f"message of client {source} to {target}")
         return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.places)))
 
 
@@ -249,7 +255,6 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
     count = context.population.count
     layout = Layout(section, count, context.streams.generator("network.layout"))
     cables = [_cable(plan, section, context) for plan in layout.plans]
-    _require_bandwidths(layout, cables, sizes, count)
     network = RoutedNetwork(
         clock=clock,
         cables=cables,
@@ -265,9 +270,24 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
         for cable in cables:
             if cable.bandwidth is not None:
                 context.targets.after_change(f"network.links.{cable.name}.bandwidth", network.renew)
-    down, up = _carried(network, "down", sizes.down, count), _carried(network, "up", sizes.up, count)
-    log = TransferLog(network, layout.node) if scenario.output.transfers_table else None
-    return WiredNetwork(network, layout, down, up, log)
+    if scenario.server.sends_updates:
+        _require_bandwidths(layout, cables, scenario, sizes)
+        down, up = _carried(network, "down", sizes.down, count), _carried(network, "up", sizes.up, count)
+    else:
+        down, up = Carried(UnusedDirection(network)), Carried(NoCarrier())
+    if scenario.output.transfers_table:
+        TransferLog(network, layout.node)
+    if scenario.jams_cables:
+        _let_jam(network, layout, scenario, context)
+    return WiredNetwork(network, layout, down, up)
+
+
+def _let_jam(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
+    jammed = JammedCables(len(network.cables), hops=network.hops, is_ending=network.is_ending)
+    actors = build_jammers(scenario, context.streams, jammed.count, cable=lambda name, key: layout.cable(name, key))
+    # A dwell comes last in its instant, unless a transfer begins then: what leaves at that time is not hit.
+    jammers = Jammers(jammers=actors, clock=network.clock, spectrum=jammed, recorder=NoRecorder(), priority=LAST)
+    network.let_jam(jammed, jammers)
 
 
 def _cable(plan: Plan, section: Network, context: Context) -> Cable:
@@ -299,20 +319,30 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
     )
 
 
-def _require_bandwidths(layout: Layout, cables: Sequence[Cable], sizes: Sizes, count: int) -> None:
-    """Refuse a cable without bandwidth that bytes must cross."""
-    if all(cable.bandwidth is not None for cable in cables):
-        return
-    for direction, size in (("down", sizes.down), ("up", sizes.up)):
-        each = np.broadcast_to(size, (count,))
+def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes) -> None:
+    """Refuse a cable without bandwidth that bytes between server and clients must cross."""
+    sent: list[tuple[str, bool, Any]] = [("model", True, sizes.down), ("update", False, sizes.up)]
+    if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:
+        sent.append(("opinion", False, scenario.opinions.size_bytes))
+    if scenario.flower is not None:
+        # The sizes of an app's messages are known only as they are sent.
+        sent += [("message of the app", True, 1), ("reply of the app", False, 1)]
+    for what, down, size in sent:
+        each = np.broadcast_to(size, (len(layout.places),))
         for client in np.flatnonzero(each > 0).tolist():
-            for n, _ in layout.hops(SERVER, client):
-                if cables[n].bandwidth is None:
-                    what = f"{'model' if direction == 'down' else 'update'} of {each[client]:,} bytes of client {client}"
-                    raise UserError(
-                        f"network.links: cable {cables[n].name!r} has no bandwidth, and a {what} crosses it; "
-                        "give it bandwidth_bytes_per_s, or network.bandwidth_bytes_per_s for all"
-                    )
+            ends = (SERVER, client) if down else (client, SERVER)
+            words = what if scenario.flower is not None else f"{what} of {each[client]:,} bytes"
+            _require_bandwidth(layout, cables, ends, f"{words} of client {client}")
+
+
+def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int, int], message: str) -> None:
+    """Refuse a cable without bandwidth on the route between two ends; `message`: words for what crosses it."""
+    for n, _ in layout.hops(*ends):
+        if cables[n].bandwidth is None:
+            raise UserError(
+                f"network.links: cable {cables[n].name!r} has no bandwidth, and a {message} crosses it; "
+                "give it bandwidth_bytes_per_s, or network.bandwidth_bytes_per_s for all"
+            )
 
 
 def _corrections(section: Network) -> Corrections | None:
@@ -340,9 +370,7 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
     """Return the traffic of `network.background.I`; raises UserError."""
     path = f"network.background.{i}"
     ends = layout.other_end(section.start, f"{path}.from"), layout.other_end(section.to, f"{path}.to")
-    for n, _ in layout.hops(*ends):
-        if network.cables[n].bandwidth is None:
-            raise UserError(f"{path}: crosses cable {network.cables[n].name!r}, which has no bandwidth; give it one")
+    _require_bandwidth(layout, network.cables, ends, f"transfer of {path}")
     common: dict[str, Any] = {
         "network": network,
         "name": section.name,

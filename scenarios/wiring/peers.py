@@ -26,7 +26,7 @@ from scenarios.registry.components import construct, key_at, refusals_at
 from scenarios.schema.errors import PARAMETER_WARNINGS
 from scenarios.schema.world import Opinions, Peers
 from scenarios.wiring.bandwidth import build_opinion_carrier, build_peer_carrier
-from scenarios.wiring.channels import build_jammers
+from scenarios.wiring.jammers import build_jammers
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.payload import Message
 from scenarios.wiring.population import Context
@@ -70,12 +70,12 @@ def build_links(
         outage = Outage(start_s=one.from_s, end_s=end_s, links=pairs, groups=one.groups)
         made_at(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
         outages.append(outage)
-    jammed = JammedLinks(graph=graph) if scenario.jammers else None
+    jammed = JammedLinks(graph=graph) if scenario.jammers and not scenario.jams_cables else None
     carrier, number = build_peer_carrier(section, context, world.clock)
     speed_km_per_s = section.speed_km_per_s
     if world.network is not None:
         # The cables have the delays: a distance between clients counts no second time.
-        carrier, speed_km_per_s = world.network.between_clients(), math.inf
+        carrier, speed_km_per_s = world.network.between_clients(graph), math.inf
     schedule = Outages(graph=graph, outages=outages)
     cuts: Cuts = schedule if world.targets is None else world.targets.scripted_cuts(schedule)
     laws = made_at(
@@ -109,7 +109,7 @@ def _jammers(world: World, jammed: JammedLinks | None, link_of: Callable[[int, i
     """Return the jammers of `jammed` links, which `link_of` two clients numbers; None without links to jam."""
     if jammed is None:
         return None
-    actors = build_jammers(world.scenario, world.streams, jammed.count, link_of)
+    actors = build_jammers(world.scenario, world.streams, jammed.count, link_between=link_of)
     return Jammers(jammers=actors, clock=world.clock, spectrum=jammed, recorder=NoRecorder())
 
 

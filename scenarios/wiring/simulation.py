@@ -22,6 +22,7 @@ from netsim.network.access import AssignedAccess, UplinkAccess
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
+from netsim.servers.instruments import CableJamming
 from netsim.simulation import Simulation
 from scenarios.registry.components import construct
 from scenarios.schema.cautions import Caution, collecting, refuse
@@ -168,8 +169,7 @@ def _wire(scenario: Scenario, learner: bool, trained: FederatedLearner | None, m
         training=training,
         network=network,
     )
-    server = compose(world)
-    _keep_results(server, trained)
+    server = _build_server(world)
     return Built(
         world=world,
         server=server,
@@ -207,6 +207,16 @@ def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -
     foreseen = scenario.flower is None
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent), foreseen=foreseen)
     return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent), foreseen=foreseen)
+
+
+def _build_server(world: World) -> Server:
+    """Return the server, with columns of rounds for the jamming of cables."""
+    server = compose(world)
+    _keep_results(server, world.trained)
+    network = None if world.network is None else world.network.network
+    if network is not None and network.jammed is not None and network.jammers is not None:
+        server.loop.add_instrument(CableJamming(cables=network.jammed, jammers=network.jammers))
+    return server
 
 
 def _keep_results(server: Server, trained: FederatedLearner | None) -> None:
@@ -260,7 +270,7 @@ def _simulation(world: World, server: Server) -> Simulation:
         "rounds": world.scenario.rounds,
         "time_limit_s": world.scenario.time_limit_s,
         "script": build_script(world, server),
-        "log": None if world.network is None else world.network.log,
+        "log": None if world.network is None else world.network.network,
     }
     if world.scenario.flower is not None:
         from scenarios.flower.running import app_simulation

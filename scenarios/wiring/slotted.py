@@ -34,7 +34,7 @@ def fl_fa(world: World) -> Server:
     shared, context = _shared_arguments(world), _slot_context(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     scenario = world.scenario
-    jams = bool(scenario.jammers) and scenario.channels is None and scenario.peers is None
+    jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
     uplink = _uplink(world, context, shared["training"].pool.medium.outages, jams=jams)
     return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 

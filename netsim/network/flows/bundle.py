@@ -279,6 +279,15 @@ class Bundle:
             return self._since_s
         return self._since_s + left / self.rate if self.rate > 0.0 else _NEVER
 
+    def end_s(self, group: FlowClass, number: int) -> float:
+        """Return when the flow `number` of `group` ends at the present rates; inf if it does not."""
+        end = next(end for end, flow, _ in group.queue if flow == number)
+        rate, since_s = (self.rate, self._since_s) if group.free else (group.limit, group.mark)
+        left = end - self.served(group, since_s)
+        if left <= _ROUNDING * end:
+            return since_s
+        return since_s + left / rate if rate > 0.0 else _NEVER
+
     def pop_end(self, at_s: float) -> tuple[FlowClass, Any] | None:
         """Take out the next flow that has ended by `at_s`; return its class and key, or None.
 

@@ -136,6 +136,17 @@ class Flows:
         self._sharing.reprice(path, penalty, bound, self.clock.now)
         self._on_change()
 
+    def is_ending(self, flow: int) -> bool:
+        """Return True if a flow ends in this very instant; its end may have been told already."""
+        group = self._classes.get(flow)
+        if group is None:
+            return True
+        due = self._next()
+        if due is None or due[0] > self.clock.now:
+            return False  # no flow ends now
+        assert group.bundle is not None
+        return group.bundle.end_s(group, flow) <= self.clock.now
+
     def rate(self, flow: int) -> float:
         """Return the present rate of a flow, bytes/s."""
         self._solve(None)

@@ -174,6 +174,14 @@ class Transfers:
         flow = self._flow_of.get(transfer)
         return {} if flow is None else self.flows.limited_s(flow)
 
+    def is_ending(self, transfer: int) -> bool:
+        """Return True if a transfer under way ends in this very instant."""
+        if transfer in self._delayed:
+            begin_s, route, size_bytes, _ = self._delayed[transfer]
+            return begin_s <= self.clock.now and not (size_bytes and route.there)
+        flow = self._flow_of.get(transfer)
+        return flow is None or self.flows.is_ending(flow)
+
     def cancel(self, transfer: int) -> None:
         """End a transfer early, without telling of its end; raises KeyError for one that is not under way."""
         if transfer in self._delayed:

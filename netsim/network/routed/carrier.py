@@ -1,4 +1,7 @@
-"""Carriers of a network of links: one for each direction between server and clients, and one between clients."""
+"""Carriers of a network of links: one for each direction between server and clients, and one between clients.
+
+Beside them stands the carrier of updates that stay where they are, in training without a server.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from netsim.network.carriers import SERVER, Key, Ports
+from netsim.network.carriers import SERVER, Key, NoCarrier, Ports
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray, State
@@ -67,3 +70,22 @@ class RoutedCarrier(Ports):
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         if self._direction == "down":
             self.network.load_state_dict(state, round, time_s)
+
+
+class UnusedDirection(NoCarrier):
+    """Carries no model over `network`, since there is no server; keeps its state and opens its rounds as "down" does."""
+
+    def __init__(self, network: RoutedNetwork) -> None:
+        self.network = network
+
+    def open_round(self, round: int, time_s: float) -> None:
+        self.network.open_round(round, time_s)
+
+    def renew(self) -> None:
+        self.network.renew()
+
+    def state_dict(self) -> State:
+        return self.network.state_dict()
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        self.network.load_state_dict(state, round, time_s)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from netsim.core.protocols import State
-    from netsim.network.routed.network import Journey, RoutedNetwork
+    from netsim.network.routed.journeys import Journey
+    from netsim.network.routed.network import RoutedNetwork
     from netsim.records.sinks import Recorder
 
 

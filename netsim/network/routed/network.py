@@ -2,14 +2,14 @@
 
 A transfer crosses the links of its route from client to server, from server to client or from client to client. It takes the
 delays of the cables, then its bytes flow at the max-min fair rate (`netsim.network.flows`). Each cable may lose it by a law of
-its own, decided as the transfer is sent. An outage loses what crosses the cable while it is on; this shows at the end of the
-transfer.
+its own, decided as the transfer is sent. An outage, or a jammer, loses what crosses the cable while it is on; this shows at the
+end of the transfer. A loss has one cause: an outage, jamming, a trace that has ended, or the law of a cable, in this order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +20,7 @@ from netsim.network.carriers import TRACE_END, Key
 from netsim.network.flows.transfers import LinkData, Transfers
 from netsim.network.outages import ClientOutages
 from netsim.network.routed.cables import Cable, Capacity
+from netsim.network.routed.journeys import Hops, Journey
 
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from netsim.core.streams import Streams
     from netsim.network.flows.corrections import Corrections
     from netsim.network.flows.transfers import Route
+    from netsim.network.jamming import Jammers
+    from netsim.network.routed.jammed_cables import JammedCables
+    from netsim.records.sinks import Recorder
 
 _NEVER = float("inf")
 _CABLE: IntArray = np.zeros(1, np.int64)
@@ -34,27 +38,6 @@ _ENDS = 1 << 31
 """Makes numbers of ends, which may be negative, addresses."""
 LOST_BY_LINK = "link"
 """Cause of a loss by the law of a cable."""
-
-Hops = Sequence[tuple[int, str]]
-"""A route: the number of each cable on the way, and the node that it leads to."""
-
-
-@dataclass(slots=True)
-class Journey:
-    """A transfer under way. `owner`: the carrier or source that sent it; `source`, `target`: clients, or SERVER."""
-
-    owner: str
-    key: Key
-    source: int
-    target: int
-    size_bytes: float
-    sent_s: float
-    begin_s: float
-    """Time at which its flow begins."""
-    round: int
-    cause: str | None
-    """Cause of its loss, as far as that is known."""
-
 
 _SAVED = tuple(field.name for field in fields(Journey) if field.name not in ("owner", "key"))
 """Fields of a transfer under way that follow its owner and key in a saved state, in the order of its constructor."""
@@ -75,6 +58,12 @@ class Log(Stateful, Protocol):
 
     def close_round(self, round: int, time_s: float) -> None:
         """A round is over."""
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all rows to `recorder` from now on."""
+
+    def record_unfinished(self) -> None:
+        """The run is over."""
 
 
 class RoutedNetwork:
@@ -122,6 +111,9 @@ class RoutedNetwork:
         self._on_end: dict[str, Callable[[Key, str | None], None]] = {}
         self.log: Log | None = None
         """Records of transfers and links, where a table asks for them."""
+        self.jammed: JammedCables | None = None
+        """The cables as jammers see them."""
+        self.jammers: Jammers | None = None
 
     def listen(self, owner: str, on_end: Callable[[Key, str | None], None]) -> None:
         """Call `on_end` with the key of each transfer of `owner` that ends, and the cause of its loss, None if it arrived."""
@@ -130,6 +122,10 @@ class RoutedNetwork:
     def keep_log(self, log: Log) -> None:
         """Tell `log` of each transfer and each round that ends from now on."""
         self.log = log
+
+    def let_jam(self, jammed: JammedCables, jammers: Jammers) -> None:
+        """Let `jammers` jam the cables from now on."""
+        self.jammed, self.jammers = jammed, jammers
 
     def _links(self) -> list[LinkData]:
         return [
@@ -150,6 +146,9 @@ class RoutedNetwork:
 
     def send(self, owner: str, key: Key, ends: tuple[int, int], size_bytes: float, limit_bytes_per_s: float = _NEVER) -> None:
         """Begin a transfer of `owner` between two ends, each a client's number or SERVER."""
+        if self.jammers is not None:
+            # Jamming ends and begins before a transfer of the same instant.
+            self.jammers.catch_up()
         self._look_due()
         source, target = ends
         hops = self.hops(source, target)
@@ -161,8 +160,10 @@ class RoutedNetwork:
         now = self.clock.now
         begin_s = now + self.transfers.delay_s(route, size) + wait_s
         cause = TRACE_END if stopped else cause
-        self.under_way[number] = Journey(owner, key, source, target, size_bytes, now, begin_s, self.round, cause)
+        journey = self.under_way[number] = Journey(owner, key, source, target, size_bytes, now, begin_s, self.round, cause)
         self._numbers[owner, key] = number
+        if self.jammed is not None:
+            self.jammed.begin(journey)
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two ends as flows use it."""
@@ -193,13 +194,21 @@ class RoutedNetwork:
         """End a transfer early."""
         number = self._numbers.pop((owner, key))
         journey = self.under_way.pop(number)
+        if self.jammed is not None:
+            self.jammed.end(journey, delivered=False)
         if self.log is not None:
             self.log.end(number, journey, "aborted", None)
         self.transfers.cancel(number)
 
+    def is_ending(self, journey: Journey) -> bool:
+        """Return True if a transfer under way ends in this very instant."""
+        hops = self.hops(journey.source, journey.target)
+        if any(n in self._capacities and self._capacities[n].stops_s == self.clock.now for n, _ in hops):
+            return True
+        return self.transfers.is_ending(self._numbers[journey.owner, journey.key])
+
     def _on_arrival(self, number: int) -> None:
-        journey = self.under_way[number]
-        self._over(number, journey, self._outage(journey) or journey.cause)
+        self._over(number, self.under_way[number])
 
     def _outage(self, journey: Journey) -> str | None:
         if not self.outages:
@@ -208,8 +217,11 @@ class RoutedNetwork:
         causes = (self.outages.cause(n, journey.sent_s, now) for n, _ in self.hops(journey.source, journey.target))
         return next((cause for cause in causes if cause is not None), None)
 
-    def _over(self, number: int, journey: Journey, cause: str | None, *, early: bool = False) -> None:
+    def _over(self, number: int, journey: Journey, *, early: bool = False) -> None:
         """End a transfer; `early`: before its bytes have passed."""
+        cause = self._outage(journey) or ("jammed" if journey.jammed else journey.cause)
+        if self.jammed is not None:
+            self.jammed.end(journey, delivered=cause is None)
         del self.under_way[number], self._numbers[journey.owner, journey.key]
         if self.log is not None:
             self.log.end(number, journey, "delivered" if cause is None else "lost", cause)
@@ -224,6 +236,8 @@ class RoutedNetwork:
         if self.log is not None:
             self.log.close_round(self.round, time_s)
         self.round = round
+        if self.jammers is not None:
+            self.jammers.open_round(round)
         if not self._begun:
             self._begun = True
             for source in self.background:
@@ -279,7 +293,8 @@ class RoutedNetwork:
         """Lose what crosses a cable that never carries anything again."""
         for number, journey in list(self.under_way.items()) if self._dead else ():
             if number in self.under_way and any(n in self._dead for n, _ in self.hops(journey.source, journey.target)):
-                self._over(number, journey, TRACE_END, early=True)
+                journey.cause = TRACE_END
+                self._over(number, journey, early=True)
 
     # Expectations.
 
@@ -309,6 +324,22 @@ class RoutedNetwork:
             now = until_s
         return delay_s
 
+    # Records.
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send rows of transfers, links and jamming to `recorder` from now on."""
+        if self.log is not None:
+            self.log.record_to(recorder)
+        if self.jammers is not None:
+            self.jammers.record_to(recorder)
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what is under way, and what is jammed."""
+        if self.log is not None:
+            self.log.record_unfinished()
+        if self.jammers is not None:
+            self.jammers.stop()
+
     # Saved state.
 
     def state_dict(self) -> State:
@@ -323,6 +354,8 @@ class RoutedNetwork:
             "outages": self.outages.state_dict(),
             "background": [source.state_dict() for source in self.background],
             "log": None if self.log is None else self.log.state_dict(),
+            "jammed": None if self.jammed is None else self.jammed.state_dict(),
+            "jammers": None if self.jammers is None else self.jammers.state_dict(),
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
@@ -339,6 +372,12 @@ class RoutedNetwork:
         self.transfers.load_state_dict(state["transfers"])
         if self.log is not None:
             self.log.load_state_dict(state["log"])
+        if self.jammed is not None and self.jammers is not None:
+            self.jammed.load_state_dict(state["jammed"])
+            self.jammers.load_state_dict(state["jammers"], round)
+            for journey in self.under_way.values():
+                self.jammed.resume(journey)
+            self.jammers.arm()
         for source, saved in zip(self.background, state["background"], strict=True):
             source.load_state_dict(saved)
         self.renew()

@@ -41,7 +41,7 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
     pool, channels, consensus = server.clients, assigned_access(server), consensus_phase(server)
-    jammers = _jammers(server)
+    jammers = _jammers(world, server)
     scene = Scene(
         population=world.population,
         pool=pool,
@@ -84,8 +84,10 @@ def _may_declare(group: str, scenario: Scenario) -> bool:
     return False
 
 
-def _jammers(server: Server) -> Jammers | None:
-    """Return the jammers of messages or opinions, else of the sub-channels, or None if there are none."""
+def _jammers(world: World, server: Server) -> Jammers | None:
+    """Return the jammers of cables, of messages or opinions, or of the sub-channels; None if there are none."""
+    if world.scenario.jams_cables and world.network is not None:
+        return world.network.network.jammers
     transport, channels = message_transport(server), assigned_access(server)
     of_messages = None if transport is None else transport.jammers
     return of_messages or (None if channels is None else channels.jammers) or None

@@ -17,6 +17,7 @@ from analysis import open_run, write_trace
 from analysis.perfetto.columns import row_objects
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
+from tests.helpers.networks import SHARED
 from tests.helpers.rough_scenarios import other, rough
 
 
@@ -98,6 +99,7 @@ def test_probes_are_on_the_clients_track(tmp_path: Path) -> None:
 WORLDS = {
     "synchronous": lambda: rough(),
     "asynchronous, jammed": lambda: other("jammer", "reactive"),
+    "jammed cables": lambda: SHARED | {"jammers": [{"name": "truck", "law": {"kind": "sweep"}, "cables": "all"}]},
     "slots": lambda: other("topology", "complete") | {"rounds": 2, "output": {"messages_table": True}},
 }
 
@@ -122,6 +124,8 @@ def test_slices_of_a_track_do_not_overlap(world: str, tmp_path: Path) -> None:
     assert len(set(begun)) == len(begun)
     assert (len(begun) > 0) == (world == "slots")
     assert any(e["pid"] == 3 and e["ph"] == "X" for e in events) == ("jammed" in world)
+    words = {e["args"]["name"].split()[0] for e in events if e["name"] == "thread_name" and e["pid"] == 3}
+    assert words <= ({"cable"} if "cables" in world else {"sub-channel"})
 
 
 def test_some_rounds_only(tmp_path: Path) -> None:

@@ -75,6 +75,14 @@ def test_a_client_that_is_left_over_has_no_node() -> None:
     assert "network.clients: names 1 nodes for 2 clients: client 1 has no node; name one for each" in told
 
 
+def test_messages_between_peers_need_bandwidth_on_their_routes() -> None:
+    links = [{"a": "x", "b": "y"}, {"a": "y", "b": "s", "bandwidth_bytes_per_s": 1000.0}]
+    peers = {"server": {"kind": "peers", "protocol": {"kind": "d-psgd"}}, "peers": {"topology": {"kind": "complete"}}}
+    tables = {key: table for key, table in TABLES.items() if key not in ("policy", "server")} | {"clients": {"count": 2}} | peers
+    with pytest.raises(UserError, match=r"cable 'x-y' has no bandwidth, and a message of client . to . crosses it; give it"):
+        build(parse(tables | {"network": NETWORK | {"clients": ["x", "y"], "links": links}}))
+
+
 @pytest.mark.parametrize("key", ["bandwidth_bytes_per_s", "shared"])
 def test_bandwidth_belongs_to_the_cables(key: str) -> None:
     value = {"bandwidth_bytes_per_s": 1.0} if key == "shared" else 1.0
