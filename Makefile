@@ -4,6 +4,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs/quickstart
 
+# Compiled modules and tests are kept: else each of the processes that tests start compiles all of them again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-slow golden golden-check coverage bench validate docs lint clean
 
 demo: $(VENV)/.run-ready

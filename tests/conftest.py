@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from netsim.core.collector import long_lived, resting
+from tests.helpers.images import draw_images
 
 # How long an example takes depends on what else a machine does. The examples are the same every time; to look for others:
 # pytest --hypothesis-profile=search
@@ -72,7 +73,8 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what says by itself that it trains, where torch is not installed."""
+    """Draw images for tests that look at them; skip what says by itself that it trains, where torch is not installed."""
+    draw_images(item.get_closest_marker("draws") is not None)
     if item.get_closest_marker("needs_torch") is not None:
         pytest.importorskip("torch", reason=_NO_TORCH)
 

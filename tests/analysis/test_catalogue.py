@@ -229,6 +229,7 @@ def test_of_many_variants_some_are_drawn_and_that_is_said(tmp_path: Path) -> Non
     assert "12 of 15 variants" in texts(figure)
 
 
+@pytest.mark.draws
 def test_what_variants_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> None:
     names = ["$\\bad{$", "cost $5 and \\frac $6", r"$\beta = 2$", "b"]
     names.append("an Update of a Client with a Name of more than sixty Letters, äöü")
@@ -254,6 +255,7 @@ def test_what_variants_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> Non
         assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in boxes)
 
 
+@pytest.mark.draws
 def test_letters_that_no_font_has_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     warn_of_letters.cache_clear()
     names = ["\u65e5\u672c", "$\\bad{$ \u672c", "äö"]
@@ -302,6 +304,7 @@ def test_the_page_of_figures_names_each() -> None:
     assert [name for name in CAPTIONS if f"`{name}`" not in page] == []
 
 
+@pytest.mark.draws
 def test_panels_keep_their_height_below_many_rows_of_a_legend(tmp_path: Path) -> None:
     long = {f"a variant with a name of many words, number {i}": runs for i, runs in enumerate(many(tmp_path, 12).values())}
     few = {label: long[label] for label in list(long)[:2]}
@@ -329,6 +332,7 @@ def test_no_bar_of_a_group_reaches_below_never(tmp_path: Path) -> None:
     assert near[1][1] > 4.5
 
 
+@pytest.mark.draws
 def test_what_groups_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> None:
     counted = {"$\\bad{$": {"clients": 1, "selected": 2, "delivered": 1}, "$5": {"clients": 2, "selected": 3, "delivered": 1}}
     figure = selections_figure({"a": [run_of(tmp_path / "a", BOUNDS, clients=PARTS, groups=counted)]})

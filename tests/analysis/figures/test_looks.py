@@ -12,6 +12,8 @@ from analysis.figures.settings import FigureSettings, Look
 from analysis.figures.style import image_of, save_figure, svg_text
 from tests.helpers.result_folders import run_of
 
+pytestmark = pytest.mark.draws
+
 
 def test_a_look_is_what_it_says(tmp_path: Path) -> None:
     run = run_of(tmp_path / "a")

@@ -91,6 +91,7 @@ def test_figures_show_the_loads(run: Run) -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == ["far>y", "near>s"]
 
 
+@pytest.mark.draws
 def test_names_of_a_map_hide_no_other_name_and_no_node() -> None:
     """Geant has 40 nodes; each is named, and no two boxes of names overlap."""
     network = {"source": "geant", "server": "DE", "clients": "others", "bandwidth_bytes_per_s": 1.25e8}

@@ -18,6 +18,7 @@ from scenarios.sweeps.sweep import plan, sweep
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 pytestmark = [
+    pytest.mark.draws,
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on the PATH to open the report with"),
 ]

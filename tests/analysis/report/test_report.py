@@ -183,6 +183,7 @@ def test_the_comparison_is_written_beside_the_sweep(sweep_path: Path, tmp_path: 
         write_comparison(sweep, tmp_path / "c.xlsx")
 
 
+@pytest.mark.draws
 def test_figures_are_drawn_and_the_same_bytes_twice(sweep_path: Path, tmp_path: Path) -> None:
     first = draw_all(open_sweep(sweep_path), tmp_path / "one")
     assert [path.name for path in first] == ["accuracy.png", "target.png", "leak.png", "delivered.png", "latency.png"]
