@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ CHECKED = [*ENGINE, *sorted((ROOT / "scenarios").rglob("*.py"))]
 SHIPPED = [*CHECKED, *(path for top in ("models", "analysis") for path in sorted((ROOT / top).rglob("*.py")))]
 
 
+@cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 

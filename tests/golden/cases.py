@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def case(name: str) -> Case:
     return Case(name, variants, frozenset(list(variants)[:1]))
 
 
+@cache
 def _library() -> dict[str, Path]:
     # The strategies of a Flower app are those of flwr, whose versions differ; tests/scenarios/flower runs its scenario.
     files = [file for file in LIBRARY.rglob("*.toml") if file.name != "pyproject.toml" and "flower" not in _tables(file)]

@@ -16,7 +16,7 @@ from tests.reliability.workers import DIED, HUNG, errand, outcomes
 pytestmark = pytest.mark.needs_torch
 
 
-@settings(max_examples=25, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_mutated_scenarios_run_or_are_refused(rng: Random) -> None:
     found = attempt(mutant(rng))

@@ -89,8 +89,8 @@ def test_the_path_holds_what_moves_the_end(name: str) -> None:
     attempts = view.attempts.set_index("number")
     on_path = {(phase, int(number)) for phase, number in zip(held["phase"], held["attempt"], strict=True)}
     everything = {(phase, number) for phase in ("download", "compute", "upload") for number in attempts.index}
-    others = sorted(everything - on_path)[:: max(1, len(everything) // 12)] if path["exact"].all() else []
-    for phase, number in [*sorted(on_path)[:: max(1, len(on_path) // 12)], *others]:
+    others = sorted(everything - on_path)[:: max(1, len(everything) // 6)] if path["exact"].all() else []
+    for phase, number in [*sorted(on_path)[:: max(1, len(on_path) // 6)], *others]:
         address = _address(phase, number, attempts)
         moved = (end_s(tables, address) - was_s) / LONGER_S
         expected = sum(address == _address(*one, attempts) for one in on_path)

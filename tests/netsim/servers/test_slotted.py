@@ -99,7 +99,7 @@ def test_a_slot_of_fl_da_by_hand() -> None:
 def test_with_zero_latency_and_no_loss_fl_da_is_the_untimed_algorithm(
     engine: str, forwarding: Any, payload: Any, model: Any, update: Any, damping: float, ties: Any
 ) -> None:
-    slots = 12
+    slots = 6
     tolerance = 1e-7 if update == "synchronous" else 1e-4
     rules = BeliefRules(update=update, damping=damping, tolerance=tolerance)
     spreading = GossipRules(forwarding=forwarding, interval_s=0.0)

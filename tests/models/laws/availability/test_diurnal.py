@@ -68,7 +68,7 @@ def test_a_table_that_falls_faster_than_sessions_end_by_hand() -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_the_share_present_is_the_table_at_every_instant(name: str) -> None:
     table, session_s = TABLES[name]
-    clients = 3000
+    clients = 1200
     zones = np.repeat([-5.0, 1.0, 8.0], clients // 3)
     here = law(clients, table, session_s, time_zone_h=zones, start_h=20.0)
     for now_h in (0.0, 0.4, 3.0, 4.25, 9.1, 25.0):
