@@ -166,6 +166,7 @@ def test_bad_options_are_refused(monkeypatch: Any, capsys: Any, words: list[str]
         ("csv", "a,b,km,delay_s\nA,B,1,1\n", "line 2: give either km or delay_s"),
         ("csv", "a,b,km\nA,,1\n", "line 2: names no node"),
         ("csv", "a,b,km\nA,A,1\n", "link between A and A: is a loop"),
+        ("csv", "a,b,km\nA,B,1\nB,A,2\n", "between B and A: stands twice"),
         ("csv", "a,b,km\nA,B,1\nC,D,1\n", "no route joins A and C"),
         ("csv", "a,b,km,bytes_per_s\nA,B,1,0\n", "must have a bandwidth > 0"),
         ("csv", "a,b,km,bytes_per_s\nA,B,1,1e15\n", "at most 1e15 bits/s; look at the units"),
