@@ -53,7 +53,7 @@ PIECES = [*((world, 1000 if world == "fl-da" else 5) for world in WORLDS), ("syn
 @pytest.mark.parametrize(("world", "rows"), PIECES)
 def test_cut_off_and_gone_on_it_leaves_the_same_bytes(world: str, rows: int, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("netsim.records.in_memory._FLUSH_ROWS", rows)
-    scenario = parse(WORLDS[world])
+    scenario = parse(WORLDS[world] | {"rounds": 14})
     run(scenario, tmp_path / "whole")
     cuts = [7, 11]
 
