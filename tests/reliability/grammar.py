@@ -83,6 +83,11 @@ def resolved(part: Schema) -> Schema:
 def alternatives(part: Schema) -> list[Schema]:
     """The schemas of which one must hold."""
     part = resolved(part)
+    if "anyOf" in part and "properties" in part:
+        # A table whose alternatives say only which of its keys have to be there.
+        required = part.get("required", [])
+        rest = {key: value for key, value in part.items() if key != "anyOf"}
+        return [rest | {"required": [*required, *choice.get("required", [])]} for choice in part["anyOf"]]
     if "anyOf" in part:
         return [one for choice in part["anyOf"] for one in alternatives(choice)]
     return [part]
