@@ -93,6 +93,8 @@ class PeersAtWork(StateFields):
         self.waking = Waking(pool.clock)
         self._left = 0
         """Own rounds to finish until the round of the run closes."""
+        self._may_finish = 0
+        """Own rounds to finish until the last round of the run closes, for a protocol without a barrier."""
         self._never_moves = False
         self._last_attempt: IntArray = np.zeros(peers, np.int64)
         """(K,) number of the last attempt of each peer."""
@@ -141,6 +143,7 @@ class PeersAtWork(StateFields):
     def look_around(self) -> None:
         """Notice peers that came and went, and count how much is left of the present round."""
         pool, self._cause = self.pool, None
+        self._may_finish = self.last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
             pool.advance()
             here = pool.here()
@@ -148,8 +151,9 @@ class PeersAtWork(StateFields):
                 self._leave(peer)
             for peer in np.flatnonzero(here & self._away).tolist():
                 self._away[peer] = False
-                # A peer that comes back takes part in the round that is open.
-                self.round[peer] = max(int(self.round[peer]), self.open_round)
+                if self.protocol.every_peer:
+                    # A peer that comes back takes part in the round that is open.
+                    self.round[peer] = max(int(self.round[peer]), self.open_round)
                 self._begin(peer)
             self._never_moves = pool.settled and not self._away.any()
         self._left = self._rounds_left()
@@ -186,9 +190,9 @@ class PeersAtWork(StateFields):
     def outgoing(self, peer: int) -> Sequence[int]:
         return self.transport.outgoing[peer]
 
-    def train(self, peer: int) -> None:
+    def train(self, peer: int, start: int | None = None) -> None:
         self._training[peer] = True
-        self._start[peer] = self.model[peer]
+        self._start[peer] = self.model[peer] if start is None else start
         self._at_work += 1
         self._beginning = -1
         pool = self.pool
@@ -197,12 +201,11 @@ class PeersAtWork(StateFields):
         pool.start(int(self.round[peer]), np.array([peer]), 0)
         pool.causes.released = None
 
-    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int) -> None:
-        """Send `model` from `peer` over `edges`."""
+    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, age: int = 0) -> None:
         if edges:
             starts = self._beginning == peer
             after = self.pool.started + 1 if starts else int(self._last_attempt[peer])
-            self.transport.send(self, list(edges), key, self._sizes[peer], [model, after, starts])
+            self.transport.send(self, list(edges), key, self._sizes[peer], [model, after, starts, age])
 
     def call_in(self, delay_s: float, peer: int, key: int) -> None:
         self._arm(self.now + delay_s, peer, key)
@@ -213,6 +216,7 @@ class PeersAtWork(StateFields):
     def finish(self, peer: int, model: int) -> None:
         self.model[peer] = model
         self.round[peer] += 1
+        self._may_finish -= 1
         if not self.protocol.every_peer or self.round[peer] == self.open_round + 1:
             self._left -= 1
             if self._left <= 0:
@@ -222,7 +226,7 @@ class PeersAtWork(StateFields):
 
     def _begin(self, peer: int) -> None:
         # A run without time in it would go on for ever in one instant.
-        if self.round[peer] <= self.last_round:
+        if self.round[peer] <= self.last_round if self.protocol.every_peer else self._may_finish > 0:
             self._beginning = peer
             self.protocol.begin(peer)
             self._beginning = -1
@@ -262,9 +266,9 @@ class PeersAtWork(StateFields):
     def on_arrival(self, message: Message) -> None:
         transport, edge = self.transport, message.edge
         receiver, sender = transport.targets[edge], transport.sources[edge]
-        model, after, starts = message.content
+        model, after, starts, age = message.content
         self._cause = Cause(SENT if starts else MESSAGE, after)
-        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model))
+        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model, age))
         self._look_for_block()
 
     def on_loss(self, message: Message) -> None:

@@ -215,6 +215,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "protocol": {
         "d-psgd": "netsim.peers.training.d_psgd:DPsgd",
+        "gossip-learning": "netsim.peers.training.gossip_learning:GossipLearning",
     },
     "mixing": {
         "metropolis": "models.peers.mixing:metropolis",

@@ -31,6 +31,9 @@ def peers(world: World) -> Server:
     protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", {})
     with refusals_at("server.protocol", section.protocol.parameters()):
         protocol.check(lossy=_is_lossy(scenario))
+    if not protocol.mixes and "mixing" in section.model_fields_set:
+        told = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
+        raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
     transport = _links(world, pool, protocol)
     mixing = construct(section.mixing, "mixing", "server.mixing", section.mixing.parameters(), {"graph": transport.graph})
     if not isinstance(mixing, Mixing):

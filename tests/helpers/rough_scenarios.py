@@ -90,7 +90,10 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "torus": {"rows": 3},
         "hypercube": {},
     },
-    "protocol": {"d-psgd": {"timeout_s": 2.0}},
+    "protocol": {
+        "d-psgd": {"timeout_s": 2.0},
+        "gossip-learning": {"period_s": 0.7, "spread": 0.3, "variant": "update-merge", "merge": "by-age"},
+    },
     "mixing": {
         "metropolis": {},
         "max-degree": {},
@@ -207,7 +210,7 @@ def other(group: str, kind: str) -> dict[str, Any]:
     tables: dict[str, Any] = {"name": "other", "rounds": 30, "clients": {"count": 16 if kind == "hypercube" else 12}}
     if group in ("protocol", "mixing"):
         tables |= {
-            "server": {"kind": "peers", "protocol": {"kind": "d-psgd", "timeout_s": 2.0}, "mixing": {"kind": "metropolis"}},
+            "server": {"kind": "peers", "protocol": {"kind": "d-psgd", "timeout_s": 2.0}},
             "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.2, "mean_excess_s": 0.6}},
             "payload": {"up_bytes": 100},
             "peers": {

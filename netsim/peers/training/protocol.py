@@ -66,6 +66,8 @@ class Arrival(NamedTuple):
     key: int
     """Key that the sender gave it, such as its own round."""
     model: int
+    age: int = 0
+    """Age of the model that the sender gave along."""
 
 
 class Host(Protocol):
@@ -89,11 +91,11 @@ class Host(Protocol):
     def uniforms(self, name: str, peer: int, key: int) -> float:
         """Draw a number in [0, 1), addressed by `name`, `peer` and `key`."""
 
-    def train(self, peer: int) -> None:
-        """Start local training of the peer's present model; `on_trained` is called at its end."""
+    def train(self, peer: int, start: int | None = None) -> None:
+        """Start local training from the model `start`, None: the peer's present one; `on_trained` is called at its end."""
 
-    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int) -> None:
-        """Send `model` from `peer` over `edges`, which leave it."""
+    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, age: int = 0) -> None:
+        """Send `model` from `peer` over `edges`, which leave it, with its `age`; no two messages of an edge have one `key`."""
 
     def outgoing(self, peer: int) -> Sequence[int]:
         """Return the edges that leave `peer`, in the order of its neighbours' numbers."""

@@ -73,6 +73,7 @@ MEANS = {"ring": 2.270, "torus": 2.727, "complete": 3.397}
 """Mean seconds a round of 16 peers, exponential training of mean 1 s, messages that take no time; of 20,000 rounds."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MEANS)
 def test_mean_seconds_a_round_are_those_of_the_recursion(kind: str) -> None:
     peers = {"topology": {"kind": kind}, "speed_km_per_s": 1e300}

@@ -1,0 +1,164 @@
+"""Gossip learning: models walk at random among the peers, and each peer that one comes to merges it with its own and trains.
+
+Source: Ormandi, Hegedus and Jelasity, "Gossip learning with linear models on fully distributed data", 2013, Algorithms 1 and 2;
+weights by age: Hegedus, Danner and Jelasity, "Gossip learning as a decentralized alternative to federated learning", 2019.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from annotated_doc import Doc
+
+from netsim.core.errors import ParameterError
+from netsim.peers.training.protocol import Arrival, Host, TrainingProtocol
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, IntArray
+
+Variant = Literal["merge-update", "update", "update-merge"]
+Merge = Literal["mean", "by-age"]
+_LEAST_SHARE = 0.01
+"""Least time between two messages of a peer, as a share of the mean: the normal law has no least value."""
+
+
+class GossipLearning(TrainingProtocol):
+    """Peers train once, then send their model to a random neighbour every period, and train whenever a model arrives.
+
+    Models that arrive during a training wait for its end, in the order of their arrival. The age of a model counts its trainings:
+    a merged model has the larger of two ages, and each training adds one. Each own round of a peer is one training.
+    """
+
+    every_peer = False
+    mixes = False
+    state_fields = ("_inbox", "_age", "_sent", "_timed", "_busy", "_own", "_received")
+
+    def __init__(
+        self,
+        *,
+        period_s: Annotated[float, Doc("Mean seconds between two messages of a peer.")],
+        spread: Annotated[
+            float, Doc("Standard deviation of the normal law of these seconds, as a share of their mean; each is drawn anew.")
+        ] = 0.1,
+        variant: Annotated[
+            Variant,
+            Doc(
+                "merge-update: merge the model that arrived with the own one, then train; update: train the one that arrived in "
+                "place of the own; update-merge: train the own, then the one that arrived, and merge them: two trainings."
+            ),
+        ] = "merge-update",
+        merge: Annotated[
+            Merge, Doc("mean: both models count by a half; by-age: each counts by the number of its trainings.")
+        ] = "mean",
+    ) -> None:
+        if not 0 < period_s < float("inf"):
+            raise ParameterError("period_s", period_s, "must be > 0 seconds and finite")
+        if not 0 <= spread < 1:
+            raise ParameterError("spread", spread, "must be >= 0 and < 1")
+        if variant not in ("merge-update", "update", "update-merge"):
+            raise ParameterError("variant", variant, "must be 'merge-update', 'update' or 'update-merge'")
+        if merge not in ("mean", "by-age"):
+            raise ParameterError("merge", merge, "must be 'mean' or 'by-age'")
+        self.period_s, self.spread, self.variant, self.merge = period_s, spread, variant, merge
+
+    def attach(self, host: Host) -> None:
+        super().attach(host)
+        peers = len(host.neighbours)
+        self._inbox: list[list[tuple[int, int]]] = [[] for _ in range(peers)]
+        """Models, each with its age, that wait for the end of each peer's training."""
+        self._age: IntArray = np.zeros(peers, np.int64)
+        """(K,) age of each peer's model."""
+        self._sent: IntArray = np.zeros(peers, np.int64)
+        """(K,) messages that each peer has sent."""
+        self._timed: BoolArray = np.zeros(peers, np.bool_)
+        """(K,) True for peers with a timer that runs."""
+        self._busy: BoolArray = np.zeros(peers, np.bool_)
+        """(K,) True for peers in training."""
+        self._received: list[tuple[int, int] | None] = [None] * peers
+        """Model that each peer trains, or will train next, because it arrived, and its age; None: it trains its own."""
+        self._own: list[int | None] = [None] * peers
+        """The peer's own model after its training, while it trains the one that arrived; None: it does not (update-merge)."""
+
+    def begin(self, peer: int) -> None:
+        if not self._timed[peer]:
+            self._wait(peer)
+        if self._age[peer] == 0:
+            self._start(peer, int(self.host.model[peer]))
+        elif self._own[peer] is not None:
+            received = self._received[peer]
+            assert received is not None
+            self._start(peer, received[0])
+        elif self._inbox[peer]:
+            self._take_in(peer)
+
+    def on_message(self, arrival: Arrival) -> None:
+        peer = arrival.peer
+        self._inbox[peer].append((arrival.model, arrival.age))
+        if not self._busy[peer]:
+            self._take_in(peer)
+
+    def on_trained(self, peer: int, model: int) -> None:
+        host, received, own = self.host, self._received[peer], self._own[peer]
+        self._busy[peer] = False
+        if received is None:
+            self._age[peer] += 1
+        elif self.variant != "update-merge":
+            self._age[peer] = 1 + (received[1] if self.variant == "update" else max(int(self._age[peer]), received[1]))
+            self._received[peer] = None
+        elif own is None:
+            # Its own model is trained; the next own round trains the one that arrived.
+            self._age[peer] += 1
+            self._own[peer] = model
+        else:
+            ages = int(self._age[peer]), 1 + received[1]
+            model = self._merged(own, ages[0], model, ages[1])
+            self._age[peer], self._own[peer], self._received[peer] = max(ages), None, None
+        host.finish(peer, model)
+
+    def on_timer(self, peer: int, key: int) -> None:
+        host, edges = self.host, self.host.outgoing(peer)
+        if edges:
+            number = int(self._sent[peer])
+            chosen = edges[int(host.uniforms("gossip-neighbour", peer, number) * len(edges))]
+            self._sent[peer] += 1
+            host.send_model(peer, [chosen], number, int(host.model[peer]), int(self._age[peer]))
+            self._wait(peer)
+
+    def on_leave(self, peer: int) -> None:
+        # What it was training is lost; what waits is kept.
+        self._timed[peer] = self._busy[peer] = False
+        self._received[peer] = self._own[peer] = None
+
+    def _wait(self, peer: int) -> None:
+        number = int(self._sent[peer])
+        share = 1.0
+        if self.spread:
+            # Uniform numbers may be 0, where the normal law has no quantile.
+            uniform = max(self.host.uniforms("gossip-period", peer, number), 2.0**-53)
+            share = max(NormalDist(1.0, self.spread).inv_cdf(uniform), _LEAST_SHARE)
+        self._timed[peer] = True
+        self.host.call_in(share * self.period_s, peer, number)
+
+    def _take_in(self, peer: int) -> None:
+        """Start training with the first model that waits."""
+        model, age = self._received[peer] = self._inbox[peer].pop(0)
+        own = int(self.host.model[peer])
+        if self.variant == "merge-update":
+            model = self._merged(own, int(self._age[peer]), model, age)
+        self._start(peer, own if self.variant == "update-merge" else model)
+
+    def _merged(self, own: int, own_age: int, received: int, age: int) -> int:
+        share = age / (own_age + age) if self.merge == "by-age" and own_age + age else 0.5
+        return self.host.combine([own, received], [1.0 - share, share])
+
+    def _start(self, peer: int, model: int) -> None:
+        self._busy[peer] = True
+        self.host.train(peer, model)
+
+    def kept(self) -> Iterable[int]:
+        waiting = [model for inbox in self._inbox for model, _ in inbox]
+        received = [one[0] for one in self._received if one is not None]
+        return [*waiting, *received, *(model for model in self._own if model is not None)]
