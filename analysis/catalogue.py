@@ -17,6 +17,7 @@ from analysis.figures.lines import round_meanings
 from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_letters
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.learning.figure import accuracy_figure, loss_figure, reached_figure
+from analysis.learning.peers_figure import peers_figure
 from analysis.network.figure import link_loads_figure, network_figure
 from analysis.participation.figure import partition_figure, selections_figure
 from analysis.privacy.figure import client_leaks_figure, leak_figure
@@ -83,6 +84,10 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
     "accuracy_joules": ("Test accuracy against the energy drawn by all clients", _accuracy("joules")),
     "target": ("Share of runs that have reached the target accuracy against simulated time", _target),
     "loss": ("Loss on the test set and in training", lambda groups, its: loss_figure(groups, over=its.over, look=its.look)),
+    "peers": (
+        "Accuracy of the mean model, the worst and the best peer, and the consensus distance",
+        lambda groups, its: peers_figure(groups, look=its.look),
+    ),
     "leak": ("Largest privacy leak over clients", lambda groups, its: leak_figure(groups, over=its.over, look=its.look)),
     "client_leaks": ("Privacy leak of each client at the end", lambda groups, its: client_leaks_figure(groups, look=its.look)),
     "delivered": ("Updates delivered against simulated time", lambda groups, its: delivered_figure(groups, look=its.look)),

@@ -125,7 +125,7 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
 
 def _description(doc: str) -> str:
     """Return a docstring without its sections and examples for Python users: a user of scenarios sees errors as messages."""
-    return re.split(r"\n(?:(?:Raises|Returns|Examples?):\n|>>> )", doc)[0].strip()
+    return re.split(r"\n(?:(?:Raises|Returns|Examples?):\n|>{3} )", doc)[0].strip()
 
 
 def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:

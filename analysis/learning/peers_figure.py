@@ -1,0 +1,56 @@
+"""Figure of training without a server: accuracy of the mean model, the worst and the best peer, and how far the peers are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import PercentFormatter
+
+from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns
+from analysis.figures.settings import PLAIN, Look
+from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.results.groups import Groups
+from analysis.results.run import Run
+from analysis.statistics.arrays import Curve
+
+_PANELS = {
+    "accuracy": "accuracy of the mean model",
+    "worst_peer_accuracy": "accuracy of the worst peer",
+    "best_peer_accuracy": "accuracy of the best peer",
+    "consensus_distance": "consensus distance",
+}
+"""Columns of rounds, with the label of their panel."""
+
+
+def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
+    """Draw accuracies of the mean model and of peers, and the consensus distance, against seconds; None without models of peers."""
+
+    def curve_of(column: str) -> Callable[[Run], Curve]:
+        def curve(run: Run) -> Curve:
+            at, values = round_columns(run, "end_s", column)
+            # A distance of 0 has no place on a logarithmic axis.
+            shown = np.isfinite(values) & ((values > 0.0) | (column != "consensus_distance"))
+            return at[shown], values[shown]
+
+        return curve
+
+    if not any(curves_of(groups, curve_of("worst_peer_accuracy")).values()):
+        return None
+    with look.apply():
+        figure, panels = new_figure((1.0, 1.0), rows=2, share_y=False, size_in=(7.2, 5.6), look=look)
+        lines: list[tuple[Any, str]] = []
+        for axes, (column, label) in zip(panels, _PANELS.items(), strict=True):
+            curves = curves_of(groups, curve_of(column))
+            if column == "consensus_distance":
+                draw_lines(axes, curves, limits=(np.finfo(np.float64).tiny, np.inf))
+                axes.set_yscale("log", nonpositive="clip")
+            else:
+                lines = draw_lines(axes, curves, limits=(0.0, 1.0)) or lines
+                axes.set_ylim(0.0, 1.0)
+                axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+            axes.set(xlabel="simulated time (s)", ylabel=label)
+        note = curve_note(curves_of(groups, curve_of("accuracy")), "each evaluation")
+        headline(figure, "Models of peers", note, lines, look=look)
+    return figure
