@@ -1,4 +1,4 @@
-"""Figure of training without a server: accuracy of the mean model, the worst and the best peer, and how far the peers are apart."""
+"""Figure of training without a server: accuracy of the mean model, the worst and the best peer, and the consensus distance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PANELS = {
 
 
 def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
-    """Draw accuracies of the mean model and of peers, and the consensus distance, against seconds; None without models of peers."""
+    """Draw accuracies of the mean model and of peers, and the consensus distance, against seconds; None without such."""
 
     def curve_of(column: str) -> Callable[[Run], Curve]:
         def curve(run: Run) -> Curve:

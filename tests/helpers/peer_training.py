@@ -7,11 +7,21 @@ from typing import Any
 import numpy as np
 
 from netsim.core.rows import UpdateRow
+from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
+from scenarios.runs.reading import parse
+from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import built
 
 CONSTANT = {"kind": "constant", "value_s": 0.0}
 EXPONENTIAL = {"kind": "shifted-exponential", "shift_s": 0.0, "mean_excess_s": 1.0}
+COUNT = 6
+LEARNER: dict[str, Any] = {
+    "data": {"kind": "digits", "samples": 120, "test_samples": 60},
+    "network": {"kind": "mlp", "hidden": [6]},
+    "optimizer": {"kind": "sgd", "learning_rate": 0.2},
+    "batch_size": 10,
+}
 
 
 def study(**tables: Any) -> dict[str, Any]:
@@ -49,3 +59,19 @@ def by_round(rows: list[UpdateRow], name: str, peers: int) -> np.ndarray:
     for row in ended:
         out[row.round - 1, row.client] = getattr(row, name)
     return out
+
+
+def learning(**tables: Any) -> dict[str, Any]:
+    """A ring of peers that train a small network."""
+    return study(**{"rounds": 4, "clients": {"count": COUNT}, "learner": LEARNER, "payload": {}} | tables)
+
+
+def ready(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
+    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
+    simulation.record_to(records)
+    return simulation, records
+
+
+def models(simulation: Any) -> np.ndarray:
+    """(K, d) the peers' present models."""
+    return simulation.server.learner.models().numpy()

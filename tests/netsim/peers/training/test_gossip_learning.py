@@ -12,8 +12,7 @@ import pytest
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
-from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, simulated, study
-from tests.netsim.peers.training.test_learning import learning, models, ready
+from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, learning, models, ready, simulated, study
 
 
 def gossip(**keys: Any) -> dict[str, Any]:

@@ -10,37 +10,13 @@ import pytest
 import torch
 
 from models.fl.peer_learner import PeerLearner
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring import client_state
 from scenarios.wiring.simulation import build
-from tests.helpers.peer_training import EXPONENTIAL, protocol, study
+from tests.helpers.peer_training import COUNT, EXPONENTIAL, LEARNER, learning, models, protocol, ready
 
-COUNT = 6
-LEARNER: dict[str, Any] = {
-    "data": {"kind": "digits", "samples": 120, "test_samples": 60},
-    "network": {"kind": "mlp", "hidden": [6]},
-    "optimizer": {"kind": "sgd", "learning_rate": 0.2},
-    "batch_size": 10,
-}
 COMPLETE = {"topology": {"kind": "complete"}, "delay": EXPONENTIAL | {"mean_excess_s": 0.3}}
-
-
-def learning(**tables: Any) -> dict[str, Any]:
-    """A ring of peers that train a small network."""
-    return study(**{"rounds": 4, "clients": {"count": COUNT}, "learner": LEARNER, "payload": {}} | tables)
-
-
-def ready(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
-    simulation, records = build(parse(tables)).simulation, MemoryRecorder()
-    simulation.record_to(records)
-    return simulation, records
-
-
-def models(simulation: Any) -> np.ndarray:
-    """(K, d) the peers' present models."""
-    return simulation.server.learner.models().numpy()
 
 
 SERVER: dict[str, Any] = {
