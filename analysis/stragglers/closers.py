@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from analysis.stragglers.records import RunRecords
-from analysis.stragglers.waiting import attempts_at_close
+from analysis.stragglers.waiting import attempts_at_close, dropped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +47,8 @@ def _closing_attempts(run: RunRecords) -> pd.DataFrame:
     if not run.carries:
         return rows
     ends_s = run.rounds["end_s"].to_numpy()
-    rows = rows[(rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf))]
+    # What a round drops as it opens was waited for by none, though it ends in the instant in which the round before closes.
+    ended = (rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf)) & ~dropped(rows)
+    rows = rows[ended]
     place = np.searchsorted(ends_s, rows["outcome_s"].to_numpy())
     return rows.assign(round=run.rounds["round"].to_numpy()[place], selected_s=run.rounds["start_s"].to_numpy()[place])

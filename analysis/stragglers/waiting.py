@@ -112,12 +112,17 @@ def straggler_study(rounds: pd.DataFrame, clients: pd.DataFrame, *, first: int |
 
 def _missed_close(attempts: pd.DataFrame) -> pd.Series[bool]:
     """Return True for each attempt without which its round closed."""
+    outcome, outcome_s = attempts["outcome"].astype(str), attempts["outcome_s"]
+    late = outcome.isin(["late", "in_flight"]) | outcome_s.isna() | (outcome_s > attempts["end_s"])
+    # Dropped as the next round opened, in the instant of the close: it was under way then.
+    return late | (dropped(attempts) & (outcome_s > attempts["start_s"]))
+
+
+def dropped(attempts: pd.DataFrame) -> pd.Series[bool]:
+    """Return True for each attempt that ended as its client was selected again, for another update."""
     import pandas as pd
 
-    outcome = attempts["outcome"].astype(str)
-    # A client selected again in the moment in which its old update was dropped: that update was under way at the close.
     again = pd.MultiIndex.from_frame(attempts[["client", "outcome_s"]]).isin(
         pd.MultiIndex.from_frame(attempts.loc[:, ["client", "selected_s"]])
     )
-    late = outcome.isin(["late", "in_flight"]) | attempts["outcome_s"].isna() | (attempts["outcome_s"] > attempts["end_s"])
-    return late | ((outcome == "aborted") & again & (attempts["outcome_s"] > attempts["start_s"]))
+    return (attempts["outcome"].astype(str) == "aborted") & again

@@ -93,8 +93,8 @@ class WholeRounds:
         """Listeners called with the attempts that have ended, in the order of their ends."""
         self.closes_s: float | None = None
         """Time at which the round under way will close; None: not known."""
-        self.closed_by: int | None = None
-        """Number of the attempt that closes it by its end; None: the deadline does."""
+        self.last_end: int | None = None
+        """Number of the attempt of the round that ends last before it closes, or closes it; None: none ends."""
         self._table: Columns | None = None
         self._ends_s: FloatArray = np.zeros(0)
         """(n,) ends of the attempts of the table, ascending; the first may have passed."""
@@ -170,12 +170,13 @@ class WholeRounds:
         folded = closing.fold(ends_s[mine], counts[OUTCOME, mine] == DELIVERED)
         if folded is None:
             return None
-        closes_s, by_end = folded
-        self.closed_by = None if by_end < 0 else counts.item(NUMBER, mine.item(by_end))
-        if by_end < 0:
+        closes_s, ended, by_end = folded
+        last = mine.item(ended - 1) if ended else -1
+        self.last_end = counts.item(NUMBER, last) if ended else None
+        if not by_end:
             following = int(ends_s.searchsorted(closes_s, "right"))
         else:
-            following = mine.item(by_end) + 1
+            following = last + 1
             # What is sent in no time is over after the server has gone on, if it is ready in the instant of the close, but after
             # what closed it: then the order of single events matters.
             if following < len(ends_s) and ends_s[following] == closes_s:

@@ -92,10 +92,10 @@ class Causes:
             following = clock.next_number()
             self._timers |= dict.fromkeys(range(following - added, following), attempt.number)
 
-    def close(self, cause: Cause, rule: str) -> None:
+    def close(self, cause: Cause, rule: str | None) -> None:
         """Note what closes the present round, unless that is settled: close rules call it.
 
-        `rule` names the rule in a word or two, for reports.
+        `rule` names the rule in a word or two, for reports; None: it has no name.
         """
         if self.closing is None:
             self.closing, self.rule = cause, rule

@@ -7,8 +7,8 @@ that are known together are folded here, in arrays, with the same result.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
 
 _EVER = float("inf")
+_LATER_S = 1e-6
+"""Delay of an end by which `look_follows_end` tries a rule: long enough to be seen in the times of a run, and no more."""
 
 
 @dataclass(slots=True)
@@ -45,7 +47,7 @@ class ClosingRule(Protocol):
 
     Example: a round closes two seconds after it opened, or with its last attempt.
 
-        class TwoSeconds:
+        class TwoSeconds(ClosingRule):
             def closes(self, state):
                 return (state.ended == state.expected) | (state.now_s >= state.start_s + 2.0)
 
@@ -59,19 +61,37 @@ class ClosingRule(Protocol):
     def next_look_s(self, state: RoundState) -> float | FloatArray:
         """Return the time of the next look, unless an end comes before; a time that has passed, or inf: there is none."""
 
+    def name(self, state: RoundState) -> str | None:
+        """Return the name of what closes a round in `state`, in a word or two for reports; None: it has no name."""
+        return None
+
+
+class Close(NamedTuple):
+    """Close of a round."""
+
+    time_s: float
+    ended: int
+    """Attempts of the round that have ended by then; of an end that closes the round, up to and including that."""
+    by_end: bool
+    """True if the last of them closes the round, False if a look does."""
+
 
 class Closing(Protocol):
     """A rule in the round that has opened."""
 
-    def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
+    def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
         """Return as `fold_ends`."""
 
 
-def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
-    """Fold `rule` over the ends of a round that opens at `start_s`; return when it closes, and by which end.
+def look_follows_end(rule: ClosingRule, state: RoundState) -> bool:
+    """Return True if the look that `rule` asks for right after an end would move with that end; `state`: of one round."""
+    return bool(rule.next_look_s(replace(state, now_s=state.now_s + _LATER_S)) != rule.next_look_s(state))
 
-    `ends_s` (n,): when its attempts end, ascending, all >= `start_s`; `delivered` (n,): True where the update arrives. The second
-    number is the place of the end that closes the round, or -1 if a look does. None: it never closes.
+
+def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
+    """Fold `rule` over the ends of a round that opens at `start_s`; return its close, None if it never closes.
+
+    `ends_s` (n,): when its attempts end, ascending, all >= `start_s`; `delivered` (n,): True where the update arrives.
     """
     count = len(ends_s)
     arrived: IntArray = np.cumsum(delivered, dtype=np.int64)
@@ -90,5 +110,6 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
         at_looks = RoundState(start_s, count, looks_s[looked], looked, seen, looking=True)
         closing = np.broadcast_to(rule.closes(at_looks), len(looked))
         if closing.any():
-            return looks_s.item(looked[closing.argmax()]), -1
-    return (ends_s.item(last), last) if by_end else None
+            ended = looked.item(closing.argmax())
+            return Close(looks_s.item(ended), ended, by_end=False)
+    return Close(ends_s.item(last), last + 1, by_end=True) if by_end else None

@@ -10,9 +10,10 @@ import numpy as np
 from simpy.events import Event
 
 from netsim.clients.attempts import Ended
-from netsim.clients.columns import DELIVERED, OUTCOME, ROUND
+from netsim.clients.columns import DELIVERED, NUMBER, OUTCOME, ROUND
+from netsim.core.causes import END, OPEN, Cause
 from netsim.core.clock import LAST
-from netsim.core.closing import RoundState, fold_ends
+from netsim.core.closing import RoundState, fold_ends, look_follows_end
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from netsim.clients.columns import Columns
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.closing import Closing
+    from netsim.core.closing import Close, Closing, ClosingRule
     from netsim.core.protocols import BoolArray, Deliveries, FloatArray, State
     from netsim.servers.loop import Attempt
 
@@ -55,7 +56,9 @@ class WaitRule:
         return closes | over
 
     def name(self, state: RoundState) -> str:
-        """Return the name of what closes a round in `state`, right after an end."""
+        """Return the name of what closes a round in `state`."""
+        if state.looking:
+            return "deadline"
         enough = [count for count in (self.first, self.at_least) if count is not None]
         if enough and state.delivered >= min(enough):
             return "deliveries"
@@ -111,34 +114,41 @@ class _OfOneRound(StateFields):
 class WhenEnded(_OfOneRound):
     """Closes a round as `rule` says, which sees every end of an attempt that was begun in it."""
 
-    def __init__(self, *, pool: ClientPool, rule: WaitRule) -> None:
+    def __init__(self, *, pool: ClientPool, rule: ClosingRule) -> None:
         self.pool = pool
         self.rule = rule
         self.closing: Closing | None = self
         self._event = pool.clock.event()
         self._state = self._foreseen = RoundState(0.0, 0, 0.0)
-        """The round so far; and right after the end that will close it, where that was found by `fold`."""
+        """The round right after its last end, or as it opened; and so right before its close, where `fold` has found that."""
+        self._last: int | None = None
+        """Number of the attempt of the round that ended last; None: none has."""
+        self._look_s: float | None = None
+        """Time of the look that closes the round, where `fold` has found that; None: an end does."""
         self._alarm_s = _EVER
         pool.follow(self._on_end, self._on_ends)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self.open_round = number
-        self._state = RoundState(start_s, expected, start_s)
+        self._state, self._last = RoundState(start_s, expected, start_s), None
         self._event = self.pool.clock.event()
 
     def limit(self, deadline_s: float) -> None:
-        """From the next round on."""
+        """From the next round on; raises ParameterError for a rule of a class that has no deadline."""
+        if not isinstance(self.rule, WaitRule):
+            raise _no_deadline(deadline_s)
         self.rule = replace(self.rule, deadline_s=deadline_s)
 
-    def fold(self, ends_s: FloatArray, delivered: BoolArray) -> tuple[float, int] | None:
-        """Return the close of the open round as `netsim.core.closing.fold_ends` does, shape and None included."""
+    def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
+        """Return the close of the open round as `netsim.core.closing.fold_ends` does."""
         state = self._state
-        found = fold_ends(self.rule, state.start_s, ends_s, delivered)
-        if found is not None:
-            closes_s, last = found
-            arrived = int(np.count_nonzero(delivered[: last + 1]))
-            self._foreseen = RoundState(state.start_s, state.expected, closes_s, last + 1, arrived)
-        return found
+        close = fold_ends(self.rule, state.start_s, ends_s, delivered)
+        if close is not None:
+            arrived = int(np.count_nonzero(delivered[: close.ended]))
+            last_s = ends_s.item(close.ended - 1) if close.ended else state.start_s
+            self._foreseen = RoundState(state.start_s, state.expected, last_s, close.ended, arrived)
+            self._look_s = None if close.by_end else close.time_s
+        return close
 
     def wait(self) -> Generator[Any, Any, None]:
         """Wait for the close of the open round: a known time for a round that was foreseen whole, else the rule on each end."""
@@ -148,10 +158,7 @@ class WhenEnded(_OfOneRound):
             yield self.pool.clock.event_at(whole.closes_s, LAST)
             self.open_round = None
             whole.on_close()
-            if whole.closed_by is None:
-                self.pool.causes.close_by_deadline()
-            else:
-                self.pool.causes.close_by_end(whole.closed_by, self.rule.name(self._foreseen))
+            self._note_close(self._foreseen, whole.last_end, self._look_s)
             return
         if not self._state.expected and self.rule.closes(self._state):
             self.pool.causes.close_now("all ended")
@@ -164,25 +171,26 @@ class WhenEnded(_OfOneRound):
         if update.begun_round != self.open_round:
             return
         state = self._state
-        state.now_s, state.ended = update.outcome_s, state.ended + 1
+        state.now_s, state.ended, self._last = update.outcome_s, state.ended + 1, update.number
         state.delivered += update.outcome == "delivered"
         if self.rule.closes(state):
-            self.pool.causes.close_by_end(update.number, self.rule.name(state))
             self._close()
         else:
             self._set_alarm()
 
     def _on_ends(self, ended: Columns) -> None:
-        mine, state = ended.counts[ROUND] == self.open_round, self._state
-        state.ended += int(np.count_nonzero(mine))
-        state.delivered += int(np.count_nonzero(mine & (ended.counts[OUTCOME] == DELIVERED)))
+        mine, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
+        if len(mine):
+            state.now_s, self._last = float(ended.column("outcome_s")[mine[-1]]), ended.counts.item(NUMBER, mine[-1])
+            state.ended += len(mine)
+            state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, mine] == DELIVERED))
 
     def _set_alarm(self) -> None:
         # No alarm while an earlier one is to come: that of a round that closed early rings into a later one, and is set again.
         # Otherwise a long deadline over short rounds would fill the clock with alarms that nobody waits for.
         if self.open_round is None:
             return
-        look_s = self.rule.next_look_s(self._state)
+        look_s = float(self.rule.next_look_s(self._state))
         if self.pool.clock.now < look_s < self._alarm_s:
             self._alarm_s = look_s
             # After everything else of that instant: who arrives exactly at the deadline is in time.
@@ -192,18 +200,28 @@ class WhenEnded(_OfOneRound):
         if look_s == self._alarm_s:
             self._alarm_s = _EVER
         state = self._state
-        if self.open_round is not None and look_s == self.rule.next_look_s(state):
-            state.now_s, state.looking = look_s, True
-            if self.rule.closes(state):
-                self.pool.causes.close_by_deadline()
-                self._close()
-            state.looking = False
+        due = self.open_round is not None and look_s == self.rule.next_look_s(state)
+        if due and self.rule.closes(replace(state, now_s=look_s, looking=True)):
+            self._close(look_s)
         self._set_alarm()
 
-    def _close(self) -> None:
+    def _close(self, look_s: float | None = None) -> None:
         # At once, not when the server's process wakes: what arrives later in this very instant is late already.
+        self._note_close(self._state, self._last, look_s)
         self.open_round = None
         self._event.succeed()
+
+    def _note_close(self, state: RoundState, last: int | None, look_s: float | None) -> None:
+        """Note the cause of the close: the end of attempt `last`, after which the round is in `state`; `look_s`: at a look."""
+        causes, rule = self.pool.causes, self.rule
+        if look_s is None:
+            cause, seen = Cause(END, last), state
+        else:
+            # A look is a timer, which the last end has set only if it would move with that.
+            by_end = last is not None and look_follows_end(rule, state)
+            cause = Cause(END, last) if by_end else Cause(OPEN, causes.opened)
+            seen = replace(state, now_s=look_s, looking=True)
+        causes.close(cause, rule.name(seen))
 
 
 class FixedLength(_OfOneRound):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from netsim.servers.channels import OwnLinks
-from netsim.servers.close import WaitRule, WhenEnded
+from netsim.servers.close import WhenEnded
 from netsim.servers.dispatch import PolicyDispatch, SelectionRule
 from netsim.servers.instruments import Reward
 from netsim.servers.loop import RoundLoop
@@ -17,6 +17,7 @@ from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.core.closing import ClosingRule
     from netsim.core.protocols import Learner, RewardMeter
 
 
@@ -25,15 +26,16 @@ def synchronous_server(
     pool: ClientPool,
     selecting: SelectionRule,
     learner: Learner,
-    wait: WaitRule,
+    wait: ClosingRule,
     meter: RewardMeter | None = None,
     channels: OwnLinks | None = None,
     stragglers: Literal["finish", "cancel"] = "finish",
 ) -> RoundServer:
     """Rounds one after the other.
 
-    `meter`: measures the policy's reward, or None. `stragglers`: "finish" lets the clients that missed a close go on (they stay
-    busy, their updates end as late, lost or aborted in their own time), "cancel" cancels them as the round closes.
+    `wait`: the rule by which they close. `meter`: measures the policy's reward, or None. `stragglers`: "finish" lets the clients
+    that missed a close go on (they stay busy, their updates end as late, lost or aborted in their own time), "cancel" cancels
+    them as the round closes.
     """
     channels = channels or OwnLinks()
     dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner)

@@ -20,11 +20,12 @@ LONGER_S = 1e-7
 
 
 class Phase(NamedTuple):
-    """A phase of an attempt, by the address of its draw."""
+    """A phase of an attempt, by the address of its draw; or of all attempts of a client."""
 
     name: str
     """download, compute or upload."""
-    round: int
+    round: int | None
+    """None: every round."""
     client: int
 
 
@@ -54,7 +55,7 @@ def taking_longer(phase: Phase | None) -> Iterator[None]:
 
     def draw(durations: Durations, round: int, time_s: float, clients: Any, u: Any) -> tuple[Any, float]:
         values, until_s = drawn(durations, round, time_s, clients, u)
-        if phase is not None and names.get(id(durations)) == phase.name and round == phase.round:
+        if phase is not None and names.get(id(durations)) == phase.name and phase.round in (None, round):
             values = np.where(clients == phase.client, values + LONGER_S, values)
         return values, until_s
 

@@ -75,6 +75,17 @@ WORLDS: dict[str, dict[str, Any]] = {
     | SLOTS
     | {"server": {"kind": "fl-fa", "per_round": 3, "deadline_s": 2.5}, "policy": {"kind": "super-arm-ucb"}},
 }
+OWN = "tests.helpers.own_servers:"
+WORLDS |= {
+    "own, quiet": WORLD | {"server": {"kind": OWN + "QuietServer", "per_round": 4, "quiet_s": 0.9}},
+    "own, quiet, whole rounds": WORLD
+    | {"clients": {"count": 12}, "server": {"kind": OWN + "QuietServer", "per_round": 10, "quiet_s": 0.4}},
+    "own, bonus": WORLD | {"server": {"kind": OWN + "QuietServer", "per_round": 4, "bonus_s": 0.3, "least_s": 1.0}},
+    "own, bonus, whole rounds": WORLD
+    | {"clients": {"count": 12}, "server": {"kind": OWN + "QuietServer", "per_round": 10, "bonus_s": 0.15, "least_s": 0.8}},
+    "own, grace": WORLD | {"server": {"kind": OWN + "GraceByQuorum", "per_round": 4, "quorum": 2, "grace_s": 0.7}},
+}
+PHASES = ("download", "compute", "upload")
 INEXACT = ("absences", "buffered, absences", "semi-synchronous")
 """Worlds in which a client's return, or a time of the clock, lies on the path."""
 
@@ -88,13 +99,24 @@ def test_the_path_holds_what_moves_the_end(name: str) -> None:
     held = path[path["exact"] & path["attempt"].notna()]
     attempts = view.attempts.set_index("number")
     on_path = {(phase, int(number)) for phase, number in zip(held["phase"], held["attempt"], strict=True)}
-    everything = {(phase, number) for phase in ("download", "compute", "upload") for number in attempts.index}
+    everything = {(phase, number) for phase in PHASES for number in attempts.index}
     others = sorted(everything - on_path)[:: max(1, len(everything) // 6)] if path["exact"].all() else []
     for phase, number in [*sorted(on_path)[:: max(1, len(on_path) // 6)], *others]:
         address = _address(phase, number, attempts)
         moved = (end_s(tables, address) - was_s) / LONGER_S
         expected = sum(address == _address(*one, attempts) for one in on_path)
         assert moved == pytest.approx(expected, abs=1e-3), (address, number)
+
+
+@pytest.mark.parametrize("name", [name for name in WORLDS if name not in INEXACT])
+def test_a_phase_that_is_longer_in_every_round_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
+    tables = WORLDS[name]
+    held = critical_path(run_records(played(tables))).groupby(["phase", "client"])["attempt"].nunique()
+    was_s = end_s(tables)
+    most = held[held.index.isin(PHASES, level="phase")].sort_values().index[-3:]
+    for phase, client in [*most, ("compute", 0)]:
+        moved = (end_s(tables, Phase(phase, None, int(client))) - was_s) / LONGER_S
+        assert moved == pytest.approx(held.get((phase, client), 0), abs=2e-3), (phase, client)
 
 
 def _address(phase: str, number: int, attempts: Any) -> Phase:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netsim.core.closing import ClosingRule, RoundState, fold_ends
+from netsim.core.closing import Close, ClosingRule, RoundState, fold_ends, look_follows_end
 from netsim.core.errors import ParameterError
 from netsim.servers.close import WaitRule
+from tests.helpers.own_servers import Bonus, Quiet
 
 
-def told_one_by_one(rule: ClosingRule, start_s: float, ends_s: list[float], delivered: list[bool]) -> tuple[float, int] | None:
+def told_one_by_one(rule: ClosingRule, start_s: float, ends_s: list[float], delivered: list[bool]) -> Close | None:
     """Ask a rule after each end, and at each look that comes before the next one."""
     state = RoundState(start_s, len(ends_s), start_s)
     for place in range(len(ends_s) + 1):
@@ -24,26 +24,12 @@ def told_one_by_one(rule: ClosingRule, start_s: float, ends_s: list[float], deli
         if state.now_s <= look_s < next_s:
             looking = RoundState(start_s, state.expected, look_s, state.ended, state.delivered, looking=True)
             if rule.closes(looking):
-                return look_s, -1
+                return Close(look_s, place, by_end=False)
         if place < len(ends_s):
             state.now_s, state.ended, state.delivered = next_s, place + 1, state.delivered + delivered[place]
             if rule.closes(state):
-                return next_s, place
+                return Close(next_s, place + 1, by_end=True)
     return None
-
-
-@dataclass(frozen=True)
-class Grace:
-    """A round closes `grace_s` after its opening for each update that has arrived: the look moves with the ends."""
-
-    grace_s: float
-
-    def closes(self, state: RoundState) -> Any:
-        due: Any = self.next_look_s(state)
-        return (state.ended == state.expected) | ((state.now_s >= due) & state.looking)
-
-    def next_look_s(self, state: RoundState) -> Any:
-        return state.start_s + self.grace_s * (1 + state.delivered)
 
 
 TIMES = st.integers(0, 12).map(lambda quarters: 2.0 + quarters / 4)
@@ -64,7 +50,15 @@ def test_the_fold_is_the_rule_told_one_by_one(
 
 @given(ENDS, DEADLINES)
 def test_so_it_is_with_a_look_that_moves(ends: list[tuple[float, bool]], grace_s: float) -> None:
-    check(Grace(grace_s), ends)
+    check(Bonus(grace_s), ends)
+    check(Quiet(grace_s), ends)
+
+
+def test_a_look_follows_the_end_whose_time_it_goes_by() -> None:
+    state = RoundState(2.0, 5, 4.0, ended=1, delivered=1)
+    assert look_follows_end(Quiet(1.0), state)
+    assert not look_follows_end(Bonus(1.0), state)
+    assert not look_follows_end(WaitRule(deadline_s=3.0), state)
 
 
 def check(rule: ClosingRule, ends: list[tuple[float, bool]]) -> None:
@@ -75,18 +69,18 @@ def check(rule: ClosingRule, ends: list[tuple[float, bool]]) -> None:
 
 def test_rounds_by_hand() -> None:
     ends_s, delivered = np.array([1.0, 2.0, 4.0, 7.0]), np.array([True, False, True, True])
-    assert fold_ends(WaitRule(), 0.0, ends_s, delivered) == (7.0, 3)
-    assert fold_ends(WaitRule(first=2), 0.0, ends_s, delivered) == (4.0, 2)
-    assert fold_ends(WaitRule(deadline_s=3.0), 0.0, ends_s, delivered) == (3.0, -1)
+    assert fold_ends(WaitRule(), 0.0, ends_s, delivered) == (7.0, 4, True)
+    assert fold_ends(WaitRule(first=2), 0.0, ends_s, delivered) == (4.0, 3, True)
+    assert fold_ends(WaitRule(deadline_s=3.0), 0.0, ends_s, delivered) == (3.0, 2, False)
     # An end in the instant of the deadline is in time.
-    assert fold_ends(WaitRule(deadline_s=4.0), 0.0, ends_s, delivered) == (4.0, -1)
+    assert fold_ends(WaitRule(deadline_s=4.0), 0.0, ends_s, delivered) == (4.0, 3, False)
     # Two are waited for past the deadline; one is there by then; four can no longer arrive.
-    assert fold_ends(WaitRule(deadline_s=3.0, at_least=2), 0.0, ends_s, delivered) == (4.0, 2)
-    assert fold_ends(WaitRule(deadline_s=3.0, at_least=1), 0.0, ends_s, delivered) == (3.0, -1)
-    assert fold_ends(WaitRule(deadline_s=3.0, at_least=4), 0.0, ends_s, delivered) == (3.0, -1)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=2), 0.0, ends_s, delivered) == (4.0, 3, True)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=1), 0.0, ends_s, delivered) == (3.0, 2, False)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=4), 0.0, ends_s, delivered) == (3.0, 2, False)
     # A loss after the deadline makes three impossible.
     later = np.array([1.0, 4.0, 5.0, 7.0])
-    assert fold_ends(WaitRule(deadline_s=3.0, at_least=4), 0.0, later, delivered) == (4.0, 1)
+    assert fold_ends(WaitRule(deadline_s=3.0, at_least=4), 0.0, later, delivered) == (4.0, 2, True)
 
 
 @pytest.mark.parametrize(
