@@ -16,6 +16,7 @@ from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
 from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, FloatArray, IntArray, State, Stateful
 from netsim.core.state import StateFields
+from netsim.network.scripted_outages import ScriptedOutages
 
 _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
@@ -39,14 +40,19 @@ class When(Stateful, Protocol):
         """Find out when, after `time_s`, it is next over, as far as that is known while no round opens."""
 
 
+def check_bounds(start_s: float, end_s: float) -> None:
+    """Raise ValueError unless an outage can be on over [`start_s`, `end_s`)."""
+    if not 0 <= start_s < _EVER:
+        raise ParameterError("start_s", start_s, "must be >= 0 seconds and finite")
+    if not end_s > start_s:
+        raise ParameterError("end_s", end_s, f"must be after start_s = {start_s!r}")
+
+
 class InSeconds(StateFields):
     """On over [`start_s`, `end_s`); end_s inf: for good."""
 
     def __init__(self, *, start_s: float, end_s: float = _EVER) -> None:
-        if not 0 <= start_s < _EVER:
-            raise ParameterError("start_s", start_s, "must be >= 0 seconds and finite")
-        if not end_s > start_s:
-            raise ParameterError("end_s", end_s, f"must be after start_s = {start_s!r}")
+        check_bounds(start_s, end_s)
         self.intervals = Intervals([(start_s, end_s)])
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -191,40 +197,10 @@ class ClientOutage(StateFields):
         self.when.intervals.forget(before_s)
 
 
-class CutOffs:
-    """Clients that are cut off from the server as a run goes, each until it is reconnected as often as it was cut off."""
+class CutOffs(ScriptedOutages):
+    """Clients that a script cuts off from the server: their messages in both directions are lost."""
 
     name = CUT_OFF
-
-    def __init__(self) -> None:
-        self._intervals: dict[int, Intervals] = {}
-        self._times: dict[int, int] = {}
-        self._on_return: Callable[[set[int]], None] = lambda clients: None
-
-    def listen(self, on_return: Callable[[set[int]], None]) -> None:
-        """Call `on_return` with clients that were reconnected just now."""
-        self._on_return = on_return
-
-    def cut(self, clients: IntArray, time_s: float) -> None:
-        """Cut `clients` (n,) off: their messages in both directions are lost from now on, those under way included."""
-        for client in clients.tolist():
-            times = self._times[client] = self._times.get(client, 0) + 1
-            if times == 1:
-                self._intervals.setdefault(client, Intervals()).add(time_s)
-
-    def reconnect(self, clients: IntArray, time_s: float) -> None:
-        """Clients (n,) are no longer cut off; what is under way stays lost."""
-        back = set()
-        for client in clients.tolist():
-            self._times[client] -= 1
-            if not self._times[client]:
-                self._intervals[client].close(time_s)
-                back.add(client)
-        self._on_return(back)
-
-    def destroys(self, client: int, start_s: float, end_s: float) -> bool:
-        intervals = self._intervals.get(client)
-        return intervals is not None and intervals.overlap(start_s, end_s)
 
     def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
         hit = np.zeros(len(starts_s), np.bool_)
@@ -234,7 +210,7 @@ class CutOffs:
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients that are cut off at `time_s`: the time of their reconnection is unknown."""
-        return {client for client, times in self._times.items() if times}
+        return self.down()
 
     def open_round(self, round: int, time_s: float) -> None:
         """Nothing changes by itself."""
@@ -243,15 +219,6 @@ class CutOffs:
         """No transmission is under way that began before `before_s`."""
         for intervals in self._intervals.values():
             intervals.forget(before_s)
-
-    def state_dict(self) -> State:
-        """Return the clients that are cut off, and the times of earlier cuts."""
-        return {"times": dict(self._times), "intervals": {client: list(those) for client, those in self._intervals.items()}}
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state."""
-        self._times = dict(state["times"])
-        self._intervals = {client: Intervals(those) for client, those in state["intervals"].items()}
 
 
 class ClientOutages:

@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netsim.core.state import StateFields
-from netsim.network.transport.messages import link_count
+from netsim.network.transport.messages import link_ends
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray
@@ -27,9 +25,7 @@ class Absences(StateFields):
 
     def __init__(self, *, graph: PeerGraph, schedule: Cuts, here: Callable[[], BoolArray]) -> None:
         self._schedule, self._here = schedule, here
-        ends = np.zeros((link_count(graph), 2), np.int64)
-        ends[graph.address >> 1] = np.stack((graph.source, graph.target), axis=1)
-        self._ends: list[list[int]] = ends.tolist()
+        self._ends: list[list[int]] = link_ends(graph).tolist()
 
     def __bool__(self) -> bool:
         return True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.state import StateFields
-from netsim.network.transport.messages import link_count
+from netsim.network.transport.messages import link_ends
 
 if TYPE_CHECKING:
     from netsim.network.outages import ClientOutage, ClientOutages
@@ -23,10 +23,7 @@ class CutOff(StateFields):
 
     def __init__(self, *, graph: PeerGraph, schedule: Cuts, clients: ClientOutages) -> None:
         self._schedule, self._clients = schedule, clients
-        ends = np.zeros((link_count(graph), 2), np.int64)
-        link = graph.address >> 1
-        # Either edge of a link will do: only the clients at its ends are needed.
-        ends[link] = np.stack((np.minimum(graph.source, graph.target), np.maximum(graph.source, graph.target)), axis=1)
+        ends = link_ends(graph)
         self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
         self._links_of: list[tuple[ClientOutage, list[int]]] = [
             (outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients

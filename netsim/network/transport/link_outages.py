@@ -16,6 +16,7 @@ import numpy as np
 from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
 from netsim.core.state import StateFields
+from netsim.network.outages import check_bounds
 
 if TYPE_CHECKING:
     from netsim.core.protocols import State
@@ -44,10 +45,7 @@ class Outage:
     groups: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
-        if not 0 <= self.start_s < math.inf:
-            raise ParameterError("start_s", self.start_s, "must be >= 0 seconds and finite")
-        if not self.end_s > self.start_s:
-            raise ParameterError("end_s", self.end_s, f"must be after start_s = {self.start_s!r}")
+        check_bounds(self.start_s, self.end_s)
         if bool(self.links) == bool(self.groups):
             raise ParameterError("links", list(self.links), "give either links or groups")
 

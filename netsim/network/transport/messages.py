@@ -59,6 +59,14 @@ def link_count(graph: PeerGraph) -> int:
     return int(graph.address.max(initial=-1) >> 1) + 1
 
 
+def link_ends(graph: PeerGraph) -> IntArray:
+    """Return the two clients of each link of `graph`, ascending; (links, 2)."""
+    ends = np.zeros((link_count(graph), 2), np.int64)
+    # Either edge of a link will do: only the clients at its ends are needed.
+    ends[graph.address >> 1] = np.sort(np.stack((graph.source, graph.target), axis=1))
+    return ends
+
+
 class Star:
     """A channel of its own from each of K `clients` to the server: edge k is client k's, and its only end that may be cut off."""
 

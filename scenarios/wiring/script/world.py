@@ -78,11 +78,12 @@ class World(Observed):
         What is under way is lost, too, but for what ends in this very instant. Clients do not know it, and go on working.
         """
         some, cut_offs, now = self._clients_or_all(clients), self._targets.cut_offs, self.time_s
-        number = self._do("cut_off", "clients", label(clients, some), ["cut_off", some.tolist()], lambda: cut_offs.cut(some, now))
+        text, gone = label(clients, some), some.tolist()
+        number = self._do("cut_off", "clients", text, ["cut_off", gone], lambda: cut_offs.cut(gone, now))
 
         def back() -> None:
             entry, time_s = ["reconnect", number], self.time_s
-            self._do("reconnect", "clients", label(clients, some), entry, lambda: cut_offs.reconnect(some, time_s), of=number)
+            self._do("reconnect", "clients", text, entry, lambda: cut_offs.restore(gone, time_s), of=number)
 
         return CutOff(back)
 
@@ -103,7 +104,7 @@ class World(Observed):
 
         def back() -> None:
             entry, time_s = ["heal_links", number], self.time_s
-            self._do("heal_links", "peers.links", text, entry, lambda: cuts.heal(down, time_s), of=number)
+            self._do("heal_links", "peers.links", text, entry, lambda: cuts.restore(down, time_s), of=number)
 
         return Cut(back)
 

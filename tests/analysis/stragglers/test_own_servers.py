@@ -10,7 +10,7 @@ import pytest
 from analysis.stragglers.closers import closers
 from analysis.stragglers.critical_path import critical_path
 from analysis.stragglers.records import RunRecords, run_records
-from tests.analysis.stragglers.test_derivatives import NOBODY_SELECTS, OWN, WORLD
+from tests.helpers.derivative_worlds import NOBODY_SELECTS, OWN, WORLD
 from tests.helpers.longer_phases import played
 
 

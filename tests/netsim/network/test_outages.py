@@ -153,13 +153,13 @@ def test_outages_drawn_in_seconds_follow_their_law() -> None:
 
 def test_who_is_cut_off_twice_is_so_until_both_are_over_across_a_saved_state() -> None:
     it, other = CutOffs(), CutOffs()
-    it.cut(np.array([0]), 1.0)
-    it.cut(np.array([0, 1]), 2.0)
+    it.cut([0], 1.0)
+    it.cut([0, 1], 2.0)
     other.load_state_dict(copied(it.state_dict()))
     for each in (it, other):
-        each.reconnect(np.array([0, 1]), 3.0)
+        each.restore([0, 1], 3.0)
         assert [each.destroys(client, 3.5, 4.0) for client in (0, 1)] == [True, False]
-        each.reconnect(np.array([0]), 5.0)
+        each.restore([0], 5.0)
         assert [each.destroys(0, start_s, start_s + 1.0) for start_s in (0.0, 0.5, 4.5, 5.0)] == [False, True, True, False]
 
 

@@ -235,11 +235,11 @@ def test_which_links_are_lost_and_which_return() -> None:
     assert named(cuts.down_indefinitely(3.5)) == [(0, 1), (2, 3), (0, 2)]
     assert named(cuts.returning(4.0)) == [(1, 2)]
     assert named(scripted.returning(4.0)) == []
-    clients.cut(np.array([1]), 3.6)
+    clients.cut([1], 3.6)
     assert named(cuts.down_indefinitely(3.6)) == [(0, 1), (1, 2), (2, 3), (0, 2)]
     assert named(cuts.returning(4.0)) == []
-    scripted.heal([links[0, 2]], 3.7)
-    clients.reconnect(np.array([1]), 3.8)
+    scripted.restore([links[0, 2]], 3.7)
+    clients.restore([1], 3.8)
     by_round.when.intervals.close(3.9)
     assert named(cuts.down_indefinitely(3.9)) == [(0, 1)]
     assert named(cuts.returning(4.0)) == [(1, 2), (2, 3), (0, 2)]

@@ -1,0 +1,62 @@
+"""Clients, or links between them, that are cut off as a run goes, by a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from netsim.core.intervals import Intervals
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import State
+
+
+class ScriptedOutages:
+    """Entities, by number, each of which is down until it was restored as often as it was cut off.
+
+    `listen` names a callback for the return of entities, since the time of that is not known beforehand.
+    """
+
+    def __init__(self) -> None:
+        self._intervals: dict[int, Intervals] = {}
+        self._times: dict[int, int] = {}
+        self._on_return: Callable[[set[int]], None] = lambda entities: None
+
+    def listen(self, on_return: Callable[[set[int]], None]) -> None:
+        """Call `on_return` with entities that were restored just now."""
+        self._on_return = on_return
+
+    def cut(self, entities: Iterable[int], time_s: float) -> None:
+        """Cut `entities` off from now on; what is under way is lost, but for what ends in this very instant."""
+        for entity in entities:
+            times = self._times[entity] = self._times.get(entity, 0) + 1
+            if times == 1:
+                self._intervals.setdefault(entity, Intervals()).add(time_s)
+
+    def restore(self, entities: Iterable[int], time_s: float) -> None:
+        """Take back one cut of each of `entities`; what is under way stays lost."""
+        back = set()
+        for entity in entities:
+            self._times[entity] -= 1
+            if not self._times[entity]:
+                self._intervals[entity].close(time_s)
+                back.add(entity)
+        self._on_return(back)
+
+    def down(self) -> set[int]:
+        """Return the entities that are cut off now."""
+        return {entity for entity, times in self._times.items() if times}
+
+    def destroys(self, entity: int, start_s: float, end_s: float) -> bool:
+        """Return True if `entity` is cut off within [start_s, end_s), or at the one instant."""
+        intervals = self._intervals.get(entity)
+        return intervals is not None and intervals.overlap(start_s, end_s)
+
+    def state_dict(self) -> State:
+        """Return the entities that are cut off, and the times of earlier cuts."""
+        return {"times": dict(self._times), "intervals": {entity: list(those) for entity, those in self._intervals.items()}}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from a saved state."""
+        self._times = dict(state["times"])
+        self._intervals = {entity: Intervals(those) for entity, those in state["intervals"].items()}
