@@ -351,10 +351,6 @@ class ClientPool(Tallies):
             del self.alive_now[client]
         if update.cause == "battery" and self.energy is not None:
             self.energy.aborted += 1
-        if not update.censored:
-            self.last_delivery[client] = update.round
-            self.last_delivery_s[client] = update.outcome_s
-            self.successes[client] += 1
         self.causes.end(update, self.followers)
 
     def leave(self, clients: IntArray) -> None:

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.clients.columns import CLIENT, DELIVERED, END, OUTCOME, ROUND
 from netsim.clients.update import OUTCOMES
 
 if TYPE_CHECKING:
+    from netsim.clients.columns import Columns
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
 
@@ -40,6 +42,31 @@ class Tallies:
         """Count an attempt that has ended by itself, and number it in the order of ends; numbers are compared within a round."""
         self.ended[update.outcome] += 1
         update.end_number, self._ends = self._ends, self._ends + 1
+        if not update.censored:
+            self.last_delivery[update.client] = update.round
+            self.last_delivery_s[update.client] = update.outcome_s
+            self.successes[update.client] += 1
+
+    def count_begun(self, clients: IntArray) -> None:
+        """Count attempts that `clients` (n,) begin together, each with a model."""
+        self.selections[clients] += 1
+        self.started += len(clients)
+        self.models_sent += len(clients)
+
+    def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
+        """Count as `count_end` attempts that have ended in this order; `all_delivered`: every one of them was delivered."""
+        outcomes = ended.counts[OUTCOME]
+        delivered: BoolArray | slice = slice(None)
+        if all_delivered:
+            self.ended["delivered"] += len(ended)
+        else:
+            for outcome, number in zip(self.ended, np.bincount(outcomes, minlength=len(OUTCOMES)).tolist(), strict=True):
+                self.ended[outcome] += number
+            delivered = outcomes == DELIVERED
+        clients = ended.counts[CLIENT, delivered]
+        self.last_delivery[clients] = ended.counts[ROUND, delivered]
+        self.last_delivery_s[clients] = ended.times[END, delivered]
+        self.successes[clients] += 1
 
     def tallies_state(self) -> State:
         """Return all but `busy`, which follows from the updates."""

@@ -30,7 +30,6 @@ from netsim.clients.columns import (
     PLACE,
     ROUND,
     SELECTED,
-    UP,
     UP_START,
     Columns,
     Groups,
@@ -67,12 +66,13 @@ class Pool(Protocol):
     alive_now: dict[int, Update]
     busy: BoolArray
     last_delivery: IntArray
-    last_delivery_s: FloatArray
-    selections: IntArray
-    successes: IntArray
     started: int
-    models_sent: int
-    ended: dict[str, int]
+
+    def count_begun(self, clients: IntArray) -> None:
+        """Count attempts that begin together (`netsim.clients.tallies`)."""
+
+    def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
+        """Count attempts that have ended (`netsim.clients.tallies`)."""
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
         """Let updates go on by events; their next steps come in `order` (n,)."""
@@ -150,12 +150,8 @@ class WholeRounds:
         self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), closes_s
         self._simple = known.all_arrive and not old and last == len(ends_s)
         self._draws[round] = models, sends
-        pool.selections[chosen] += 1
-        pool.started += len(chosen)
-        pool.models_sent += len(chosen)
-        model = self._recipe.model
-        model.begun += len(chosen)
-        model.bytes += model.bytes_of(chosen)
+        pool.count_begun(chosen)
+        self._recipe.model.count(chosen)
         places = np.empty(len(chosen), np.int64)
         places[table.counts[PLACE, mine]] = mine
         return Selected(table, places, _EVER if self._simple else closes_s)
@@ -217,16 +213,13 @@ class WholeRounds:
 
     def _count(self, table: Columns, until_s: float) -> None:
         """Count the uploads begun up to `until_s`, and charge for them."""
-        life, counts = self._pool.life, table.counts
+        counts = table.counts
         places = np.flatnonzero((table.times[UP_START] <= until_s) & (counts[CHARGED] == 0))
-        number = len(places)
-        if number:
-            begun = slice(None) if number == len(table) else places
+        if len(places):
+            begun = slice(None) if len(places) == len(table) else places
             counts[CHARGED, begun] = 1
-            upload = self._recipe.update
-            upload.begun += number
-            upload.bytes += int(counts[UP, begun].sum())
-            if life.charges_on_upload:
+            self._recipe.update.count(counts[CLIENT, begun])
+            if self._pool.life.charges_on_upload:
                 self._charge(table, begun)
 
     def _charge(self, table: Columns, places: IntArray | slice) -> None:
@@ -235,20 +228,15 @@ class WholeRounds:
 
     def _deliver(self, table: Columns) -> None:
         """Do as `_count` and `_end` for a table of one round that has been delivered by now."""
-        pool, counts, number = self._pool, table.counts, len(table)
-        clients = counts[CLIENT]
-        self._recipe.update.begun += number
-        self._recipe.update.bytes += self._recipe.update.bytes_of(clients)
+        self._recipe.update.count(table.counts[CLIENT])
         self._charge(table, slice(None))
-        pool.ended["delivered"] += number
-        pool.last_delivery[clients] = counts.item(ROUND, 0)
-        pool.last_delivery_s[clients] = table.times[END]
-        pool.successes[clients] += 1
-        if self._outlasting:
-            pool.busy[clients] = False
-        self._tell(table)
+        self._tell(table, all_delivered=True)
 
-    def _tell(self, ended: Columns) -> None:
+    def _tell(self, ended: Columns, *, all_delivered: bool = False) -> None:
+        """Count attempts that have ended in this order, and tell the listeners."""
+        self._pool.count_ends(ended, all_delivered=all_delivered)
+        if self._outlasting:
+            self._pool.busy[ended.counts[CLIENT]] = False
         if self._phases is not None:
             self._unmetered.append(ended)
         for follow in self.followers:
@@ -264,22 +252,10 @@ class WholeRounds:
 
     def _end(self, ended: Columns) -> None:
         """End attempts, in this order."""
-        pool, counts = self._pool, ended.counts
-        if not pool.life.charges_on_upload:
-            arrived = np.flatnonzero(counts[ARRIVES])
+        if not self._pool.life.charges_on_upload:
+            arrived = np.flatnonzero(ended.counts[ARRIVES])
             if len(arrived):
                 self._charge(ended, arrived)
-        outcomes = counts[OUTCOME]
-        numbers = np.bincount(outcomes, minlength=4).tolist()
-        for outcome, number in zip(pool.ended, numbers, strict=True):
-            pool.ended[outcome] += number
-        delivered: BoolArray | slice = slice(None) if numbers[DELIVERED] == len(ended) else outcomes == DELIVERED
-        clients = counts[CLIENT, delivered]
-        pool.last_delivery[clients] = counts[ROUND, delivered]
-        pool.last_delivery_s[clients] = ended.times[END, delivered]
-        pool.successes[clients] += 1
-        if self._outlasting:
-            pool.busy[counts[CLIENT]] = False
         self._tell(ended)
 
     def on_close(self) -> None:

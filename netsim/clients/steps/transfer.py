@@ -168,6 +168,7 @@ class Transfer(Step):
             forecast.lose(row, survives, self._outages)
         return True
 
-    def bytes_of(self, clients: IntArray) -> int:
-        """Return the bytes of one message of each of `clients` (n,)."""
-        return int(self._size[clients].sum()) if self._size.ndim else len(clients) * int(self._size)
+    def count(self, clients: IntArray) -> None:
+        """Count a transfer of each of `clients` (n,), which were worked out together."""
+        self.begun += len(clients)
+        self.bytes += int(self._size[clients].sum()) if self._size.ndim else len(clients) * int(self._size)
