@@ -122,11 +122,11 @@ class Nodes:
         )
 
     def _samples(self, reply: Message) -> int | None:
-        values = [record.get(self._section.samples_key) for record in internals.metric_records(reply.content)]
-        for value in (*values, internals.legacy_samples(reply.content)):
+        for record in internals.metric_records(reply.content):
+            value = record.get(self._section.samples_key)
             if isinstance(value, int | float):
                 return round(value)
-        return None
+        return internals.legacy_samples(reply.content)
 
     def _refuse_samples(self, message: Message, reply: Message) -> None:
         told = f"message {message.metadata.message_id} ({message.metadata.message_type}) at node {message.metadata.dst_node_id}"

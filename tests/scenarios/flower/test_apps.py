@@ -194,3 +194,25 @@ def test_content_without_a_number_of_rounds_begins_a_round_at_each_push() -> Non
 
     done = netsim.run(world() | {"flower": {"app": "x"}}, app=(server(main), client()))
     assert done.rounds["selected"].tolist() == [3, 3]
+
+
+def test_a_thousand_nodes_share_the_bytes_of_one_model() -> None:
+    arrays = ArrayRecord([np.zeros(1000)])
+    sent, received = arrays["0"].data, []
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        received.append(message.content["arrays"]["0"].data)
+        metrics = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": message.content["arrays"], "metrics": metrics}), reply_to=message)
+
+    def main(grid: Any, context: Any) -> None:
+        content = RecordDict({"arrays": arrays, "config": ConfigRecord({"server-round": 1})})
+        replies = grid.send_and_receive([Message(content, node, "train") for node in grid.get_node_ids()])
+        received.extend(reply.content["arrays"]["0"].data for reply in replies)
+
+    delay = {"compute": {"delay": {"kind": "constant", "value_s": 1.0}}}
+    netsim.run(world(1000, **delay) | {"flower": {"app": "x"}}, app=(server(main), app))
+    assert len(received) == 2000
+    assert all(data is sent for data in received)

@@ -29,7 +29,7 @@ def test_apps_run_with_the_oldest_version(tmp_path: Path) -> None:
     imports = [sys.executable, "-c", "import flwr; print(flwr.__version__)"]
     version = subprocess.run(imports, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert version.startswith(oldest)
-    tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"{HERE}/test_by_hand.py", f"{HERE}/test_apps.py"]
+    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"{HERE}/test_by_hand.py", f"{HERE}/test_apps.py"]
     done = subprocess.run(tests, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "passed" in done.stdout
