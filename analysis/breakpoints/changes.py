@@ -30,20 +30,20 @@ def true_changes(run: Run) -> list[int]:
     """Return the first round of each change of a law, ascending: of the sub-channels' means, of `changes` and `random_changes` of
     links and training, and of what a script changed. With slots: the slot that holds it."""
     starts_s = run.columns(["start_s"])["start_s"]
-    found = set(run.row_of(changes_of_means(run) or ()).tolist())
+    firsts = set(run.row_of(changes_of_means(run) or ()).tolist())
     written = [change for section in _LAWS for change in _changes(run.scenario.get(section))]
     points: list[tuple[Any, float | None]] = [(change.get("at_round"), change.get("at_s")) for change in written]
     for drawn in run.summary.get("drawn_changes") or ():
         start = drawn["start"]
         points.append((math.ceil(start), None) if drawn["unit"] == "rounds" else (None, start))
     for at_round, at_s in points:
-        found.add(int(run.row_of(at_round) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
+        firsts.add(int(run.row_of(at_round) if at_s is None else np.searchsorted(starts_s, at_s) + 1))
     if run.source.has("script"):
         acts = run.script
         lawful = acts["action"].astype(str).isin(["change", "scale", "restore"])
         # An act of a round under way is felt from that round on.
-        found |= {max(1, number) for number in run.row_of(acts.loc[lawful, "round"]).tolist()}
-    return sorted(number for number in found if 1 < number <= len(starts_s))
+        firsts |= {max(1, number) for number in run.row_of(acts.loc[lawful, "round"]).tolist()}
+    return sorted(number for number in firsts if 1 < number <= len(starts_s))
 
 
 def _changes(section: Any) -> Sequence[dict[str, Any]]:
@@ -52,8 +52,8 @@ def _changes(section: Any) -> Sequence[dict[str, Any]]:
 
 def regret_of_rounds(run: Run) -> FloatArray:
     """Return the regret of each round, (n,): of ages where an oracle of ages was run, else of the reward; NaN: not measured."""
-    reward, genie, mine, oracle = run.columns(["reward", "genie_reward", "sum_age", "oracle_sum_age"]).values()
-    of_ages = mine - oracle
+    reward, genie, age, oracle = run.columns(["reward", "genie_reward", "sum_age", "oracle_sum_age"]).values()
+    of_ages = age - oracle
     regret: FloatArray = of_ages if not np.isnan(of_ages).all() else genie - reward
     return regret
 
@@ -82,7 +82,7 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
     for i, first in enumerate(firsts):
         last = firsts[i + 1] - 1 if i + 1 < len(firsts) else len(starts_s)
         inside = declared[(declared >= first) & (declared <= last)]
-        level, again, watched = recovery(regret, first, last, window)
+        level, recovered, watched = recovery(regret, first, last, window)
         rows.append(
             {
                 "change": i + 1,
@@ -97,9 +97,9 @@ def change_table(run: Run, *, window: int = WINDOW) -> pd.DataFrame:
                 "delay_s": ends_s[int(inside[0]) - 1] - starts_s[first - 1] if len(inside) else math.nan,
                 "other_declarations": max(0, len(inside) - 1),
                 "level_before": level,
-                "recovered_round": again,
-                "recovery_rounds": again - first,
-                "recovery_s": math.nan if math.isnan(again) else starts_s[int(again) - 1] - starts_s[first - 1],
+                "recovered_round": recovered,
+                "recovery_rounds": recovered - first,
+                "recovery_s": math.nan if math.isnan(recovered) else starts_s[int(recovered) - 1] - starts_s[first - 1],
                 "watched_rounds": watched,
                 "watched_s": starts_s[first - 1 + watched] - starts_s[first - 1] if watched else 0.0,
             }
@@ -125,9 +125,9 @@ def detects(run: Run) -> bool:
 def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[float, float, int]:
     """Return the regret level before a change, the round of recovery, and the number of rounds that were watched for it.
 
-    Recovery is the first round from which the moving regret rate is back at the level; NaN: none. `regret` (n,) is of rounds
-    1..n; the change's rounds are `first` to `last`. All windows lie within these rounds: a window that reached back before the
-    change would be low because of the rounds before it.
+    `regret` (n,) is of rounds 1..n; the change's rounds are `first` to `last`. The level is the mean of the `window` rounds
+    before `first`; NaN: not measured, or fewer rounds. Recovery is the first round from which the mean of `window` rounds is back
+    at the level; NaN: none. These rounds all lie in the change's: rounds before the change would make their mean low.
     """
     before, after = regret[max(0, first - 1 - window) : first - 1], regret[first - 1 : last]
     if len(before) < window or np.isnan(before).any() or np.isnan(after).any():
@@ -137,9 +137,9 @@ def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[fl
         return level, math.nan, 0
     sums = np.concatenate([[0.0], np.cumsum(after)])
     rates = (sums[window:] - sums[:-window]) / window
-    # Sums of the same numbers in another order differ in the last digits.
+    # The tolerance is for rounding: sums of the same numbers in another order differ in the last digits.
     back = np.flatnonzero(rates <= level + 1e-9 * max(1.0, abs(level)))
-    watched = len(rates) - 1
+    watched = len(rates) - 1  # rounds from the first window to the last: the longest recovery that can be seen
     return level, (float(first + back[0]) if len(back) else math.nan), watched
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from analysis.consensus.figure import timing_figure
 from analysis.consensus.measure import MARGIN, MOST_CONSENSUS, Point, curves, has_consensus, holds_up_to, timing_study
@@ -12,9 +11,6 @@ from analysis.documents.numbers import format_interval, format_number, format_pe
 from analysis.figures.settings import PLAIN, Look
 from analysis.results.sweep import Sweep
 from analysis.statistics.intervals import Interval
-
-if TYPE_CHECKING:
-    pass
 
 
 def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLAIN) -> list[Section]:
@@ -54,7 +50,7 @@ def consensus_sections(sweep: Sweep, margin: float = MARGIN, *, look: Look = PLA
 
 
 def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
-    """Return the figures of every variant as text."""
+    """Return a row of numbers, as text, for each variant: its consensus phase, messages and regret."""
     paired = any(point.regret_difference.count for point in points)
     header = [
         "variant",
@@ -94,15 +90,17 @@ def _share(interval: Interval) -> str:
 
 
 def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
-    """Return, for each start, the ratio up to which message time may be neglected, by either criterion and by both.
+    """Return, for each start, the ratio of latency to slot below which message time is negligible: by time, by regret, by both.
 
-    The last column is the least ratio at which regret is shown to differ by more than the margin; ratios between are open.
+    A start is the label of variants that differ in the latency only. The last column is the least ratio at which regret is shown
+    to differ by more than the margin. Between that and the limit by regret, neither is shown.
     """
     header = [
         "start",
         f"consensus phase below {format_percent(MOST_CONSENSUS)}",
         f"regret within {margin:g} of zero time's",
         "both",
+        "regret differs by more from",
     ]
     rows = []
     for start, line in curves(points).items():
@@ -110,7 +108,8 @@ def answer_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
             holds_up_to(line, lambda point: point.is_quick),
             holds_up_to(line, lambda point: point.regret_verdict(margin) == "equivalent"),
         ]
+        # A ratio of 0 stands for none, here and in `limits`.
         different_from = min((point.ratio for point in line if point.regret_verdict(margin) == "different"), default=0.0)
         ratios = [f"{ratio * 100:.3g} %" if ratio else "nowhere" for ratio in (*limits, min(limits), different_from)]
         rows.append([start, *ratios])
-    return [*header, "regret differs by more from"], rows
+    return header, rows

@@ -154,6 +154,10 @@ def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost
 
 
 def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: float, scale: float) -> None:
+    """Draw the line of the target, a tick where each run reaches it, and each variant's restricted mean with its interval.
+
+    Costs and `horizon` are in the unit of the cost; `scale` turns them into that of the axis.
+    """
     axes.axhline(target, color=FAINT, linewidth=1.0, zorder=1)
     axes.annotate(
         f"target {format_percent(target)}",
@@ -172,25 +176,23 @@ def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: flo
             continue
         color = line_style(index)["color"]
         axes.plot(reached, np.full(len(reached), target), "|", color=color, ms=9.0, mew=1.2, zorder=5)
-        mean = restricted_mean(hit.costs, horizon)
-        if mean.mean < horizon:
-            # A mean of min(cost, horizon) is never beyond the horizon.
-            half = float(np.nan_to_num(mean.half_width))
-            below, above = mean.mean - max(0.0, mean.mean - half), min(horizon, mean.mean + half) - mean.mean
-            reach = [[below * scale], [above * scale]]
-            bar = axes.errorbar(
-                mean.mean * scale,
+        interval = restricted_mean(hit.costs, horizon)
+        mean, half = interval.mean, float(np.nan_to_num(interval.half_width))
+        if mean < horizon:
+            # Costs are at least 0 and are cut at the horizon, so the bar ends there, too.
+            below, above = min(half, mean), min(half, horizon - mean)
+            axes.errorbar(
+                mean * scale,
                 target,
-                xerr=reach,
+                xerr=[[below * scale], [above * scale]],
                 fmt="D",
                 color=color,
                 ms=5.5,
                 mec="white",
-                elinewidth=1.0,  # thinner than curves: an interval is none
+                elinewidth=1.0,  # thinner than a curve, not to be taken for one
                 capsize=3.0,
                 zorder=6,
             )
-            bar.set_label(f"hit-{index}")
 
 
 def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:

@@ -64,10 +64,10 @@ def score_batches(
     *,
     batch_statistics: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Scores (b, classes) that `model` (d,) gives so many samples, and their labels (b,), in batches of 1000.
+    """Yield the scores (b, classes) by `model` (d,) of so many `samples`, and their labels (b,), in batches of 1000.
 
-    `take` (first, last): inputs and labels of the samples first, .., last - 1. Where the device cannot hold a batch, batches are
-    half as large from there on, and a note of the trainer says so.
+    `take(first, last)` returns inputs and labels of the samples first, .., last - 1. Where the device cannot hold a batch,
+    batches are half as large from there on, and a note of the trainer says so.
 
     Raises:
         MemoryError: the device cannot hold a single sample.
@@ -93,26 +93,26 @@ def measure(
     y: Tensor,
     loss: Loss,
     batch_statistics: bool,
-    into: list[Tensor] | None = None,
+    scores_out: list[Tensor] | None = None,
 ) -> tuple[BoolArray, float, int]:
-    """Return which of the samples x (n, ...) `model` (d,) classifies as y (n,), their mean loss, and how many have no scores.
+    """Return a mask (n,) of the samples classified rightly, the mean loss, and the number of samples without finite scores.
 
-    A sample whose scores are not finite has none and counts as wrong. No sample's loss counts as more than
-    `losses.LOSS_CEILING`. Samples are scored in batches of 1000, in memory as `score_batches` says; `into` receives the scores.
+    Samples are x (n, ...) with labels y (n,), scored by `model` (d,). Scores that are not finite count as wrong. No sample's loss
+    counts as more than `losses.LOSS_CEILING`. `score_batches` sets the batches; `scores_out` receives the scores of each.
     """
-    right, finite, total = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
+    right, scored, total = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
     batches = score_batches(
         trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
     )
     for scores, labels in batches:
-        if into is not None:
-            into.append(scores)
-        finite.append(finite_rows(scores))
-        right.append((scores.argmax(1) == labels) & finite[-1])
+        if scores_out is not None:
+            scores_out.append(scores)
+        scored.append(finite_rows(scores))
+        right.append((scores.argmax(1) == labels) & scored[-1])
         total += sum_bounded(loss.value(scores, labels))
-    # One transfer from the device for all batches.
-    known, scored_rows = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
-    return known, float(total) / len(y), len(y) - int(scored_rows.sum())
+    # Both masks leave the device in one transfer: one for each batch would wait for the device each time.
+    right_mask, scored_mask = torch.stack([torch.cat(right), torch.cat(scored)]).cpu().numpy()
+    return right_mask, float(total) / len(y), len(y) - int(scored_mask.sum())
 
 
 def _half(trainer: LocalTrainer, samples: int, error: Exception) -> int:

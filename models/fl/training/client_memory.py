@@ -161,9 +161,11 @@ class ClientMemory:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        """Replace the states of all clients by those of `state`, with float32 tensors on `device`."""
         def tensors(name: str) -> list[Tensor]:
             return [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state[name]]
 
-        numbers = (map(int, state[name]) for name in ("steps", "rounds"))
-        rows = zip(tensors("statistics"), tensors("moments"), next(numbers), deepcopy(state["own"]), next(numbers), strict=True)
-        self._kept = {int(client): Kept(*row) for client, row in zip(state["clients"], rows, strict=True)}
+        steps, rounds = map(int, state["steps"]), map(int, state["rounds"])
+        # In the order of the fields of `Kept`.
+        fields = zip(tensors("statistics"), tensors("moments"), steps, deepcopy(state["own"]), rounds, strict=True)
+        self._kept = {int(client): Kept(*values) for client, values in zip(state["clients"], fields, strict=True)}
