@@ -62,7 +62,7 @@ class PauseRewardMeter(StateFields):
         if history not in ("own", "shared"):
             raise ParameterError("history", history, "must be 'own' or 'shared'")
 
-        def rewards() -> Rewards:
+        def new_rewards() -> Rewards:
             return Rewards(
                 clients=clients,
                 per_round=per_round,
@@ -72,8 +72,8 @@ class PauseRewardMeter(StateFields):
             )
 
         self.history = history
-        self._played = rewards()
-        self._genie = rewards() if history == "own" else self._played
+        self._played = new_rewards()
+        self._genie = new_rewards() if history == "own" else self._played
         self._per_round = per_round
         self._truth = truth
         self._tau_min_s = parameters.tau_min_s
@@ -85,25 +85,25 @@ class PauseRewardMeter(StateFields):
         for clients (n,). A round without clients has reward 0.
         """
         ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)
-        modular = self._genie.update_by_counts(view.round)
-        genie = np.sort(best_set(ratios, modular, self._per_round, None))  # equal sets have equal sums, to the last bit
-        genie_modular = modular[genie]
-        modular = self._played.update_by_counts(view.round)
+        scores = self._genie.update_by_counts(view.round)
+        # Sorted, so that the scores of two equal sets are added in one order, and their sums are equal to the last bit.
+        genie = np.sort(best_set(ratios, scores, self._per_round, None))
+        genie_scores = scores[genie]
+        # With a shared history this is the same state again: an update by the same counts returns the same scores.
+        scores = self._played.update_by_counts(view.round)
         played = outcome.clients
         drawn_s = latency_s(np.concatenate((genie, played)))
-        genie_reward = self._reward(drawn_s[: len(genie)], genie_modular)
-        reward = self._reward(drawn_s[len(genie) :], modular[played]) if len(played) else 0.0
+        genie_reward = self._reward(drawn_s[: len(genie)], genie_scores)
+        reward = self._reward(drawn_s[len(genie) :], scores[played]) if len(played) else 0.0
         self._played.count(played)
         if self._genie is not self._played:
             self._genie.count(genie)
         return reward, genie_reward
 
-    def _reward(self, latency_s: FloatArray, modular: FloatArray) -> float:
-        """Return eq. 9 of a set from its latencies and modular scores, both (n,); the scores are divided by m and are rescaled
-        to n.
-        """
-        to_mean = self._per_round / len(modular)
-        return float(latency_ratio(self._tau_min_s, latency_s).min() + modular.sum() * to_mean)
+    def _reward(self, latency_s: FloatArray, scores: FloatArray) -> float:
+        """Return the reward (eq. 9) of a set of n clients from their latencies (n,) and scores alpha g_k/m + gamma p_k/m (n,)."""
+        m_to_n = self._per_round / len(scores)
+        return float(latency_ratio(self._tau_min_s, latency_s).min() + scores.sum() * m_to_n)
 
 
 def delta_max_bound(alpha: float, gamma: float, mu: FloatArray) -> float:

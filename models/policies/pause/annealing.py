@@ -53,26 +53,27 @@ def finite_ucb(ucb: FloatArray, modular: FloatArray, size: int) -> FloatArray:
 
 
 def energy_range(ucb: FloatArray, generalization: FloatArray, privacy: FloatArray, size: int) -> float:
-    """Return C of eq. 19 without its omega.
+    """Return a bound on the difference of the energies of two sets of `size` clients: C of eq. 19 without its omega.
 
     `ucb` (n,) finite; `generalization` and `privacy` (n,) weighted as in the energy, alpha g/m and gamma p/m.
     """
     width = 0.0
-    for reward in (generalization, privacy):
-        ascending = np.sort(reward)
+    for scores in (generalization, privacy):
+        ascending = np.sort(scores)
         width += float(ascending[-size:].sum() - ascending[:size].sum())
-    bounds = np.sort(ucb)
-    return width + float(bounds[-size] - bounds[0])
+    ascending = np.sort(ucb)
+    # A set's least ucb is at most the `size`-th greatest of all.
+    return width + float(ascending[-size] - ascending[0])
 
 
 class Graph(Protocol):
     """Neighbourhoods of sets of m clients."""
 
-    def settle(self, members: list[int]) -> None:
+    def prepare(self, members: list[int]) -> None:
         """Prepare the neighbourhood of the set at which the walk stands."""
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
-        """Draw a uniform neighbour of the settled set: the position in `members` of the leaving client, and the client that
+        """Draw a uniform neighbour of the prepared set: the position in `members` of the leaving client, and the client that
         enters.
 
         `inside` marks the members among all n clients.
@@ -91,7 +92,7 @@ def _draw_outsider(inside: bytearray, uniform: Uniform) -> int:
 class AnySwap:
     """Vanilla-SA's graph: every one-for-one swap is a neighbour, m (K - m) of them."""
 
-    def settle(self, members: list[int]) -> None:
+    def prepare(self, members: list[int]) -> None:
         pass
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
@@ -111,11 +112,12 @@ class ListSwap:
             self._order.append(order.tolist())
             self._rank.append(rank.tolist())
         self._outsiders = 0
+        # A and V - A of the module text, as positions in `members`; and, for each list, the outsiders before its first member.
         self._first: list[int] = []
         self._rest: list[int] = []
         self._before: list[int] = []
 
-    def settle(self, members: list[int]) -> None:
+    def prepare(self, members: list[int]) -> None:
         first = set()
         self._before = []
         for rank in self._rank:
@@ -159,7 +161,7 @@ class Walk:
         self._inside = bytearray(len(self._ucb))
         for client in self.members:
             self._inside[client] = 1
-        self._settle()
+        self._refresh()
 
     def step(self, temperature: float) -> bool:
         """Draw one uniform neighbour and move there if it is no worse, or with probability exp(gain/temperature). Return True
@@ -176,12 +178,12 @@ class Walk:
         self.members[position] = incoming
         self._inside[outgoing] = 0
         self._inside[incoming] = 1
-        self._settle()
+        self._refresh()
         return True
 
-    def _settle(self) -> None:
+    def _refresh(self) -> None:
         """Recompute what the next step needs of the present set: its two lowest ucb and its sums."""
-        self._graph.settle(self.members)
+        self._graph.prepare(self.members)
         ascending = sorted([self._ucb[k] for k in self.members])
         self._lowest = ascending[0]
         self._second = ascending[1] if len(ascending) > 1 else math.inf

@@ -43,7 +43,7 @@ def proposals(graph: Graph, members: Set, n: int, draws: int, seed: int) -> dict
     uniform = uniform_source(np.random.default_rng(seed))
     place = sorted(members)
     inside = bytearray(k in members for k in range(n))
-    graph.settle(place)
+    graph.prepare(place)
     counts: dict[Set, int] = {}
     for _ in range(draws):
         position, incoming = graph.propose(place, inside, uniform)
@@ -154,7 +154,7 @@ class OneWay:
     def __init__(self, incoming: int) -> None:
         self.incoming = incoming
 
-    def settle(self, members: list[int]) -> None:
+    def prepare(self, members: list[int]) -> None:
         pass
 
     def propose(self, members: list[int], inside: bytearray, uniform: object) -> tuple[int, int]:
