@@ -16,7 +16,7 @@ from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.saved import restored_updates, updates_state
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT
 from netsim.clients.tallies import Tallies
-from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, renew
+from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, renew_draws
 from netsim.clients.whole_rounds import WholeRounds
 from netsim.core.causes import Causes
 from netsim.core.clock import LAST
@@ -387,12 +387,12 @@ class ClientPool(Tallies):
         self.whole_rounds.release()
 
     def renew(self, name: Drawn) -> None:
-        """Evaluate what has not begun again at the same uniforms, since a law of durations or losses was replaced."""
+        """Re-evaluate, with the same uniform numbers, the draws `name` of steps not begun yet, since their law was replaced."""
         now = self.clock.now
         self.go_by_events()
-        renew(name, self.medium, self.alive_now.values(), now)
+        renew_draws(name, self.medium, self.alive_now.values(), now)
         if self.probes is not None:
-            renew(name, self.probes.medium, self.probes.under_way.values(), now)
+            renew_draws(name, self.probes.medium, self.probes.under_way.values(), now)
 
     def updates_in_flight(self) -> list[Update]:
         """Return the attempts in flight, by round and place."""

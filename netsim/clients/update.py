@@ -265,8 +265,8 @@ class Update:
         return self.row()._replace(outcome="in_flight", outcome_s=now_s)
 
 
-def renew(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: float) -> None:
-    """Evaluate the draws `name` of `updates` anew, at the same uniforms, after a law of `medium` was replaced.
+def renew_draws(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: float) -> None:
+    """Re-evaluate the draws `name` of `updates`, with the same uniform numbers, after a law of `medium` was replaced.
 
     Updates of a round share their draws: each set is renewed once. Draws that depend on time evaluate themselves again when
     they are read next (`expire`); a value that was the same for all clients is drawn in its place.

@@ -65,8 +65,11 @@ class SynchronousBelief(BeliefProtocol):
         self._given_up: dict[int, list[int]] = {}
         self._degree: list[int] = []
         self._missing: tuple[list[int], list[int]] = ([], [])
+        """Messages that each client still waits for, in even exchanges and in odd ones; `exchange & 1` is the index."""
         self._done = [0] * graph.clients
+        """Exchanges that each client has finished."""
         self._left = graph.clients
+        """Number of clients that have not finished all exchanges."""
 
     def _plan(self) -> Iterates:
         rules = self.rules
@@ -105,9 +108,13 @@ class SynchronousBelief(BeliefProtocol):
         # At most two exchanges can have messages under way to a client: the one it is in, and the next.
         self._missing = (self._degree.copy(), self._degree.copy())
         for client in range(self.links.graph.clients):
-            self._next(client)
+            self._go_on(client)
 
-    def _next(self, client: int) -> None:
+    def _go_on(self, client: int) -> None:
+        """Send the messages of the client's next exchange, and go on while all messages of that exchange have arrived already.
+
+        Work on an exchange (`work_s`) interrupts the loop; `_complete` resumes it. The last client to finish ends the run.
+        """
         done, links, size = self._done, self.links, self.rules.message_bytes
         while done[client] < self.goal:
             exchange = done[client] + 1
@@ -123,13 +130,14 @@ class SynchronousBelief(BeliefProtocol):
             self._finish()
 
     def _count(self, client: int) -> None:
+        """Count an exchange as finished; its place in `_missing` now belongs to the exchange after the next."""
         self._done[client] += 1
         self._missing[self._done[client] & 1][client] = self._degree[client]
 
     def _complete(self, client: int) -> None:
         if self.live:
             self._count(client)
-            self._next(client)
+            self._go_on(client)
 
     def on_arrival(self, message: Message) -> None:
         """Count the message; the receiver of the last one of an exchange goes on to the next."""
@@ -141,7 +149,7 @@ class SynchronousBelief(BeliefProtocol):
                 self.links.clock.call_in(self.rules.work_s, self._complete, client)
             else:
                 self._count(client)
-                self._next(client)
+                self._go_on(client)
 
     def on_loss(self, message: Message) -> None:
         """Go on with the last message of that neighbour."""
@@ -156,7 +164,7 @@ class SynchronousBelief(BeliefProtocol):
                 self.goal += 1
                 self._left = len(self._done)
                 for client in range(self._left):
-                    self._next(client)
+                    self._go_on(client)
                 return
         self.stop_at(self.links.clock.now)
 
