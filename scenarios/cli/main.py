@@ -27,10 +27,10 @@ from scenarios.cli.output import (
     out_console,
     print_comparison,
     seeds_of,
+    show_cautions,
     sweep_progress,
     tell,
     warn,
-    warn_of,
 )
 from scenarios.cli.overlays import overlays
 from scenarios.cli.papers import reproduce
@@ -120,7 +120,7 @@ def run(
         folder = out or Path("runs") / study.name
         logs = _log_files(log)
         built = prepare(study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit)
-    warn_of(dict.fromkeys(built.cautions, ""))
+    show_cautions(dict.fromkeys(built.cautions, ""))
     with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
 
         def after_round(simulation: "Simulation") -> None:
@@ -238,7 +238,7 @@ def sweep(
         seeds=None if seeds is None else seeds_of(seeds),
         variants=None if variants is None else variants.split(","),
     )
-    warn_of(planned.warned)
+    show_cautions(planned.warned)
     folder = out or Path("runs") / planned.name
     with sweep_progress(planned, quiet) as show, _report_interrupt(folder):
         run_sweep(
@@ -253,7 +253,7 @@ def sweep(
     _compare(folder, *settled)
     for line in told_until(folder):
         out_console.print(line, soft_wrap=True, highlight=False)
-    warn_of(later_cautions(planned, folder), strict=strict)
+    show_cautions(later_cautions(planned, folder), strict=strict)
 
 
 for function in (report, figure, compare, reproduce, replay, trace, stragglers, what_if, breakpoints, scale, fit, overlays):
@@ -293,7 +293,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
             told.setdefault(sizes_in_words(p.scenario), []).append(p.variant)
     for words, of in told.items() if any(told) else ():
         out_console.print(f"{', '.join(of)}: {words}" if len(told) > 1 else f"Messages: {words}.", soft_wrap=True)
-    warn_of(planned.warned)
+    show_cautions(planned.warned)
 
 
 @app.command(name="list")

@@ -82,9 +82,9 @@ def _detections_text(detections: dict[str, Any]) -> str:
 def tell(
     summary: dict[str, Any], folder: Path, *, shown: Iterable[Caution] = (), strict: bool = False, why: str = "interrupted"
 ) -> None:
-    """Show how a run ended, and what it is warned of but for what was `shown` before.
+    """Show how a run ended, and its cautions that were not `shown` before.
 
-    Leaves with code 130 if it ended by an interrupt, `why` says by which; `strict`: with code 2 if there are such warnings.
+    Leaves with code 130 if it ended by an interrupt, whose name is `why`; `strict`: with code 2 if there are such cautions.
     """
     from scenarios.runs.unfinished import INTERRUPTED
     from scenarios.schema.cautions import cautions_of
@@ -95,19 +95,19 @@ def tell(
         complain(f"{why} after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
         raise typer.Exit(130)
     before = set(shown)
-    warn_of({caution: "" for caution in cautions_of(summary) if caution not in before}, strict=strict)
+    show_cautions({caution: "" for caution in cautions_of(summary) if caution not in before}, strict=strict)
 
 
-def warn_of(cautions: Mapping[Caution, str], *, strict: bool = False) -> None:
-    """Show warnings, each with what it is about, if not with everything ("").
+def show_cautions(cautions: Mapping[Caution, str], *, strict: bool = False) -> None:
+    """Show each caution, with the runs that it concerns before it ("": all of them).
 
-    `strict`: leave with code 2 if there are any.
+    `strict`: leave with code 2 (typer.Exit) if there are any.
     """
-    for caution, about in cautions.items():
-        named = f"{about}: " if about else ""
-        err_console.print(f"warning: {named}{caution.text}", style="yellow", highlight=False, soft_wrap=True)
+    for caution, runs in cautions.items():
+        prefix = f"{runs}: " if runs else ""
+        err_console.print(f"warning: {prefix}{caution.text}", style="yellow", highlight=False, soft_wrap=True)
     if strict and cautions:
-        complain("--strict: the results are complete, and warned of")
+        complain("--strict: there were warnings; the results are complete")
         raise typer.Exit(2)
 
 
@@ -122,7 +122,7 @@ def warn_of_missing(done: Any, strict: bool) -> None:
 
 
 def opened_sweep(folder: Path) -> Any:
-    """The sweep in a folder, without its damaged runs, of which it warns; raises ValueError."""
+    """Open the sweep in a folder without its damaged runs, and warn of each of these; raises ValueError."""
     from analysis import open_sweep
 
     sweep, damages = open_sweep(folder).drop_damaged()
@@ -242,21 +242,22 @@ class _Waiting:
 
 @contextmanager
 def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], None]]:
-    """A display of the rounds done of a sweep, with the time left: in all, and of every variant where they are few.
+    """Show the rounds done of a sweep, with the time left: in all, and of every variant where they are few.
 
-    Yields what tells it how far the runs are, those of further seeds behind those that were planned. A run whose round takes long
-    is told of with what it waits for, in a line.
+    Yields a function to call with each `Standing`; its runs are the planned ones, then those of further seeds. For a run whose
+    round takes long a line names the clients or steps that it waits for.
     """
-    first = [p.label for p in planned.runs]
+    labels = [run.label for run in planned.runs]
     rounds_of: dict[str, int] = {}
-    for p in planned.runs:
-        rounds_of[p.label] = rounds_of.get(p.label, 0) + p.scenario.rounds
+    for run in planned.runs:
+        rounds_of[run.label] = rounds_of.get(run.label, 0) + run.scenario.rounds
     if planned.until is not None:
-        rounds_of[_FURTHER] = (planned.most_runs - len(first)) * planned.runs[0].scenario.rounds
-    single = {} if len(rounds_of) > _MOST_SHOWN else rounds_of
-    totals = single if len(single) == 1 else single | {_ALL: sum(rounds_of.values())}
+        rounds_of[_FURTHER] = (planned.most_runs - len(labels)) * planned.runs[0].scenario.rounds
+    totals = rounds_of if len(rounds_of) <= _MOST_SHOWN else {}
+    if len(totals) != 1:  # the bar of a single variant is that of all runs
+        totals = totals | {_ALL: sum(rounds_of.values())}
     waiting = _Waiting(planned)
-    limited = any(p.scenario.time_limit_s is not None for p in planned.runs)
+    limited = any(run.scenario.time_limit_s is not None for run in planned.runs)
     with progress(totals, quiet, share=limited) as advance:
 
         def show(standing: Standing) -> None:
@@ -264,10 +265,10 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], 
             if not quiet and (line := waiting.line(standing.waits)):
                 err_console.print(line, highlight=False, soft_wrap=True)
             done = dict.fromkeys(rounds_of, 0)
-            for label, count in zip(first, rounds, strict=False):
+            for label, count in zip(labels, rounds, strict=False):
                 done[label] += count
             if planned.until is not None:
-                done[_FURTHER] = sum(rounds[len(first) :])
+                done[_FURTHER] = sum(rounds[len(labels) :])
             done[_ALL] = sum(rounds)
             for label in totals:
                 advance(label, done[label])

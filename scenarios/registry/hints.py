@@ -32,9 +32,9 @@ class HintError(Exception):
 
 
 def annotation_of(target: Any, name: str) -> Any:
-    """The annotation of one argument of a class's constructor or of a function, `Any` where there is none; `Annotated` stays.
+    """Return the annotation of one argument of a class's constructor or of a function, `Any` without one; `Annotated` stays.
 
-    Others are not looked at: they may name types that are imported for type checkers only. Raises HintError.
+    Other arguments are not evaluated: they may name types that are imported for type checkers only. Raises HintError.
     """
     given, names = _annotation(target, name)
     try:
@@ -56,7 +56,7 @@ def _meant(target: Any, hint: Any) -> Any:
 
 
 def _annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """The annotation as it is written, and the names of the module that it is written in."""
+    """Return the annotation as it is written, and the names of the module that it is written in."""
     if is_parameter_set(target):
         # The constructor that a dataclass is given knows the names of its own module only, and a field may be its parent's.
         owner = next(parent for parent in target.__mro__ if name in vars(parent).get("__annotations__", {}))
@@ -85,19 +85,19 @@ def meaning_of(target: Any, name: str) -> str | None:
 
 
 def key_type(hint: Any, *, per_client: bool) -> Any:
-    """The type of a key whose argument is annotated `hint`; `per_client`: it may differ between clients.
+    """Return the type of a key whose argument is annotated `hint`; `per_client`: it may differ between clients.
 
     Raises HintError.
     """
     hint = _plain(hint)
     options = _options(hint)
     if not any(_is_array(option) for option in options):
-        return _inner(hint)
+        return _file_type(hint)
     if not per_client:
         raise HintError(f"is annotated {_hint_text(hint)}, but nothing here differs between clients; annotate it as list[float]")
     if float not in options:
         raise HintError(f"is annotated {_hint_text(hint)}, which a file cannot hold; {REMEDY}")
-    others = [_inner(option) for option in options if option not in (int, float) and not _is_array(option)]
+    others = [_file_type(option) for option in options if option not in (int, float) and not _is_array(option)]
     return Union[(PerClientField, *others)]
 
 
@@ -108,7 +108,7 @@ def takes_per_client(hint: Any) -> bool:
 
 
 def _plain(hint: Any) -> Any:
-    """A hint without the names that it goes by: of a `type` statement, of a NewType; and without Annotated."""
+    """Return a hint without the wrappers around it: a `type` statement, a NewType, Annotated."""
     while True:
         if sys.version_info >= (3, 12) and isinstance(hint, typing.TypeAliasType):
             hint = hint.__value__
@@ -121,7 +121,7 @@ def _plain(hint: Any) -> Any:
 
 
 def _options(hint: Any) -> list[Any]:
-    """The members of a union, those of unions within it too; any other hint alone."""
+    """Return the members of a union, those of unions within it too; any other hint alone."""
     if get_origin(hint) not in (Union, types.UnionType):
         return [hint]
     return [option for member in get_args(hint) for option in _options(_plain(member))]
@@ -131,26 +131,27 @@ def _is_array(hint: Any) -> bool:
     return hint is np.ndarray or get_origin(hint) is np.ndarray
 
 
-def _inner(hint: Any) -> Any:
-    """The type of a value that is the same for all clients, or of one within a list or a table."""
+def _file_type(hint: Any) -> Any:
+    """Return the type by which a file's value for `hint` is checked, where it is no number per client. Raises HintError."""
     hint = _plain(hint)
     origin, args = get_origin(hint) or hint, get_args(hint)
     if hint in (Any, object, inspect.Parameter.empty):
         return Any
+    # By identity: NumPy data types equal plain types, and are none.
     if any(hint is plain for plain in (*_PLAIN, None)):
         return hint
     if origin in (Union, types.UnionType):
-        return Union[tuple(_inner(option) for option in args)]  # noqa: UP007 (made of a list)
+        return Union[tuple(_file_type(option) for option in args)]  # noqa: UP007 (made of a list)
     if origin is Literal and all(isinstance(value, str | int | None) for value in args):
         return hint
-    # A file has lists only, and a default may be a tuple.
+    # Not strict: a file has lists only, also for a tuple, and a default may be a tuple, also for a list.
     if origin in _LISTS:
-        return Annotated[list[_inner(args[0]) if args else Any], Strict(False)]  # type: ignore[misc]
+        return Annotated[list[_file_type(args[0]) if args else Any], Strict(False)]  # type: ignore[misc]
     if origin is tuple:
-        inside = tuple(arg if arg is Ellipsis else _inner(arg) for arg in args)
-        return Annotated[tuple[inside or (Any, ...)], Strict(False)]  # type: ignore[misc]
+        members = tuple(arg if arg is Ellipsis else _file_type(arg) for arg in args) or (Any, ...)
+        return Annotated[tuple[members], Strict(False)]  # type: ignore[valid-type]
     if origin in _TABLES and (not args or _plain(args[0]) in (str, Any)):
-        return dict[str, _inner(args[1]) if args else Any]  # type: ignore[misc]
+        return dict[str, _file_type(args[1]) if args else Any]  # type: ignore[misc]
     raise HintError(f"is annotated {_hint_text(hint)}, which a file cannot hold; {REMEDY}")
 
 

@@ -24,7 +24,7 @@ WHAT_IFS = "what_ifs.parquet"
 
 
 def read_finished(folder: Path) -> Scenario:
-    """The scenario of the run in `folder`; raises UserError where there is none that came to its end."""
+    """Return the scenario of the run in `folder`; raises UserError where there is none that came to its end."""
     if not folder.is_dir() or read_beginning(folder) is None:
         raise not_a_run(folder)
     if read_ending(folder) in (None, INTERRUPTED):
@@ -36,14 +36,14 @@ def read_finished(folder: Path) -> Scenario:
 
 
 def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = None) -> list[str]:
-    """Run the run in `folder` again, elsewhere, and say what is different: nothing, if the list is empty.
+    """Run the scenario of the run in `folder` again, in a temporary folder; return a line for each difference, none if equal.
 
-    Every table is compared byte for byte, and where it differs, value for value; so are the versions the run was made with.
-    Raises UserError, also for a run that ended by a limit of its events, which is not kept.
+    Tables are compared byte for byte, and where they differ, value for value. If one differs, other code and versions are named.
+    Raises UserError, also for a run that ended by a limit of its events: the limit is not stored with the run.
     """
     scenario = read_finished(folder)
     if read_ending(folder) == BY_EVENTS:
-        why = "ended by --event-limit, after events that nobody counted"
+        why = "ended by --event-limit, and the limit is not stored with the run"
         raise UserError(f"{folder}: {why}; run it again without, and replay that")
     with temporary_folder() as scratch:
         again = scratch / "run"
@@ -52,42 +52,46 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
         except UserError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
-            # That folder is gone as this is read.
+            # The temporary folder no longer exists when the user reads this, so the message names its parent.
             reason = error.__cause__.strerror or error.__cause__
             where = f"cannot be run again in {scratch.parent} ({reason})"
             raise UserError(f"{where}; make room there, or name another folder in TMPDIR, and try again") from error
         if summary["ended"] == INTERRUPTED:
             raise KeyboardInterrupt
-        # What later commands found out about the run is not the run's.
+        # A table that a later command added is not the run's.
         tables = sorted({file.name for place in (folder, again) for file in place.glob("*.parquet")} - {WHAT_IFS})
-        different = [told for name in tables if (told := _difference(folder / name, again / name)) is not None]
-    first = read_summary(folder)
-    before = first["versions"]
-    code = changes(latest(first.get("own_code", [])), latest(summary["own_code"]))
-    now: dict[str, Any] = summary["versions"]
-    changed = [f"{name} {before.get(name)}, now {now[name]}" for name in now if before.get(name) != now[name]]
-    if different and code:
-        different.append(f"made with other code of your own: {', '.join(code)}")
-    return different + ([f"made with other versions: {'; '.join(changed)}"] if different and changed else [])
+        lines = [line for name in tables if (line := _difference(folder / name, again / name)) is not None]
+    if not lines:
+        return []
+    original = read_summary(folder)
+    code = changes(latest(original.get("own_code", [])), latest(summary["own_code"]))
+    if code:
+        lines.append(f"made with other code of your own: {', '.join(code)}")
+    old, new = original["versions"], summary["versions"]
+    versions = [f"{name} {old.get(name)}, now {new[name]}" for name in new if old.get(name) != new[name]]
+    if versions:
+        lines.append(f"made with other versions: {'; '.join(versions)}")
+    return lines
 
 
-def _difference(before: Path, now: Path) -> str | None:
-    """Return the difference of a table in a line, or None."""
-    if not (before.is_file() and now.is_file()):
-        return f"{before.name}: is only in the {'first' if before.is_file() else 'second'} run"
-    if before.read_bytes() == now.read_bytes():
+def _difference(first_file: Path, second_file: Path) -> str | None:
+    """Return the difference of a table between two runs in a line, or None."""
+    table = first_file.name
+    if not (first_file.is_file() and second_file.is_file()):
+        return f"{table}: is only in the {'first' if first_file.is_file() else 'second'} run"
+    if first_file.read_bytes() == second_file.read_bytes():
         return None
-    first, second = pq.read_table(before), pq.read_table(now)
+    first, second = pq.read_table(first_file), pq.read_table(second_file)
     if first.num_rows != second.num_rows:
-        return f"{before.name}: {first.num_rows} rows, and {second.num_rows} the second time"
+        return f"{table}: {first.num_rows} rows, and {second.num_rows} the second time"
     for name in dict.fromkeys([*first.schema.names, *second.schema.names]):
         here, there = _values(first, name), _values(second, name)
         values = zip(here, there, strict=True)
-        # Of no number, NaN, one is the other.
+        # NaN differs from itself; two NaN count as equal.
         row = next((i for i, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
         if row is not None:
-            return f"{before.name}: {name} of row {row} is {here[row]}, and {there[row]} the second time"
-    return f"{before.name}: the same values in other bytes"
+            return f"{table}: {name} of row {row} is {here[row]}, and {there[row]} the second time"
+    return f"{table}: the same values in other bytes"
 
 
 def _values(table: Any, name: str) -> list[Any]:

@@ -70,11 +70,12 @@ def question_of(scenario: "Scenario") -> str:
 
 
 def check_probes(scenario: "Scenario") -> None:
-    """Raise a pydantic refusal where probes make no sense."""
+    """Raise a pydantic refusal where the policy, the server and `[probe]` do not go together."""
     policy, server, probe = scenario.policy, scenario.server, scenario.probe or Probe()
     if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:
         why = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
         raise problem(("policy", "kind"), policy.kind, why)
+    # From here on the policy asks, or there is nothing but a needless table to refuse.
     if policy is None or not asks(scenario):
         if scenario.probe is not None:
             who = "there is no policy" if policy is None else f"policy.kind = {policy.kind!r} does not ask for losses"
@@ -87,10 +88,11 @@ def check_probes(scenario: "Scenario") -> None:
         raise problem(("probe", "timed"), True, why)
     if probe.timed is False and question_of(scenario) == "profile":
         raise problem(("probe", "timed"), False, f"policy.kind = {policy.kind!r} learns how long updates take from its probes")
-    limit_s = server.longest_probe_s
-    if limit_s is None and server.limit_s is None and resolve("policy", policy.kind).may_select_nobody:
-        why = f"policy.kind = {policy.kind!r} may find nobody, and the round would never end; give it"
+    # Without answers, and without a client selected, only a limit of time ends the round.
+    longest_s = server.longest_probe_s
+    if longest_s is None and server.limit_s is None and resolve("policy", policy.kind).may_select_nobody:
+        why = f"policy.kind = {policy.kind!r} may find nobody, and the round would never end; set it"
         raise problem(("server", server.limit_key), None, why)
-    if probe.timed and limit_s is not None and not (probe.deadline_s or limit_s) < limit_s:
-        why = f"must be given, and be less than server.round_s = {limit_s}: rounds of fixed length do not wait for answers"
+    if probe.timed and longest_s is not None and (probe.deadline_s is None or probe.deadline_s >= longest_s):
+        why = f"must be given, and be less than server.round_s = {longest_s}: rounds of fixed length do not wait for answers"
         raise problem(("probe", "deadline_s"), probe.deadline_s, why)

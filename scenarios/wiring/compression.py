@@ -48,8 +48,8 @@ def _built(scenario: Scenario, section: Component, name: str, given: Any, size: 
     return compression
 
 
-def check_messages(section: Learner, compressions: Compressions) -> tuple[int, int] | None:
-    """Bytes of a model and of an update, in this order; None: only the built network can tell.
+def message_bytes(section: Learner, compressions: Compressions) -> tuple[int, int] | None:
+    """Return the bytes of a model and of an update, in this order, or None if only the built neural network can tell.
 
     Raises:
         ValueError: a compression that does not go with the learner, or names of parameters that the network does not have.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -396,9 +396,11 @@ class _Expected:
 
     def __init__(self, network: RoutedNetwork, ends: Sequence[tuple[int, int]], sizes: FloatArray) -> None:
         self._network, self._ends, self._sizes = network, ends, sizes
-        self._known: tuple[tuple[Any, ...], DelayLaw] | None = None
+        self._cached: tuple[tuple[Any, ...], DelayLaw] | None = None
+        """Laws in force at the last call of `at`, in the order of the cables, and the expectation under them."""
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        """Return the law of the expected seconds (a constant per client), and the time until which it holds (inf: always)."""
         laws, until_s = [], math.inf
         for cable in self._network.cables:
             for law in (cable.bandwidth, cable.wait):
@@ -406,15 +408,16 @@ class _Expected:
                     present, ends_s = law.at(round, time_s)
                     laws.append(present)
                     until_s = min(until_s, ends_s)
-        if self._known is None or any(a is not b for a, b in zip(self._known[0], laws, strict=True)):
-            takes_s = self.takes_s(lambda law: float(law.mean_rate(np.zeros(1, np.int64))[0]), round, time_s)
-            self._known = tuple(laws), ConstantDelay(value_s=takes_s)
-        return self._known[1], until_s
+        # A law in force stays the same object until it is replaced.
+        if self._cached is None or any(a is not b for a, b in zip(self._cached[0], laws, strict=True)):
+            self._cached = tuple(laws), ConstantDelay(value_s=self.mean_s(round, time_s))
+        return self._cached[1], until_s
 
-    def takes_s(self, rate: Callable[[Any], float], round: int, time_s: float) -> FloatArray:
-        """Return the seconds of each message at the bandwidths that `rate` makes of the laws in force."""
+    def mean_s(self, round: int, time_s: float) -> FloatArray:
+        """Return the seconds of each message at the mean bandwidths and mean waits of the laws in force."""
         network, one = self._network, np.zeros(1, np.int64)
-        rates = [None if cable.bandwidth is None else rate(cable.bandwidth.at(round, time_s)[0]) for cable in network.cables]
+        laws = [None if cable.bandwidth is None else cable.bandwidth.at(round, time_s)[0] for cable in network.cables]
+        rates = [None if law is None else float(law.mean_rate(one)[0]) for law in laws]
         waits = [None if cable.wait is None else cable.wait.at(round, time_s)[0] for cable in network.cables]
         waits_s = [0.0 if law is None else float(law.mean_s(one)[0]) for law in waits]
         takes_s = np.zeros(len(self._ends))
@@ -431,7 +434,7 @@ def _carried(network: RoutedNetwork, direction: Direction, size: Any, count: int
     sizes = np.array(np.broadcast_to(size, (count,)), np.float64)
     ends = [(SERVER, client) if direction == "down" else (client, SERVER) for client in range(count)]
     expected = _Expected(network, ends, sizes)
-    mean_s = expected.takes_s(lambda law: float(law.mean_rate(np.zeros(1, np.int64))[0]), 1, 0.0)
+    mean_s = expected.mean_s(1, 0.0)
     if not mean_s.max() <= LONGEST_S:
         client = int(mean_s.argmax())
         shown = f"a message of client {client} takes {mean_s[client]:g} s alone"

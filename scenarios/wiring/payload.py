@@ -13,7 +13,7 @@ from netsim.servers.messages import MessageSizes
 from scenarios.schema.errors import UserError
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.compression import Compressions, build_compressions, check_messages
+from scenarios.wiring.compression import Compressions, build_compressions, message_bytes
 from scenarios.wiring.population import FloatArray, IntArray, Population
 from scenarios.wiring.training import learner_refusals
 
@@ -40,25 +40,24 @@ class Message:
 
 
 def build_sizes(scenario: Scenario, population: Population, trained: FederatedLearner | None) -> Sizes:
-    """The sizes of models and updates as they are sent, headers included; raises UserError.
+    """Return the sizes of models and updates as they are sent, headers included; raises UserError.
 
-    `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for what nobody can
-    know.
+    `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for an unknown size.
     """
     if scenario.flower is not None:
         return MessageSizes(population.count)
     section, compressions = scenario.payload, build_compressions(scenario)
-    network = _network_bytes(scenario, trained, compressions) or (1, 1)
+    whole_bytes = _model_bytes(scenario, trained, compressions) or (1, 1)
     if scenario.learner is not None and section.kind == "lora":
         raise UserError("payload.kind = 'lora': leave it out; learner.trained names what is trained and sent")
     if scenario.learner is not None and section.trained_share < 1:
         raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
     sizes: dict[str, Any] = {}
-    for name, given, whole_network, compression in (
-        ("down", section.down_bytes, network[0], compressions.down),
-        ("up", section.up_bytes, network[1], compressions.up),
+    for name, given, computed, compression in (
+        ("down", section.down_bytes, whole_bytes[0], compressions.down),
+        ("up", section.up_bytes, whole_bytes[1], compressions.up),
     ):
-        body: Any = whole_network if given is None else population.values(given, f"payload.{name}_bytes")
+        body: Any = computed if given is None else population.values(given, f"payload.{name}_bytes")
         if not np.min(body) >= 0:
             whose = f" for client {np.argmin(body)}" if np.ndim(body) else ""
             raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{whose}: must be >= 0 bytes")
@@ -87,15 +86,16 @@ def _share(sizes: IntArray, share: float) -> IntArray:
     return np.array([share_of(share, size) for size in each.tolist()], np.int64)[place].reshape(sizes.shape)
 
 
-def _network_bytes(scenario: Scenario, trained: FederatedLearner | None, compressions: Compressions) -> tuple[int, int] | None:
-    """Bytes of a model and of an update; None: only the built network can tell."""
+def _model_bytes(scenario: Scenario, trained: FederatedLearner | None, compressions: Compressions) -> tuple[int, int] | None:
+    """Return the bytes of a model and of an update before headers, or None if only the built neural network can tell."""
     if trained is not None:
         return trained.down_bytes, trained.up_bytes
     if scenario.learner is None:
+        # Nothing is trained, but `payload.kind = "lora"` describes adapters; without them the sizes are 0.
         adapters = scenario.payload.adapter_bytes or 0
         return adapters, adapters
     with learner_refusals(scenario.learner):
-        return check_messages(scenario.learner, compressions)
+        return message_bytes(scenario.learner, compressions)
 
 
 def sizes_in_words(scenario: Scenario) -> str:
@@ -104,7 +104,7 @@ def sizes_in_words(scenario: Scenario) -> str:
         return ""
     population = Population(scenario.clients)
     section = scenario.payload
-    unknown = scenario.learner is not None and _network_bytes(scenario, None, build_compressions(scenario)) is None
+    unknown = scenario.learner is not None and _model_bytes(scenario, None, build_compressions(scenario)) is None
     sizes = build_sizes(scenario, population, None)
     told = []
     for what, size, given in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):

@@ -179,7 +179,7 @@ def test_no_number_is_no_difference(tmp_path: Path) -> None:
 def test_a_run_that_its_events_ended_is_not_reproduced(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     run(small(), tmp_path / "run", event_limit=12)
     assert netsim(monkeypatch, "replay", tmp_path / "run", "--quiet") == 2
-    assert "run: ended by --event-limit, after events that nobody counted; run it again" in "".join(capsys.readouterr().err)
+    assert "ended by --event-limit, and the limit is not stored with the run; run it again" in "".join(capsys.readouterr().err)
 
 
 def test_only_a_finished_run_is_reproduced(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:

@@ -52,10 +52,10 @@ def test_strict_makes_an_error_of_it_and_nothing_is_written(shell, command):
 def test_strict_after_a_run_keeps_the_results_and_says_so(shell):
     lost = ("--set", "uplink.channel.success=0.0")
     code, out, err = shell.run("--strict", *lost)
-    assert (code, err) == (2, f"warning: {NOTHING}\n--strict: the results are complete, and warned of\n")
+    assert (code, err) == (2, f"warning: {NOTHING}\n--strict: there were warnings; the results are complete\n")
     assert "results:" in out
     code, _, err = shell.sweep("--strict", "--overwrite", *lost, "--out", shell.folder / "sweep")
-    assert (code, err) == (2, f"warning: {NOTHING}\n--strict: the results are complete, and warned of\n")
+    assert (code, err) == (2, f"warning: {NOTHING}\n--strict: there were warnings; the results are complete\n")
 
 
 def test_check_and_sweep_name_the_variants_that_it_is_about(shell):
