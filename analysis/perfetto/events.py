@@ -58,34 +58,37 @@ class Events:
 
     def attempts(self, table: Any) -> Iterator[str]:
         """Yield the phases of attempts, their outcomes, and arrows from and to the rounds."""
-        yield from self._client_events(table, "clients", "", with_flows=True)
+        yield from self._client_events(table, "clients", "", with_arrows=True)
 
     def probes(self, table: Any) -> Iterator[str]:
         """Yield the phases of probes and their outcomes, without arrows."""
-        yield from self._client_events(table, "probes", "probe: ", with_flows=False)
+        yield from self._client_events(table, "probes", "probe: ", with_arrows=False)
 
-    def _client_events(self, table: Any, name: str, what: str, *, with_flows: bool) -> Iterator[str]:
+    def _client_events(self, table: Any, table_name: str, prefix: str, *, with_arrows: bool) -> Iterator[str]:
+        """Yield a slice for each phase on its client's track, and a mark for each outcome, with `prefix` before their names."""
         clients, outcomes = table.column("client").to_pylist(), texts(table.column("outcome"))
-        args = row_objects(table, _ARGUMENTS[name])
+        args = row_objects(table, _ARGUMENTS[table_name])
         processes = self._processes(table, clients)
         at = {column: times_us(table, column) for phase in _PHASES for column in phase[1:]}
-        ends, _ = times_us(table, "outcome_s")
+        outcomes_us, _ = times_us(table, "outcome_s")
         for phase, start, end in _PHASES:
-            (begun, is_begun), (over, is_over) = at[start], at[end]
-            label, waits = json.dumps(what + phase), phase == "wait"
-            flow = phase if with_flows and phase in ("download", "upload") else ""
+            (starts_us, has_started), (ends_us, has_ended) = at[start], at[end]
+            label, is_wait = json.dumps(prefix + phase), phase == "wait"
+            arrow = phase if with_arrows and phase in ("download", "upload") else ""
             for i, client in enumerate(clients):
-                if not is_begun[i] or (waits and not is_over[i]):
+                # A wait begins where the computing ended; only one that an upload followed was a wait.
+                if not has_started[i] or (is_wait and not has_ended[i]):
                     continue
-                # A phase that was under way at the end of the run ends there.
-                till = over[i] if is_over[i] else ends[i]
-                yield _slice(processes[i], client, label, begun[i], till, args[i])
-                if flow and till - begun[i] > _INSTANT_US and (flow == "download" or outcomes[i] == '"delivered"'):
-                    yield from self._flow_of(flow, processes[i], client, begun[i], till)
+                # A phase that was under way at the end of the attempt ends there.
+                end_us = ends_us[i] if has_ended[i] else outcomes_us[i]
+                yield _slice(processes[i], client, label, starts_us[i], end_us, args[i])
+                if arrow and end_us - starts_us[i] > _INSTANT_US and (arrow == "download" or outcomes[i] == '"delivered"'):
+                    yield from self._flow_of(arrow, processes[i], client, starts_us[i], end_us)
         for i, client in enumerate(clients):
             if outcomes[i] != '"in_flight"':
-                marked = f'{{"ph":"i","s":"t","name":"{what}{outcomes[i][1:]},"pid":{processes[i]},"tid":{client}'
-                yield f'{marked},"ts":{ends[i]!r},"args":{args[i]}}}'
+                label = json.dumps(prefix + json.loads(outcomes[i]))
+                mark = f'{{"ph":"i","s":"t","name":{label},"pid":{processes[i]},"tid":{client}'
+                yield f'{mark},"ts":{outcomes_us[i]!r},"args":{args[i]}}}'
 
     def _flow_of(self, phase: str, process: int, client: int, begun: float, till: float) -> Iterator[str]:
         """Yield the arrow of a model from its round to a client, or of an update from a client to the round of its arrival."""

@@ -226,19 +226,24 @@ class SimulatedGrid(Grid):
         content, size = frozen[key]
         instruction = internals.with_content(message, content)
 
-        def work(sent: engine.Message) -> Load:
-            given = internals.with_content(instruction, internals.copy_content(content))
+        replies: list[Message] = []  # one at most
+
+        def work(_: engine.Message) -> Load:
+            """Run the client's app on a copy of its own, as its computing begins; return the load that its reply states."""
+            received = internals.with_content(instruction, internals.copy_content(content))
             if self._randomness is None:
                 self._randomness = save_state()
             self._working = True
             try:
-                reply, load = self._nodes.call(client, given, self.time)
+                reply, load = self._nodes.call(client, received, self.time)
             except UserError as error:
                 self.refused = error
                 raise
             finally:
                 self._working = False
-            replies.append(internals.with_content(reply, internals.copy_content(reply.content)) if reply.has_content() else reply)
+            if reply.has_content():
+                reply = internals.with_content(reply, internals.copy_content(reply.content))
+            replies.append(reply)
             return load
 
         def on_end(sent: engine.Message) -> None:
@@ -249,7 +254,6 @@ class SimulatedGrid(Grid):
             else:
                 self._server.waited_for_lost_s = max(self._server.waited_for_lost_s, self._timeout_s)
 
-        replies: list[Message] = []
         return engine.Message(
             client=client,
             kind=metadata.message_type,

@@ -117,15 +117,18 @@ class Transfer(Step):
         else:
             self._executor.end(update, "lost", now, cause)
 
-    def listen(self, carried: Callable[[Callable[[Update, float], None], int], None]) -> None:
-        """Call `carried` with what follows, and with the client, when the bytes of a message are through or lost."""
+    def listen(self, on_carried: Callable[[Callable[[Update, float], None], int], None]) -> None:
+        """Call `on_carried(follow, client)` when the bytes of a client's message are through or lost.
+
+        `follow(update, now)` then lets the client's update arrive, or ends it as lost.
+        """
         if self._port is None:
             return
 
         def lose(client: int, cause: str) -> None:
-            carried(lambda update, now: self._executor.end(update, "lost", now, cause), client)
+            on_carried(lambda update, now: self._executor.end(update, "lost", now, cause), client)
 
-        self._port.listen(partial(carried, self.arrive), lose)
+        self._port.listen(partial(on_carried, self.arrive), lose)
 
     def close(self, update: Update, now: float) -> None:
         # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.

@@ -362,7 +362,7 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
     """Progressive filling: the link that fills first decides its bundles; the others go on with what is left."""
     for bundle in bundles:
         bundle.open = True
-    queue = [(_level(link), place) for place, link in enumerate(binding)]
+    queue = [(_fill_link(link), place) for place, link in enumerate(binding)]
     heapify(queue)
     for link in binding:
         link.tight = False
@@ -373,7 +373,7 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
             break
         link = binding[place]
         # Since the level was found, bundles on the link may have been decided elsewhere, which leaves more to the others.
-        later = level if first else _level(link)
+        later = level if first else _fill_link(link)
         first = False
         if later > level * _OVER:
             heappush(queue, (later, place))
@@ -388,8 +388,12 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
             bundle.decide(_NEVER)
 
 
-def _level(link: Link) -> float:
-    """Return the penalty x rate of open bundles at which `link` is full; inf if their own limits keep it below."""
+def _fill_link(link: Link) -> float:
+    """Raise the open bundles of `link` until it is full: split each into classes at their limit and classes below it.
+
+    Returns the level (penalty x rate of the classes below their limits) at which it is full; inf if all limits keep it below.
+    """
+    # Capacity that decided bundles leave to the open ones.
     left, rising = link.capacity, []
     for bundle, weight in link.bundles.items():
         if bundle.open:
@@ -398,6 +402,7 @@ def _level(link: Link) -> float:
             left -= weight * bundle.used
     left = max(left, 0.0)
     if len(rising) == 1:
+        # A bundle alone finds its level by a search; several depend on one another and take the steps below.
         bundle, weight = rising[0]
         return bundle.fill(left / weight) * bundle.penalty
     down = True
@@ -407,11 +412,13 @@ def _level(link: Link) -> float:
             limited += weight * bundle.limited_rate
             slope += weight * bundle.free_count / bundle.penalty
         if not slope:
+            # All classes are at their limits. Where that is too much, those of the highest limit are below it.
             if limited <= left * _OVER:
                 return _NEVER
             _release(rising)
             continue
-        # Newton's method on a concave function: after the first step the levels only rise.
+        # The load of the link is concave and piecewise linear in the level. Each step solves the piece of the present splits
+        # (Newton's method), so that after the first step the levels only rise, and classes only move to their limits.
         level = max(left - limited, 0.0) / slope
         moved = [bundle.aim(level / bundle.penalty, down=down) for bundle, _ in rising]
         if not any(moved):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 OWN_LIMIT = "own"
 """Name in place of a link for a flow that its own limit, or the window of its route, limits."""
-_EQUAL = 1.0 - 1e-12
+_TOLERANCE = 1e-12
 
 
 class _Present:
@@ -89,7 +89,7 @@ class Usage:
                 present = self._advance(group, now_s)
                 present.count = group.count
                 present.rate = bundle.rate if group.free else group.limit
-                present.limit = bundle.filled if group.free and bundle.shared else _limit(group)
+                present.limit = bundle.filled if group.free and bundle.shared else _limiting_link(group)
 
     def advance(self, now_s: float) -> None:
         """Bring `bytes` up to date."""
@@ -136,12 +136,17 @@ class Usage:
             present.limited_s = dict(limited_s)
 
 
-def _limit(group: PathClass) -> str:
-    """Return what holds a class at its own limit: the link that is full, or OWN_LIMIT."""
+def _limiting_link(group: PathClass) -> str:
+    """Return the link of its path that holds a class at its limit; OWN_LIMIT if it is the bound of its flows or its path.
+
+    Where a link and the bound allow the same rate, the link is named.
+    """
     least, name = min(group.bound, group.path.bound), OWN_LIMIT
     for link, weight in group.path.uses:
         alone = not link.fat_pipe and len(link.classes) == 1
-        rate = link.capacity / (weight * (max(group.count, 1) if alone else 1))
-        if rate * _EQUAL <= least:
+        # A link that only this class crosses is divided among its flows; other links limit through their level.
+        flows = max(group.count, 1) if alone else 1
+        rate = link.capacity / (weight * flows)
+        if rate * (1.0 - _TOLERANCE) <= least:
             least, name = rate, link.name
     return name
