@@ -39,12 +39,13 @@ def _more(group: Sequence[str]) -> list[str]:
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
-    """Group names that are linked by pairs, directly or through others."""
+    """Return the connected components of the graph whose edges are `pairs`; names in order of appearance."""
     groups: list[list[str]] = []
     for pair in pairs:
         touched = [group for group in groups if set(group) & set(pair)]
         groups = [group for group in groups if group not in touched]
-        groups.append(list(dict.fromkeys([name for group in touched for name in group] + list(pair))))
+        merged = [name for group in touched for name in group] + list(pair)
+        groups.append(list(dict.fromkeys(merged)))
     return groups
 
 

@@ -44,9 +44,10 @@ def mean_round_s(facts: Facts) -> float:
 
 
 def max_leak(facts: Facts) -> float:
-    """Largest composed leak over clients and rounds; inf: updates arrived without any protection.
+    """Largest privacy loss of a client, its releases composed, over all rounds; inf if updates arrived without protection.
 
-    A protected release always leaks more than nothing: deliveries at a leak of zero mean that there is no privacy mechanism.
+    The column `max_leak` holds the largest loss over the clients, so only rounds are compared here. A protected release always
+    leaks more than nothing: deliveries at a loss of zero mean that there is no privacy mechanism.
     """
     if not facts.count:
         return math.nan

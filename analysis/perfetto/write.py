@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from io import TextIOWrapper
 from itertools import islice
@@ -15,7 +15,14 @@ from analysis.perfetto.events import Events
 from analysis.results.run import Run
 from analysis.results.sources import COLUMNS, TableName
 
-_TABLES: tuple[TableName, ...] = ("rounds", "clients", "probes", "jams", "messages")
+_EVENTS_OF: dict[TableName, Callable[[Events, Any], Iterator[str]]] = {
+    "rounds": Events.rounds,
+    "clients": Events.attempts,
+    "probes": Events.probes,
+    "jams": Events.jams,
+    "messages": Events.messages,
+}
+"""Tables of the timeline, in the order of the file, and the method that makes events of a piece of each."""
 _AT_ONCE = 4096
 """Events written in one go."""
 _LEVEL = 3
@@ -25,12 +32,12 @@ _LEVEL = 3
 def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None) -> int:
     """Write rounds `first` to `last` (None: to the end) of `run` to `path`; return the number of events.
 
-    The file is compressed if its name ends in .gz.     Rounds are counted as in `rounds.parquet`: with slots, these are counted.
+    The file is compressed if its name ends in .gz. Rounds are counted as in `rounds.parquet`: with slots, these are counted.
 
     Raises:
         ValueError: no such rounds in the run, or a table that cannot be read.
     """
-    for table in _TABLES:
+    for table in _EVENTS_OF:
         if table == "rounds" or run.source.has(table):
             run.arrow(table, ["round"])  # before anything is written: refuses what is no such table
     if not any(piece.num_rows for piece in _pieces(run, "rounds", first, last)):
@@ -76,9 +83,10 @@ def _counts_communication(run: Run, table: TableName) -> bool:
 
 
 def _events(run: Run, first: int, last: int | None) -> Iterator[str]:
+    """Yield the events of rounds `first` to `last`, table by table, each as a line of JSON."""
     events = Events(jammed="cable" if run.jams_cables else "sub-channel")
-    makers = (events.rounds, events.attempts, events.probes, events.jams, events.messages)
-    for table, make in zip(_TABLES, makers, strict=True):
+    for table, events_of in _EVENTS_OF.items():
         for piece in _pieces(run, table, first, last):
-            yield from make(piece)
+            yield from events_of(events, piece)
+    # The names come last: only now all tracks are known.
     yield from events.names()

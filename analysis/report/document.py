@@ -162,16 +162,16 @@ def run_document(
     run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, command: str, pictures: Sequence[Picture]
 ) -> Document:
     """Make the report of a single run; `metrics` were computed with the same target and smoothing."""
-    mentioned = [name for name in metrics.values if _tells(run, metrics, name)]
-    figures = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
-    figures += [_figure(metrics, name, target_accuracy) for name in mentioned if name != "simulated_s"]
+    shown = [name for name in metrics.values if _is_informative(run, metrics, name)]
+    numbers = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
+    numbers += [_number(metrics, name, target_accuracy) for name in shown if name != "simulated_s"]
     groups = {run.label: [run]}
     words = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
-    sure = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
+    caution = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
     sections = [
         Section("What was asked and run", [Text(words), scenario_facts([run])]),
-        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], figures)), _outcomes(run)]),
-        Section("How sure", [Text(sure), *warning_blocks([run])]),
+        Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], numbers)), _outcomes(run)]),
+        Section("How sure", [Text(caution), *warning_blocks([run])]),
         *_picture_sections(pictures),
         *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
         *network_sections(run),
@@ -179,7 +179,7 @@ def run_document(
         *_channel_sections(groups, declaration_tables(run)),
         *breakpoint_sections(groups),
         *([Section("Privacy guarantee", [Text(guarantee(run))])] if run.has_privacy else []),
-        Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, mentioned))]),
+        Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, shown))]),
         *settings_sections(run, [run], None, command),
     ]
     return Document(run.name, str(run.scenario.get("description", "")), sections)
@@ -203,13 +203,14 @@ def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Se
     return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
 
 
-def _tells(run: Run, metrics: RunMetrics, name: str) -> bool:
+def _is_informative(run: Run, metrics: RunMetrics, name: str) -> bool:
+    """Return True if the report of a run shows the metric `name`."""
     if name == "max_leak":
         return run.has_privacy
     return metric(name).tells(np.array([metrics[name]]))
 
 
-def _figure(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
+def _number(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
     """Return the heading and the value of a metric of a run."""
     value = format_number(metrics[name] * metric(name).scale)
     if name in TARGETS and target_accuracy is not None:

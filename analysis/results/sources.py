@@ -319,7 +319,11 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
 
 
 def check_table(place: str, table: TableName, schema: Any) -> list[str]:
-    """Return the columns of the table that the run left out. Raises ValueError if a column is missing that every run writes."""
+    """Check that a file is the expected table, by its metadata and columns; return the optional columns that the run left out.
+
+    Raises:
+        ValueError: another table, an unknown format, or a column is missing that every run writes.
+    """
     metadata: dict[bytes, bytes] = schema.metadata or {}
     kind = metadata.get(b"netsim.table")
     if kind != table.encode():
@@ -327,9 +331,11 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
         raise ValueError(f"{place}: expected the {table} table of a run, but the file {found}")
     _check_format(place, metadata.get(b"netsim.format", b"").decode(errors="replace"))
     missing = [name for name in COLUMNS[table] if name not in schema.names]
-    wrong = [name for name in missing if name in ALWAYS.get(table, COLUMNS[table])]
-    if wrong:
-        raise ValueError(f"{place}: expected the {table} table of a run, but columns are missing: {', '.join(wrong)}")
+    # A table without an entry in ALWAYS has no optional columns.
+    mandatory = ALWAYS.get(table, COLUMNS[table])
+    mandatory_missing = [name for name in missing if name in mandatory]
+    if mandatory_missing:
+        raise ValueError(f"{place}: expected the {table} table of a run, but columns are missing: {', '.join(mandatory_missing)}")
     return missing
 
 

@@ -48,7 +48,10 @@ class PairedDifference:
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Mean and Student-t interval of the values that are numbers; one value has no interval, infinite values have no width."""
+    """Return the mean of the values that are not NaN, with its Student-t interval.
+
+    The half-width is NaN for a single value, and where a value is infinite; the mean is then infinite, too.
+    """
     array = np.asarray(values, dtype=np.float64).ravel()
     array = array[~np.isnan(array)]
     if array.size == 0:

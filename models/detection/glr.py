@@ -67,7 +67,7 @@ class Glr(ABC):
             check_unit(x)
         self._count = count = self._count + 1
         self._total = total = self._total + x
-        pooled = _likelihood(count, total)
+        pooled = _log_likelihood(count, total)
         self._extend(count, total, pooled)
         limit = (1.0 + 1.0 / count) * (1.5 * log(count) + self._log_3_delta)
         if self._ceiling - pooled < limit - _SLACK:
@@ -80,7 +80,7 @@ class Glr(ABC):
     def statistic(self) -> float:
         """Return G(D); 0 for fewer than two observations."""
         best = self._best(self._count, self._total)
-        return max(0.0, best - _likelihood(self._count, self._total))
+        return max(0.0, best - _log_likelihood(self._count, self._total))
 
     def state_dict(self) -> State:
         return {"count": self._count, "total": self._total, "ceiling": self._ceiling, "path": self._path()}
@@ -108,8 +108,11 @@ class Glr(ABC):
     def _load_path(self, state: State) -> None: ...
 
 
-def _likelihood(count: int, total: float) -> float:
-    """Return l of `count` observations that sum to `total`: the sum of n ln n over ones and zeros, less that of all."""
+def _log_likelihood(count: int, total: float) -> float:
+    """Return the greatest Bernoulli log-likelihood of n = `count` observations that sum to t = `total`.
+
+    It is t ln t + (n - t) ln(n - t) - n ln n, with 0 ln 0 = 0.
+    """
     rest = count - total
     value = -count * log(count) if count else 0.0
     if total > 0.0:

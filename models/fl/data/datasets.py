@@ -197,14 +197,17 @@ def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.floa
     return mean, np.where(deviation > 0, deviation, 1.0)
 
 
-def _affine(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the shift and the divisor of every channel for `scale`."""
+def _normalisation(
+    scale: str, kind: str | Source, name: str, images: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the shift and the divisor of every channel for `scale`: pixels become (pixel - shift) / divisor."""
     if scale in ("unit", "signed-unit") and images.dtype != np.uint8:
         raise ParameterError("data.scale", scale, f"{name} holds {images.dtype}, no bytes; use standard or raw")
     if scale == "standard":
         return _moments(images)
-    channels, full = images.shape[1], 16.0 if kind == "digits" else 255.0
-    shift, divisor = {"unit": (0.0, full), "signed-unit": (full / 2, full / 2), "raw": (0.0, 1.0)}[scale]
+    # The digits of scikit-learn have grey levels from 0 to 16.
+    channels, white = images.shape[1], 16.0 if kind == "digits" else 255.0
+    shift, divisor = {"unit": (0.0, white), "signed-unit": (white / 2, white / 2), "raw": (0.0, 1.0)}[scale]
     return np.full(channels, shift), np.full(channels, divisor)
 
 
@@ -238,9 +241,9 @@ def load_dataset(
     name = kind if isinstance(kind, str) else place_of(kind)
     read = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
     train_x, train_y, test_x, test_y, classes = read
-    mean, deviation = _affine(data.scale, kind, name, train_x)
+    shifts, divisors = _normalisation(data.scale, kind, name, train_x)
     # One number a channel, the second axis.
-    shift, divisor = (v.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for v in (mean, deviation))
+    shift, divisor = (v.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for v in (shifts, divisors))
 
     def tensors(images: NDArray[Any], y: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         x = images[chosen].astype(np.float32)
