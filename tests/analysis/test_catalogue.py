@@ -278,6 +278,8 @@ def test_every_axis_has_a_label_and_every_figure_words(tmp_path: Path) -> None:
     told = BOUNDS | {"max_leak": [0.5, 0.9, 1.2], "loss": [1.0, 0.9, 0.8], "accuracy": [0.1, 0.5, 0.9]}
     told |= {"reward": [1.0, 2.0, 3.0], "genie_reward": [2.0, 2.0, 3.5], "bytes_up": [10, 10, 10], "compute_j": [1.0, 1.0, 1.0]}
     told |= {"sum_age": [3.0, 4.0, 5.0], "age_variance": [0.5, 1.0, 1.5], "oracle_sum_age": [3.0, 3.0, 3.0]}
+    told |= {f"{which}peer_accuracy": [0.1, 0.2, 0.3] for which in ("", "worst_", "best_")}
+    told |= {"consensus_distance": [3.0, 2.0, 1.0]}
     told |= {name: [0.0] * 3 for name in ("send_j", "receive_j", "idle_j")}
     leaks = PARTS | {"leak": [0.5] * 7}
     run = run_of(tmp_path / "a", told, clients=leaks, totals=totals, privacy={"guarantee": "per coordinate"})

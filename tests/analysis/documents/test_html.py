@@ -21,6 +21,8 @@ from analysis.report.scenario import changes
 from analysis.report.write import write_report
 from tests.helpers.result_folders import PARTS, ROUNDS, write_run, write_sweep
 
+# The page is built once for all tests, and some look at its images.
+pytestmark = pytest.mark.draws
 NASTY = '<script>alert("1")</script> & "b"'
 VOID = {"meta", "link", "br", "img", "path", "use", "rect", "image"}
 
@@ -87,7 +89,6 @@ def test_sections_come_in_the_order_in_which_a_reader_asks(page: Page) -> None:
     assert [f"#{heading['id']}" for heading in page.attributes("h2")] == links
 
 
-@pytest.mark.draws
 def test_every_anchor_and_reference_leads_somewhere_and_every_id_is_one(page: Page) -> None:
     ids = Counter(str(attributes["id"]) for _, attributes in page.elements if "id" in attributes)
     assert max(ids.values()) == 1
