@@ -190,7 +190,7 @@ def run(
         return done
     with _limit_time(wall):
         summary = written.simulate(built, study, place, overwrite=overwrite, after_round=tell, wall=wall)
-        return _finish(summary, place, shown=built.cautions)
+        return _finish(summary, place, shown=built.cautions, resumable=study.flower is None)
 
 
 def _app_key(app: str | Path | tuple[Any, Any] | None) -> dict[str, Any]:
@@ -510,9 +510,10 @@ def _limit_time(wall: WallLimit) -> Iterator[None]:
         raise TimeoutError(str(error) if wall.words in str(error) else f"{wall.words}; {error}") from None
 
 
-def _finish(summary: Mapping[str, Any], folder: Path, *, shown: Iterable[Caution] = ()) -> Run:
+def _finish(summary: Mapping[str, Any], folder: Path, *, shown: Iterable[Caution] = (), resumable: bool = True) -> Run:
     if summary["ended"] == INTERRUPTED:
-        raise KeyboardInterrupt(f"after {summary['rounds']} rounds; to go on: netsim.resume({str(folder)!r})")
+        remedy = f"to go on: netsim.resume({str(folder)!r})" if resumable else "a Flower app cannot be resumed: run it again"
+        raise KeyboardInterrupt(f"after {summary['rounds']} rounds; {remedy}")
     before = set(shown)
     _warn(caution for caution in cautions_of(summary) if caution not in before)
     return analysis.open_run(folder)

@@ -46,8 +46,8 @@ class Look:
     """A run as it stands."""
 
     name: str
-    rounds: int
-    """Largest number of rounds."""
+    rounds: int | None
+    """Largest number of rounds; None if only a Flower app says how many there are."""
     limit_s: float | None
     """The simulated time at which it ends at the latest."""
     began: float = field(default_factory=time.perf_counter)
@@ -81,24 +81,33 @@ class Look:
             self.recent_s.append(row.end_s - row.start_s)
 
     @property
+    def is_limited(self) -> bool:
+        """True if a number of rounds or a time limit says when the run ends."""
+        return self.rounds is not None or self.limit_s is not None
+
+    @property
     def done(self) -> float:
         """The share of the run that is done, by rounds or by simulated time, whichever is nearer to its end."""
-        by_time = self.time_s / self.limit_s if self.limit_s else 0.0
-        return min(1.0, max(self.round / self.rounds, by_time))
+        return min(1.0, self._share(self.round, self.time_s))
+
+    def _share(self, round: int, time_s: float) -> float:
+        """Return the share of the run that is done after `round` rounds and `time_s` simulated seconds; 0 without any limit."""
+        return max(round / self.rounds if self.rounds else 0.0, time_s / self.limit_s if self.limit_s else 0.0)
 
     @property
     def left_s(self) -> float:
         """Seconds of wall time left, if it goes on as it went in this process; NaN: not known yet."""
         if self.first is None:
             return math.nan
-        before = max(self.first / self.rounds, self.first_s / self.limit_s if self.limit_s else 0.0)
+        before = self._share(self.first, self.first_s)
         gained, passed = self.done - before, time.perf_counter() - self.began
         return passed * (1.0 - self.done) / gained if gained > 0.0 else math.nan
 
     def facts(self) -> list[tuple[str, str]]:
         """Names and values, as shown."""
         limit = "" if self.limit_s is None else f" of {self.limit_s:,.10g}"
-        told = [("rounds", f"{self.round}/{self.rounds}"), ("simulated", f"{self.time_s:,.1f}{limit} s")]
+        most = "" if self.rounds is None else f"/{self.rounds}"
+        told = [("rounds", f"{self.round}{most}"), ("simulated", f"{self.time_s:,.1f}{limit} s")]
         if self.recent_s:
             told.append((f"last {len(self.recent_s)} rounds", f"{sum(self.recent_s) / len(self.recent_s):.3f} s each"))
         if not math.isnan(self.accuracy):
@@ -180,7 +189,7 @@ class _Display:
 
 
 @contextmanager
-def live(name: str, rounds: int, limit_s: float | None, quiet: bool) -> Iterator[Shown]:
+def live(name: str, rounds: int | None, limit_s: float | None, quiet: bool) -> Iterator[Shown]:
     """Show a run while the block lasts; yields what is to be told of it."""
     if quiet:
         yield NotShown()
@@ -224,7 +233,8 @@ def _panel(look: Look) -> Iterator[Telling]:
 
     def draw_table() -> Table:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-        table.add_row(Text(look.name, style="bold"), ProgressBar(total=1.0, completed=look.done, width=40))
+        bar = ProgressBar(total=1.0, completed=look.done, width=40) if look.is_limited else ""
+        table.add_row(Text(look.name, style="bold"), bar)
         for name, value in look.facts():
             table.add_row(name, Text(value))
         return table

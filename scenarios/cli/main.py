@@ -114,6 +114,7 @@ def run(
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import prepare, simulate
         from scenarios.runs.wall_limit import WallLimit
+        from scenarios.schema.flower import known_rounds
 
         wall = WallLimit(wall_limit, may_end_process=True)
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
@@ -121,7 +122,7 @@ def run(
         logs = _log_files(log)
         built = prepare(study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit)
     show_cautions(dict.fromkeys(built.cautions, ""))
-    with live(study.name, study.rounds, study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
+    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
 
         def after_round(simulation: "Simulation") -> None:
             told(simulation)
@@ -129,7 +130,8 @@ def run(
 
         shown.begin(built.simulation)
         summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs, wall=wall)
-    tell(summary, folder, shown=built.cautions, strict=strict, why=wall.words if wall.reached else "interrupted")
+    why = wall.words if wall.reached else "interrupted"
+    tell(summary, folder, shown=built.cautions, strict=strict, why=why, resumable=study.flower is None)
 
 
 @app.command()
@@ -275,6 +277,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     """Read and build a scenario without running it. All its variants, too; tells what is doubtful about it."""
     with resting():
         from scenarios.runs.reading import read
+        from scenarios.schema.flower import known_rounds
         from scenarios.sweeps.sweep import plan
         from scenarios.wiring.payload import sizes_in_words
 
@@ -282,8 +285,9 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     variants = planned.variants
     study = planned.runs[0].scenario
     verdict, most = _verdict(len(planned.warned)), "" if study.flower is None else "at most "
+    rounds = "until the app ends" if known_rounds(study) is None else f"{most}{study.rounds} rounds"
     out_console.print(
-        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {most}{study.rounds} rounds; "
+        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {rounds}; "
         f"{_count_words(len(variants), 'variant')} ({', '.join(variants)}), {_count_words(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )

@@ -80,11 +80,18 @@ def _detections_text(detections: dict[str, Any]) -> str:
 
 
 def tell(
-    summary: dict[str, Any], folder: Path, *, shown: Iterable[Caution] = (), strict: bool = False, why: str = "interrupted"
+    summary: dict[str, Any],
+    folder: Path,
+    *,
+    shown: Iterable[Caution] = (),
+    strict: bool = False,
+    why: str = "interrupted",
+    resumable: bool = True,
 ) -> None:
     """Show how a run ended, and its cautions that were not `shown` before.
 
     Leaves with code 130 if it ended by an interrupt, whose name is `why`; `strict`: with code 2 if there are such cautions.
+    `resumable`: `netsim resume` can go on with the run.
     """
     from scenarios.runs.unfinished import INTERRUPTED
     from scenarios.schema.cautions import cautions_of
@@ -92,7 +99,8 @@ def tell(
     out_console.print(summary_table(summary))
     out_console.print(f"results: {folder}", soft_wrap=True)
     if summary["ended"] == INTERRUPTED:
-        complain(f"{why} after {summary['rounds']} rounds; the files hold these. To go on: netsim resume {folder}")
+        remedy = f"To go on: netsim resume {folder}" if resumable else "A Flower app cannot be resumed: run it again"
+        complain(f"{why} after {summary['rounds']} rounds; the files hold these. {remedy}")
         raise typer.Exit(130)
     before = set(shown)
     show_cautions({caution: "" for caution in cautions_of(summary) if caution not in before}, strict=strict)
@@ -199,11 +207,11 @@ def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
 
 @contextmanager
 def progress(
-    totals: dict[str, int], quiet: bool, *, share: bool = False, unit: str = "rounds"
+    totals: Mapping[str, int | None], quiet: bool, *, share: bool = False, unit: str = "rounds"
 ) -> Iterator[Callable[[str, int], None]]:
     """Show the rounds (or another `unit`) done of each label, out of `totals`; yields a function of a label and its number.
 
-    `share`: show them as a share, for runs that may end by a limit of time.
+    A total of None is not known, and is not shown. `share`: show them as a share, for runs that may end by a limit of time.
     """
     if quiet:
         yield lambda label, rounds: None
@@ -247,6 +255,8 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], 
     Yields a function to call with each `Standing`; its runs are the planned ones, then those of further seeds. For a run whose
     round takes long a line names the clients or steps that it waits for.
     """
+    from scenarios.schema.flower import known_rounds
+
     labels = [run.label for run in planned.runs]
     rounds_of: dict[str, int] = {}
     for run in planned.runs:
@@ -258,7 +268,9 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], 
         totals = totals | {_ALL: sum(rounds_of.values())}
     waiting = _Waiting(planned)
     limited = any(run.scenario.time_limit_s is not None for run in planned.runs)
-    with progress(totals, quiet, share=limited) as advance:
+    # As a share of the time limit a run always has a total.
+    open_ended = not limited and any(known_rounds(run.scenario) is None for run in planned.runs)
+    with progress(dict.fromkeys(totals) if open_ended else totals, quiet, share=limited) as advance:
 
         def show(standing: Standing) -> None:
             rounds = standing.rounds

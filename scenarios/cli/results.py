@@ -225,11 +225,13 @@ def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quie
     from scenarios.runs.progress import rounds_done
     from scenarios.runs.replay import read_finished
     from scenarios.runs.replay import replay as again
+    from scenarios.schema.flower import known_rounds
 
     study = read_finished(folder)
     name = study.method.kind
     limited = study.time_limit_s is not None
-    with progress({name: study.rounds}, quiet, share=limited) as advance, name_source(str(folder)):
+    total = study.rounds if limited else known_rounds(study)
+    with progress({name: total}, quiet, share=limited) as advance, name_source(str(folder)):
         try:
             different = again(folder, after_round=lambda simulation: advance(name, rounds_done(simulation, study)))
         except KeyboardInterrupt:

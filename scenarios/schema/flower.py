@@ -134,6 +134,11 @@ def complete(value: Any) -> Any:
     return {**_IMPLIED, **value}
 
 
+def known_rounds(scenario: "Scenario") -> int | None:
+    """Return the largest number of rounds of a scenario; None if only its app says how many there are."""
+    return None if scenario.flower is not None and scenario.rounds == MOST_ROUNDS else scenario.rounds
+
+
 def relax_required(schema: dict[str, Any]) -> None:
     """Let a scenario's JSON `schema` require the server and the rounds only where there is no `[flower]`."""
     schema["required"] = [name for name in schema["required"] if name not in _IMPLIED]

@@ -91,6 +91,15 @@ def test_time_left_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [clock(seconds) for seconds in (5.4, 65.0, 3725.0)] == ["0:05", "1:05", "1:02:05"]
 
 
+def test_a_run_without_a_known_end_has_no_total_and_no_time_left() -> None:
+    look = Look("app", rounds=None, limit_s=None)
+    look.first, look.round, look.time_s, look.counts = 0, 3, 12.0, {"delivered": 30}
+    assert look.line() == "app: 3 rounds; simulated 12.0 s; updates 30 delivered"
+    assert not look.is_limited
+    look.limit_s = 24.0
+    assert (look.is_limited, look.done) == (True, 0.5)
+
+
 def scalars_of(folder: Path) -> Any:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     found = accumulator.EventAccumulator(str(folder / "tensorboard"))

@@ -55,6 +55,29 @@ def test_the_app_of_the_library_learns_and_leaves_the_process_as_it_was() -> Non
     assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == files
 
 
+def test_an_app_in_a_folder_is_given_in_place_of_the_scenarios() -> None:
+    given = netsim.run(DIGITS | {"flower": DIGITS["flower"] | {"app": "nowhere"}}, app="flower-digits")
+    pd.testing.assert_frame_equal(given.clients, netsim.run(DIGITS).clients)
+
+
+def test_buffered_strategy_by_push_and_pull() -> None:
+    config = {"strategy": "fedbuff", "num-server-rounds": 4, "per-round": 3, "buffer": 2}
+    done = netsim.run(DIGITS | {"flower": DIGITS["flower"] | {"run_config": config}})
+    rows, ends = done.clients, done.clients["outcome_s"].to_numpy()
+    assert done.summary["ended"] == "application"
+    assert rows["selected_s"].tolist()[:3] == [0.0] * 3
+    # Three clients are at work at all times: each further one begins within 0.1 s, the app's pause, after a reply.
+    delivered = np.sort(ends[rows["outcome"] == "delivered"])
+    later = np.sort(rows["selected_s"].to_numpy())[3:]
+    assert len(later) > 3
+    assert all(0.0 <= begin - end <= 0.1 + 1e-9 for begin, end in zip(later, delivered, strict=False))
+    # A model comes with every second reply.
+    closed = done.rounds["end_s"].to_numpy()
+    assert all(0.0 <= at - end <= 0.1 + 1e-9 for at, end in zip(closed, delivered[1::2], strict=False))
+    assert done.rounds["round"].tolist() == [1, 2, 3, 4]
+    assert done.rounds["accuracy"].is_monotonic_increasing
+
+
 def test_another_seed_is_another_run_of_the_same_app() -> None:
     assert netsim.run(DIGITS, seed=2).clients["outcome_s"].tolist() != netsim.run(DIGITS).clients["outcome_s"].tolist()
 

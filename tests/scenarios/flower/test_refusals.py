@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("flwr")
 
 import netsim
+from scenarios.runs import interrupts
 from tests.helpers.flower import client, request, run, server, world
 
 APP = """[tool.flwr.app.components]
@@ -190,6 +191,23 @@ def test_a_client_that_raises_is_an_error_reply_and_a_refusal_if_it_always_does(
         run(second, client(train=fails))
 
 
+def test_a_client_that_raises_names_app_node_message_and_line(tmp_path: Path) -> None:
+    text = """
+from flwr.app import Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+server, client = ServerApp(), ClientApp()
+@client.train()
+def train(message, context):
+    raise RuntimeError("no data")
+@server.main()
+def main(grid, context):
+    grid.send_and_receive([Message(RecordDict(), 3, "train")])
+"""
+    words = ("its ClientApp raised at every message, first message 1 (train) at node 3: RuntimeError: no data", "small_app.py:8")
+    refused(folder(tmp_path, text), f"flower.app = {str(tmp_path)!r}", *words)
+
+
 def test_a_reply_that_is_no_message() -> None:
     from flwr.clientapp import ClientApp
 
@@ -235,6 +253,18 @@ def test_a_server_that_never_returns_meets_the_wall_limit() -> None:
     assert time.time is clock
 
 
+def test_a_server_that_only_computes_meets_the_wall_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(grid: Any, context: Any) -> None:
+        while True:
+            pass
+
+    monkeypatch.setattr(interrupts, "GRACE_S", 0.05)
+    clock = time.time
+    with pytest.raises(TimeoutError, match=r"the wall limit of 0\.1 s was reached"):
+        netsim.run(world() | {"flower": {"app": "x"}}, app=(server(main), client()), wall_limit_s=0.1)
+    assert time.time is clock
+
+
 def test_the_time_limit_ends_an_app_that_catches_all_exceptions() -> None:
     def main(grid: Any, context: Any) -> None:
         while True:
@@ -251,7 +281,7 @@ def test_a_run_in_a_folder_cannot_be_resumed(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     tables = world() | {"flower": {"app": "flower-digits", "run_config": {"num-server-rounds": 2}}}
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="a Flower app cannot be resumed: run it again"):
         netsim.run(tables, out=tmp_path / "run", progress=stop)
     with pytest.raises(ValueError, match="a Flower app cannot go on from where it was"):
         netsim.resume(tmp_path / "run")
