@@ -23,7 +23,7 @@ from models.policies.protocols import (
     Outcome,
     View,
     check_round,
-    check_sizes,
+    data_shares,
     fill_missing_losses,
 )
 from netsim.core.state import StateFields
@@ -89,7 +89,7 @@ class PowerOfChoice(NoProbes, StateFields):
         self._candidates, self._until_round = candidates, until_round
         self._asks = variant != "rpow-d"
         with np.errstate(divide="ignore"):
-            self._log_share = np.log(check_sizes(data_sizes, clients))
+            self._log_share = np.log(data_shares(data_sizes, clients))
         self._last: FloatArray = np.full(clients, np.inf)
         """(K,) loss that each client reported last; inf before the first."""
 

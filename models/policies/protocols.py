@@ -154,12 +154,8 @@ def check_round(clients: int, per_round: int) -> None:
         raise ParameterError("per_round", per_round, f"must be between 1 and the number of clients, {clients}")
 
 
-def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
-    """Return `data_sizes` as shares |D_k|/|D|; shape (K,).
-
-    Raises:
-        ParameterError: a wrong shape, a size that is negative or not finite, or no data at all.
-    """
+def check_sizes(data_sizes: FloatArray, clients: int) -> None:
+    """Raise ParameterError for a wrong shape, a size that is negative or not finite, or no data at all."""
     sizes = np.asarray(data_sizes, np.float64)
     if sizes.shape != (clients,):
         raise ParameterError(
@@ -168,7 +164,13 @@ def check_sizes(data_sizes: FloatArray, clients: int) -> FloatArray:
     total = sizes.sum()
     if not (np.all(sizes >= 0) and math.isfinite(total) and total > 0):
         raise ParameterError("data_sizes", sizes, "must be finite, >= 0 and not all 0")
-    shares: FloatArray = sizes / total
+
+
+def data_shares(data_sizes: FloatArray, clients: int) -> FloatArray:
+    """Return the shares |D_k|/|D| (K,) of `data_sizes` (K,); raises ParameterError as `check_sizes` does."""
+    check_sizes(data_sizes, clients)
+    sizes = np.asarray(data_sizes, np.float64)
+    shares: FloatArray = sizes / sizes.sum()
     return shares
 
 

@@ -119,15 +119,16 @@ class UpdateLifecycle:
             ends_s = update.departure_s
         # An update that waited has the departure on the clock already, unless another power has changed it.
         if update.phase != WAIT or ends_s < update.departure_s or self._energy is not None:
-            update.order = self.clock.call_at(ends_s, self._due, update)
+            update.call_number = self.clock.call_at(ends_s, self._on_due, update)
         update.phase, update.phase_start_s, update.due_s = step.phase, now, ends_s
         if self._charged:
             self._watch(update)
 
-    def _due(self, update: Update) -> None:
+    def _on_due(self, update: Update) -> None:
+        """Callback at the end of the present step of `update`: finish it, or abort if its client departs now."""
         now = self.clock.now
         # Ignore stale calls: the wait ended, the step was timed again, or the attempt was cut.
-        if update.due_s != now or update.order != self.clock.calling:
+        if update.due_s != now or update.call_number != self.clock.calling:
             return
         if now == update.departure_s:
             self.leave(update, now)
@@ -164,7 +165,7 @@ class UpdateLifecycle:
 
     def schedule(self, update: Update) -> None:
         """Put the end of the present step on the clock."""
-        update.order = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._due, update)
+        update.call_number = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._on_due, update)
 
     def replan(self, update: Update, ends_s: float) -> None:
         """End the present step at another time."""

@@ -405,7 +405,7 @@ class ClientPool(Tallies):
             **self.tallies_state(),
             **self.life.counts(),
             **updates_state(alive.values()),
-            "precede_access": sum(not precedes(update.order) for update in alive.values()),
+            "precede_access": sum(not precedes(update.call_number) for update in alive.values()),
             "in_flight": list(self.in_flight),
             "queue": [update.client for update in self.medium.access.waiting()],
             "availability": self.presence.state_dict(),

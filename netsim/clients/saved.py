@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def updates_state(updates: Collection[Update]) -> State:
     """Every update with what it does next, and its draws."""
     # In the order in which their next steps stand on the clock, which decides between two of one instant.
-    alive = sorted(updates, key=lambda update: (update.order, update.round, update.send_place))
+    alive = sorted(updates, key=lambda update: (update.call_number, update.round, update.send_place))
     # Updates that were started together share their draws.
     models = list({id(update.model_draws): update.model_draws for update in alive}.values())
     sends = list({id(update.send_draws): update.send_draws for update in alive if not update.outcome}.values())

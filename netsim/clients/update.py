@@ -147,7 +147,7 @@ class Update:
     is recorded, start and end, in the attempt in which it ended.
     """
 
-    __slots__ = (*FIELDS, "end_number", "model_draws", "order", "queued_by", "send_draws", "watts")
+    __slots__ = (*FIELDS, "call_number", "end_number", "model_draws", "queued_by", "send_draws", "watts")
     queued_by: Queueing
     """The step in which it waits for the uplink, or waited last."""
     # Known only after an attempt has ended, and put into its record then.
@@ -191,8 +191,8 @@ class Update:
         """Powers of its client by state, watts."""
         self.ends_s = _EVER
         """With batteries: time at which the present phase ends if the client stays; inf: not known."""
-        self.order = -1
-        """The number of its next step among the calls of the clock; -1: none is set."""
+        self.call_number = -1
+        """Number of the clock's call that ends the present step; -1 if none is scheduled."""
 
     def attempt(
         self,

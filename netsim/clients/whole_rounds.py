@@ -302,7 +302,7 @@ class WholeRounds:
         """Return single updates as those that have not ended stand now, by round and place, numbered by their next steps."""
         updates, order = self._release()
         for number, place in enumerate(order.tolist()):
-            updates[place].order = number
+            updates[place].call_number = number
         if self._pool.energy is not None:
             for update in updates:
                 self._pool.energy.go_on(update)

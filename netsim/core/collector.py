@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _RARELY = 1000
-"""After so many collections of the younger objects come the old ones."""
+"""Threshold of full collections: collections of the middle generation before one of the oldest."""
 _here = False
 """True while a block of this module has objects set aside."""
 
@@ -33,18 +33,18 @@ def resting() -> Iterator[None]:
 
 @contextmanager
 def long_lived() -> Iterator[None]:
-    """Exclude the objects that exist at the beginning of the block from garbage collection: modules, laws, data.
+    """Keep the garbage collector from objects that exist at the beginning of the block: modules, laws, data.
 
     They stay to the end of a run in any case; scanning them again and again costs a run with many messages in flight a fourth
-    of its time. Objects that an outer caller set aside stay so, and newer ones are scanned rarely.
+    of its time. Within a block that has set objects aside already, those stay so, and full collections become rare.
     """
     if _is_set_aside():
-        often = gc.get_threshold()
-        gc.set_threshold(*often[:2], _RARELY)
+        before = gc.get_threshold()
+        gc.set_threshold(*before[:2], _RARELY)  # the third threshold is that of full collections
         try:
             yield
         finally:
-            gc.set_threshold(*often)
+            gc.set_threshold(*before)
         return
     with _set_aside():
         yield

@@ -276,7 +276,7 @@ class Jammers:
                 jammer.decide(round, self._clock.now, self._spectrum, self._recorder)
 
     def catch_up(self) -> None:
-        """Decide for jammers whose dwell begins at this instant: jamming precedes a transmission of the same instant."""
+        """Let every jammer whose dwell begins by now decide. Transmissions call it as they begin: jamming precedes them."""
         now = self._clock.now
         while self.next_s <= now:
             for jammer in self.all:

@@ -111,12 +111,14 @@ class PolicyDispatch(StateFields, Dispatch):
         if not idle.any():
             return
         view = RoundView(number, pool.clock.now, idle, pool.accountant.participations.copy(), self._rng)
-        asked, times = check_probe(self.policy.probe(view), idle), 0
+        asked = check_probe(self.policy.probe(view), idle)
+        repetition = 0
         while len(asked):
-            self._probed = yield from self._probing.ask(number, asked, self.learner.version, times, self.policy.tests)
+            self._probed = yield from self._probing.ask(number, asked, self.learner.version, repetition, self.policy.tests)
             if not self.policy.asks_again:
                 break
-            times, idle = times + 1, pool.selectable(busy_too=False)
+            repetition += 1
+            idle = pool.selectable(busy_too=False)
             view = RoundView(number, pool.clock.now, idle, view.participations, self._rng, self._probed)
             asked = check_probe(self.policy.probe(view), idle)
         if len(self._probed.clients):

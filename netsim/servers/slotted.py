@@ -151,7 +151,7 @@ class SlotServer(StateFields, ABC):
         self._record(slot, start_s, trained_s, opinions, columns)
 
     def _test(self, number: int, time_s: float) -> FloatArray:
-        """(K,) when each client has tested the model, from `time_s` on, after slot `number`."""
+        """Return the times (K,) at which clients finish the test after slot `number`, begun at `time_s`; charge its energy."""
         ready_s = time_s + self.tests.durations_s(number, time_s)
         energy = self.clients.energy
         if energy is not None:
@@ -361,14 +361,17 @@ class FlDaServer(SlotServer):
 
     def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
         if self._opinions is None:
-            yield self.clock.event_at(float(self._test(0, self.clock.now).max()), LAST)
+            # Before slot 1 all clients test the first model, for the opinions that the slot starts from.
+            tested_s = self._test(0, self.clock.now)
+            yield self.clock.event_at(float(tested_s.max()), LAST)
             self._opinions = self.learner.opinions(0)
         opinions = self._opinions
         outcome = yield from self.consensus.run(slot, opinions, lambda beliefs: self.policy.index(slot, beliefs))
         self.outcome = outcome
         self._meter_messages()
-        for row in outcome.rows(slot, opinions) if self._records_beliefs else ():
-            self.recorder.belief(row)
+        if self._records_beliefs:
+            for row in outcome.rows(slot, opinions):
+                self.recorder.belief(row)
         return outcome.members
 
     def _meter_messages(self) -> None:

@@ -25,11 +25,12 @@ def seed_globally(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def from_seed(make: Callable[[], nn.Module], seed: int, *, convolutions: Law = "uniform") -> nn.Module:
-    """Return the module that `make` returns, with its parameters drawn again from `seed`.
+    """Return the module that `make` returns, with the parameters of known layers drawn again from `seed`.
 
     Weights and biases of linear and convolutional layers are uniform in +-1/sqrt(fan-in), torch's own default; with
     `convolutions` "he" the weights of convolutions are normal of variance 2/fan-out, their biases 0 (He et al. 2015; as in
-    torchvision's residual networks). Layers that normalise start as the identity, with running statistics 0 and 1.
+    torchvision's residual networks). Layers that normalise start as the identity, with running statistics 0 and 1. Parameters of
+    other layers stay as their constructors drew them.
     """
     # The draws of the constructor are discarded. The meta device would avoid them, but filling its tensors imports SymPy, which
     # takes longer than the draws.
@@ -39,7 +40,7 @@ def from_seed(make: Callable[[], nn.Module], seed: int, *, convolutions: Law = "
     with torch.no_grad():
         for layer in module.modules():
             if isinstance(layer, nn.Conv2d) and convolutions == "he":
-                fan_out = layer.weight[:, 0].numel()
+                fan_out = layer.weight[:, 0].numel()  # (out, in, height, width): the weights of one input channel
                 layer.weight.normal_(0.0, math.sqrt(2 / fan_out), generator=generator)
                 if layer.bias is not None:
                     layer.bias.zero_()

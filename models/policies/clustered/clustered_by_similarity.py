@@ -21,7 +21,7 @@ from scipy.spatial.distance import cdist, squareform
 
 from models.errors import ParameterError
 from models.policies.clustered.distributions import ROUNDING, Distribution, draw_set, make_distribution
-from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, View, check_round, check_sizes
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, View, check_round, data_shares
 from netsim.core.state import StateFields
 
 MOST_CLIENTS = 10_000
@@ -112,7 +112,7 @@ class ClusteredBySimilarity(NoProbes, StateFields):
             raise ParameterError("clients", clients, f"at most {MOST_CLIENTS} can be clustered by similarity (K^2 distances)")
         if similarity not in ("arccos", "l2", "l1"):
             raise ParameterError("similarity", similarity, "must be 'arccos', 'l2' or 'l1'")
-        self._shares = check_sizes(data_sizes, clients)
+        self._shares = data_shares(data_sizes, clients)
         self._kind: Similarity = similarity
         masses = per_round * self._shares
         whole = np.floor(masses + ROUNDING)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from models.policies.clustered.distributions import draw_set, fill_distributions
-from models.policies.protocols import FloatArray, IntArray, NoMemory, NoProbes, View, check_round, check_sizes
+from models.policies.protocols import FloatArray, IntArray, NoMemory, NoProbes, View, check_round, data_shares
 
 
 class ClusteredBySize(NoMemory, NoProbes):
@@ -26,7 +26,7 @@ class ClusteredBySize(NoMemory, NoProbes):
 
     def __init__(self, *, clients: int, per_round: int, data_sizes: FloatArray) -> None:
         check_round(clients, per_round)
-        self._shares = check_sizes(data_sizes, clients)
+        self._shares = data_shares(data_sizes, clients)
         order = np.argsort(-self._shares, kind="stable")
         self.distributions = fill_distributions(order, per_round * self._shares[order])
 

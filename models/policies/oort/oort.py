@@ -154,13 +154,13 @@ class Oort(NoProbes, StateFields):
         return drawn
 
     def _explore(self, unseen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
-        # The first round is uniform.
         """Draw `size` of the clients marked in `unseen`, by speed, by data size or uniformly."""
+        # As in the authors' code, whose first round is drawn before Oort's sampler is asked.
         if round == 1 or self._with.explore == "uniform":
             return uniform_draws(unseen, size, rng)
         with np.errstate(divide="ignore"):
-            by = -np.log(self._duration_s) if self._with.explore == "speed" else np.log(self._sizes)
-        return successive_draws(by, unseen, size, rng)
+            log_weights = -np.log(self._duration_s) if self._with.explore == "speed" else np.log(self._sizes)
+        return successive_draws(log_weights, unseen, size, rng)
 
     def observe(self, outcome: Outcome) -> None:
         clients, arrived = outcome.clients, ~outcome.censored

@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from models.policies.pause.parameters import RewardParameters
-from models.policies.protocols import FloatArray, IntArray, check_at_least, check_round, check_sizes
+from models.policies.protocols import FloatArray, IntArray, check_at_least, check_round, data_shares
 from netsim.core.state import StateFields
 
 
@@ -59,7 +59,7 @@ class Rewards(StateFields):
         check_round(clients, per_round)
         if per_model is not None:
             check_at_least("per_model", per_model, 1)
-        self._target = (per_round if per_model is None else per_model) * check_sizes(data_sizes, clients)
+        self._target = (per_round if per_model is None else per_model) * data_shares(data_sizes, clients)
         self._schedule = schedule
         self._alpha = parameters.alpha / per_round
         self._beta = parameters.beta

@@ -73,8 +73,9 @@ class BpIndex(StateFields):
         return self._count.copy()
 
     def index(self, round: int, belief: FloatArray) -> FloatArray:
-        """Return the indices (K,) of slot `round` from `belief` (K,). In slot 1, before any opinion counts, only beliefs
-        differ.
+        """Return the indices (K,) of slot `round` from `belief` (K,).
+
+        In slot 1 all means are 0 and ln 1 = 0, so only the beliefs differ.
         """
         if round < 1:
             raise ParameterError("round", round, "must be >= 1")

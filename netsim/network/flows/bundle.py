@@ -104,7 +104,7 @@ class Bundle:
         self.order.insert(place, entry)
         group.at_limit = place < self.split
         self.split += group.at_limit
-        self._count(group, group.count, 0)
+        self._count(group, more=group.count)
         group.free = place >= self._settled
         self._settled += not group.free
         group.mark = self._served if group.free else now_s
@@ -118,7 +118,7 @@ class Bundle:
         place = bisect_left(self.order, (group.limit, group.number))
         del self.order[place]
         self.split -= group.at_limit
-        self._count(group, 0, group.count)
+        self._count(group, fewer=group.count)
         self._settled -= not group.free
         group.stamp += 1
 
@@ -132,18 +132,22 @@ class Bundle:
         # Nothing has to be put in order.
         self._advance(now_s)
         group.served = self.served(group, now_s)
-        self._count(group, 0, group.count)
+        self._count(group, fewer=group.count)
         group.limit, self.order[0] = limit, (limit, group.number, group)
-        self._count(group, group.count, 0)
+        self._count(group, more=group.count)
         group.mark, group.front = self._served if group.free else now_s, None
         self._refresh(group)
 
     def add(self, group: FlowClass, size: float, number: int, key: Any, now_s: float) -> None:
-        """Begin a flow of `size` bytes in `group`, a class of this bundle."""
+        """Begin a flow of `size` bytes in `group`, a class of this bundle.
+
+        `number` orders ends at one time; `key` is the caller's name of the flow, which its end returns.
+        """
+        # The virtual time is brought to now first, as at every change of members.
         self._advance(now_s)
         heappush(group.queue, (self.served(group, now_s) + size, number, key))
         group.count += 1
-        self._count(group, 1, 0)
+        self._count(group, more=1)
         self._refresh(group)
 
     def drop(self, group: FlowClass, number: int, now_s: float) -> None:
@@ -151,7 +155,7 @@ class Bundle:
         self._advance(now_s)
         group.gone.add(number)
         group.count -= 1
-        self._count(group, 0, 1)
+        self._count(group, fewer=1)
         self._refresh(group)
 
     def served(self, group: FlowClass, now_s: float) -> float:
@@ -160,7 +164,7 @@ class Bundle:
             return group.served + (self._served + self.rate * (now_s - self._since_s) - group.mark)
         return group.served + group.limit * (now_s - group.mark)
 
-    def _count(self, group: FlowClass, more: int, fewer: int) -> None:
+    def _count(self, group: FlowClass, *, more: int = 0, fewer: int = 0) -> None:
         """Count members of `group` that came or went, where the split has put it."""
         if not group.at_limit:
             self.free_count += more - fewer
@@ -187,9 +191,9 @@ class Bundle:
         return self.split != split
 
     def _move(self, group: FlowClass, at_limit: bool) -> None:
-        self._count(group, 0, group.count)
+        self._count(group, fewer=group.count)
         group.at_limit = at_limit
-        self._count(group, group.count, 0)
+        self._count(group, more=group.count)
         if not self.split:
             self.limited_rate = 0.0
 
@@ -305,7 +309,7 @@ class Bundle:
             self._served, self._since_s = virtual, at_s
         key = heappop(group.queue)[2]
         group.count -= 1
-        self._count(group, 0, 1)
+        self._count(group, fewer=1)
         self._refresh(group)
         return group, key
 
