@@ -65,7 +65,10 @@ def _read_csv(path: Path) -> Underlay:
                 found = ", ".join(names) or "nothing"
                 raise ValueError(f"line 1 has {found}; name the columns a, b, and km or delay_s, and bytes_per_s if links differ")
             rows.fieldnames = names
-            links = [(f"line {rows.line_num}", row["a"], row["b"], _attributes(f"line {rows.line_num}", row)) for row in rows]
+            links = []
+            for row in rows:
+                place = f"line {rows.line_num}"
+                links.append((place, row["a"], row["b"], _attributes(place, row)))
         except csv.Error as error:
             raise ValueError(f"line {rows.line_num}: {error}") from None
     return _network(path.stem, [], links)

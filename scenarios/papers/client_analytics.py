@@ -28,11 +28,13 @@ _SMALL = ("learner.data.samples=6000", "learner.data.test_samples=500", "learner
 _WEEKS = "weeks of a core: fewer seeds (--seeds), or a GPU"
 
 
-def _sizes(slots: int, paper_cost: str, seeds: int = 100) -> dict[Size, Setup]:
+def _sizes(laptop_slots: int, paper_cost: str, seeds: int = 100) -> dict[Size, Setup]:
+    """Return the sizes of a reproduction: `laptop_slots` for the laptop; `paper_cost`, in words, and `seeds` for the paper."""
+    # With slots, the key `rounds` counts these.
     return {
         Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL), cost="seconds to a minute"),
         Size.LAPTOP: Setup(
-            seeds=(1, 2, 3, 4, 5), settings=(f"rounds={slots}", *NEAREST), cost="2 to 15 minutes of one core"
+            seeds=(1, 2, 3, 4, 5), settings=(f"rounds={laptop_slots}", *NEAREST), cost="2 to 15 minutes of one core"
         ),
         Size.PAPER: Setup(seeds=tuple(range(1, seeds + 1)), cost=paper_cost),
     }

@@ -182,7 +182,10 @@ def play_all(
 
 
 def _time_left(rest: Sequence[Asked], out: Path, done: Sequence[Panel]) -> str:
-    """Return the time left in words, from the times of earlier plays, else from the mean of those before; empty if unknown."""
+    """Return the time left in words; empty if unknown.
+
+    The time of a panel is that of its own last play, else the mean of the panels `done` in this command.
+    """
     from analysis.documents.numbers import format_seconds
 
     played = [panel.seconds for panel in done if panel.complete and panel.seconds]
@@ -190,7 +193,8 @@ def _time_left(rest: Sequence[Asked], out: Path, done: Sequence[Panel]) -> str:
     for one in rest:
         earlier = read_panel(out / one.what.name)
         if earlier is not None and earlier.complete:
-            total += 0.0 if earlier.checksum == checksum(one) else earlier.seconds
+            if earlier.checksum != checksum(one):  # else it is kept, not played again
+                total += earlier.seconds
         elif played:
             total += sum(played) / len(played)
         else:

@@ -120,10 +120,16 @@ def not_a_run(folder: Path) -> UserError:
     return UserError(f"{folder}: is not the folder of a run; {remedy}")
 
 
-def begun_run(out: Path) -> Marker:
-    """The marker of a run that is to go on in `out`; raises UserError where it has none or its files are not plain files."""
+def read_run_marker(out: Path) -> Marker:
+    """Return the marker of a run that is to go on in `out`.
+
+    Raises:
+        UserError: no marker, that of a sweep, or a file that it lists is a link or no plain file.
+    """
     marker = Marker.read(out)
-    if marker is None or marker.kind != "run":
+    if marker is not None and marker.kind != "run":
+        raise not_a_run(out)
+    if marker is None:
         raise UserError(f"{out}: holds a run {_EARLIER}; run it again: netsim run {out / SCENARIO} --out FOLDER")
     marker.check()
     return marker

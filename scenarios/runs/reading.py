@@ -83,9 +83,14 @@ def parse_value(text: str) -> Any:
 
 
 def override(tables: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
-    """A copy of `tables` with dotted keys replaced, in order. A new `x.kind` drops the other keys of x."""
+    """Return a copy of `tables` with dotted keys replaced, in order; missing tables are made.
+
+    Setting `x.kind` to another value drops the other keys of x. Raises UserError where a key goes through a value that is no
+    table.
+    """
     result = deepcopy(dict(tables))
-    for key, value in changes.items() if isinstance(changes, Mapping) else changes:
+    pairs = changes.items() if isinstance(changes, Mapping) else changes
+    for key, value in pairs:
         *path, last = key.split(".")
         table: Any = result
         for i, name in enumerate(path):

@@ -26,7 +26,7 @@ from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.ending import make_folder, orderly
 from scenarios.runs.failures import refusing
 from scenarios.runs.fixed_tables import NAMES, given_tables
-from scenarios.runs.folders import SCENARIO, SUMMARY, begun_run, check_run, not_a_run, open_run, write_json
+from scenarios.runs.folders import SCENARIO, SUMMARY, check_run, not_a_run, open_run, read_run_marker, write_json
 from scenarios.runs.identity import changed_files, named_files, run_id, study_digest
 from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import hold_lock
@@ -174,7 +174,7 @@ def go_on(
             check_run(folder, True, files)
             return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
         with orderly(folder):
-            return _simulate(built, scenario, begun_run(folder), state, stop, after_round, checkpoint_s)
+            return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
 
 def _refuse_changed_files(out: Path, state: dict[str, Any], scenario: Scenario) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from netsim.records.tables import check_pieces, sha256_of
 from scenarios.runs import checkpoint
-from scenarios.runs.folders import SCENARIO, begun_run, not_a_run, read_ending
+from scenarios.runs.folders import SCENARIO, not_a_run, read_ending, read_run_marker
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -39,7 +39,7 @@ def read_unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
         raise UserError(f"{out}: the run has come to its end ({how}); there is nothing to go on with")
     if not (out / SCENARIO).is_file():
         raise not_a_run(out)
-    listed = begun_run(out).files
+    listed = read_run_marker(out).files
     if not checkpoint.exists(out) and (how is None or checkpoint.FILE not in listed):
         return load(str(out / SCENARIO)), None
     remedy = f"run it again: netsim run {out / SCENARIO} --out {out} --overwrite"

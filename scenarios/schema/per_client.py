@@ -74,7 +74,12 @@ FORMS = "a finite number, { from = .., to = .. }, { by_group = { NAME = .. } } o
 
 
 def read_per_client(value: Any) -> PerClientSpec:
-    """A checked specification; raises what pydantic reports as the refusal of a value."""
+    """Return `value` of a file as a number, a ramp, a table by group or a list; checked ones pass as they are.
+
+    Raises:
+        ValidationError: an unknown key, at the place of that key.
+        PydanticCustomError: any other value; pydantic reports it at the key being read.
+    """
     if isinstance(value, Ramp | ByGroup):
         return value
     if isinstance(value, dict) and value:

@@ -14,27 +14,28 @@ THEOREMS = {"quick-init-ucb": 1, "bp-index": 3}
 
 
 def bound_notes(server: Any, scenario: Scenario) -> dict[str, Any]:
-    """`bound` and `no_bound` of a summary: a bound on the expected regret of the slots that were run, or what keeps it from
-    applying.
+    """Return `bound` and `no_bound` of a summary: a bound on the expected regret of the slots run, or why none applies.
 
-    Both are None for policies without a theorem, and with a learner, whose expected opinions nobody knows.
+    Both are None for policies without a theorem, and with a learner, whose expected opinions are unknown.
     """
     policy, opinions = scenario.policy, scenario.opinions
-    theorem = THEOREMS.get(policy.kind) if policy is not None else None
-    if theorem is None or opinions is None or opinions.synthetic is None:
-        return {"bound": None, "no_bound": None}
+    neither = {"bound": None, "no_bound": None}
+    if policy is None or opinions is None or opinions.synthetic is None:
+        return neither
+    theorem = THEOREMS.get(policy.kind)
+    if theorem is None:
+        return neither
     unmet = _unmet(server, scenario)
     if unmet is not None:
         return {"bound": None, "no_bound": f"Theorem {theorem} says nothing of this run: {unmet}"}
     per_round, values = scenario.server.per_round, server.learner.values()
-    assert policy is not None
-    assert values is not None
+    assert values is not None  # `_unmet` refuses that
     least, most = gaps(values, per_round)
-    given = {"gap_min": least, "gap_max": most, "mu": policy.mu}
+    constants = {"gap_min": least, "gap_max": most, "mu": policy.mu}
     if theorem == 1:
-        value = theorem1_upper(server.round, arms=math.comb(len(values), per_round), **given)
+        value = theorem1_upper(server.round, arms=math.comb(len(values), per_round), **constants)
     else:
-        value = theorem3_upper(server.round, clients=len(values), **given)
+        value = theorem3_upper(server.round, clients=len(values), **constants)
     bound = {"theorem": theorem, "expected_regret_at_most": float(value), "gap_min": least, "gap_max": most}
     return {"bound": bound, "no_bound": None}
 

@@ -174,6 +174,12 @@ def test_results_of_an_earlier_version_are_refused_with_the_remedy(shell):
         refused(shell, "sweep", option, because=because)
 
 
+def test_a_sweep_does_not_go_on_as_a_run(shell):
+    assert shell.sweep("--seeds", "1")[0] == 0
+    shutil.copy(shell.file, shell.out / "scenario.toml")
+    refused(shell, "resume", shell.out, because="this is a sweep: name one of its runs")
+
+
 @pytest.mark.parametrize("change", ["a file more", "a file outside", "cut short", "no JSON"])
 def test_a_marker_that_netsim_did_not_write_so_is_not_trusted(shell, change):
     shell.run()
