@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize_scalar
 
 from models.overlays.cycle_time import FloatArray
 from models.overlays.edge_colouring import Pair, matchings
@@ -120,3 +120,51 @@ def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget
         # Half-way to the best point so far: the bare vertices of the linear programs jump about.
         chosen = 0.5 * (np.asarray(found.x[:number]) + best)
     return tuple(best.tolist())
+
+
+class DrawnMatchings(NamedTuple):
+    """Matchings of a graph of which each round draws some; the protocol `matcha` of peers uses them."""
+
+    groups: list[list[Pair]]
+    """Links of each of the m matchings."""
+    probabilities: FloatArray
+    """(m,) probability that each is on in a round."""
+    step: float
+    """Mixing step alpha of W = I - alpha L."""
+    connectivity: float
+    """Second smallest eigenvalue of the expected Laplacian; 0 for a graph in pieces."""
+    contraction: float
+    """Spectral norm of E[W^2] - J: mean squared disagreement shrinks at least by this factor a round."""
+
+
+def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatchings:
+    """Divide a graph of `count` nodes into matchings, and return the best probabilities and mixing step (Wang et al. 2019).
+
+    The probabilities have a mean of at most `budget`.
+
+    >>> plan = draw_plan(3, [(0, 1), (1, 2)], 0.5)
+    >>> plan.groups, plan.probabilities.round(3).tolist(), round(plan.step, 3), round(plan.contraction, 3)
+    ([[(0, 1)], [(1, 2)]], [0.5, 0.5], 0.667, 0.667)
+    """
+    groups = matchings(count, pairs)
+    if not groups:
+        return DrawnMatchings([], np.zeros(0), 0.0, 0.0, 1.0)
+    probabilities = best_probabilities(count, groups, budget)
+    laplacians = np.zeros((2, count, count))
+    for probability, group in zip(probabilities.tolist(), groups, strict=True):
+        a, b = np.array(group).T
+        for place, weight in enumerate((probability, probability * (1.0 - probability))):
+            laplacians[place, a, b] = laplacians[place, b, a] = -weight
+            laplacians[place, a, a] += weight
+            laplacians[place, b, b] += weight
+    mean, spread = laplacians
+    # The square of a matching's Laplacian is twice itself, so that E[L^2] = E[L]^2 + 2 sum_j p_j (1 - p_j) L_j.
+    square = mean @ mean + 2.0 * spread
+    without_mean = np.eye(count) - 1.0 / count
+
+    def contraction(step: float) -> float:
+        return float(np.linalg.eigvalsh(without_mean - 2.0 * step * mean + step**2 * square)[-1])
+
+    # The norm is a convex function of the step. It is 1 at 0 and at least 1 from step 1 on.
+    found: Any = minimize_scalar(contraction, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
+    return DrawnMatchings(groups, probabilities, float(found.x), float(np.linalg.eigvalsh(mean)[1]), float(found.fun))

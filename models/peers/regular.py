@@ -1,4 +1,4 @@
-"""Topologies of peers without places: ring, star, torus and hypercube, with links of one length."""
+"""Topologies of peers without places: ring, star, torus, hypercube and exponential graph, with links of one length."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
+from models.overlays.exponential import strides
 from models.peers.graph import PeerGraph
 
 LinkKm = Annotated[float, Doc("Length of each link in km.")]
@@ -70,4 +71,15 @@ def hypercube(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
         raise ParameterError("clients", clients, "must be a power of 2")
     number = np.arange(clients)
     pairs = [np.stack((number, number ^ (1 << digit)), axis=1) for digit in range(digits)]
+    return _graph(clients, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64), link_km)
+
+
+def exponential(*, clients: int, link_km: LinkKm = 0.0) -> PeerGraph:
+    """Link each client i to i + 1, i + 2, i + 4, .. modulo their number (Ying et al. 2021); links carry messages both ways.
+
+    >>> exponential(clients=5).degree.tolist()
+    [4, 4, 4, 4, 4]
+    """
+    number = np.arange(clients)
+    pairs = [np.stack((number, (number + stride) % clients), axis=1) for stride in strides(clients)]
     return _graph(clients, np.concatenate(pairs) if pairs else np.zeros((0, 2), np.int64), link_km)

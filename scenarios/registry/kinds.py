@@ -45,6 +45,7 @@ SUPPLIED = {
     "num_classes": "the number of classes",
     "seed": "the seed of the first parameters",
     "graph": "the graph of the peers",
+    "matchings": "the division of a graph into matchings",
 }
 """Meanings of the arguments that are supplied to some groups; to a law of sub-channels `clients` is their number."""
 _ABOUT_ROUNDS = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth"})
@@ -58,6 +59,7 @@ SUPPLIED_TO: dict[str, frozenset[str]] = {
     "availability": frozenset({"clients"}),
     "partition": frozenset({"clients", "labels", "generator"}),
     "topology": frozenset({"clients", "generator"}),
+    "protocol": frozenset({"matchings"}),
     "mixing": frozenset({"graph"}),
     "network": frozenset({"inputs", "input_shape", "classes", "num_classes", "seed"}),
     "states": frozenset({"clients", "channels", "generator", "rounds", "horizon_rounds", "horizon_s"}),
@@ -212,9 +214,12 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "star": "models.peers.regular:star",
         "torus": "models.peers.regular:torus",
         "hypercube": "models.peers.regular:hypercube",
+        "exponential": "models.peers.regular:exponential",
     },
     "protocol": {
         "d-psgd": "netsim.peers.training.d_psgd:DPsgd",
+        "matcha": "netsim.peers.training.matcha:Matcha",
+        "one-peer": "netsim.peers.training.one_peer:OnePeer",
         "gossip-learning": "netsim.peers.training.gossip_learning:GossipLearning",
     },
     "mixing": {

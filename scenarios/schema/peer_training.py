@@ -40,8 +40,8 @@ class PeerTraining(Server):
     """peers: training without a server, by a protocol between neighbours."""
     protocol: component_of("protocol")  # type: ignore[valid-type]
     """When a peer trains, to which neighbours it sends, what it waits for, and how it combines."""
-    mixing: component_of("mixing") = {"kind": "metropolis"}  # type: ignore[valid-type]
-    """Weights by which a peer combines its model with those of its neighbours."""
+    mixing: component_of("mixing") | None = None  # type: ignore[valid-type]
+    """Weights by which a peer combines its model with those of its neighbours. Absent: metropolis, if the protocol uses any."""
     tested_peers: int | None = Field(default=None, ge=1)
     """Peers whose own models are tested, drawn once: their mean, worst and best accuracy is recorded beside that of the mean
     model. Absent: all. With `[learner]`."""

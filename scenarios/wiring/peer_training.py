@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,15 +11,18 @@ from models.peers.mixing import Mixing
 from netsim.network.resending import FOREVER, Resending
 from netsim.peers.training.protocol import TrainingProtocol
 from netsim.servers.peer_training import PeersAtWork, peer_server
-from scenarios.registry.components import construct, refusals_at
+from scenarios.registry.components import component_model, construct, refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.wiring.peers import build_links, peer_graph
 
 if TYPE_CHECKING:
     from models.fl.peer_learner import PeerLearner
+    from models.overlays.matcha import DrawnMatchings
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import BoolArray
+    from netsim.network.transport.messages import PeerGraph
     from netsim.network.transport.transport import Transport
+    from scenarios.registry.components import Component
     from scenarios.schema.scenario import Scenario
     from scenarios.wiring.server_parts import Server
     from scenarios.wiring.world import World
@@ -28,28 +32,44 @@ def peers(world: World) -> Server:
     """`server.kind = "peers"`; raises UserError."""
     scenario, section = world.scenario, world.scenario.server
     pool = world.pool()
-    protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", {})
+    supplied = {"matchings": _divide_into_matchings}
+    protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", supplied)
     with refusals_at("server.protocol", section.protocol.parameters()):
         protocol.check(lossy=_is_lossy(scenario))
-    if not protocol.mixes and "mixing" in section.model_fields_set:
+    if not protocol.mixes and section.mixing is not None:
         told = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
         raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
     transport = _links(world, pool, protocol)
-    mixing = construct(section.mixing, "mixing", "server.mixing", section.mixing.parameters(), {"graph": transport.graph})
+    mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
+    learner = _peer_learner(world)
+    with refusals_at("server.protocol", {"kind"}):
+        at_work = PeersAtWork(
+            pool=pool,
+            transport=transport,
+            protocol=protocol,
+            mixing=mixing,
+            streams=world.streams,
+            size_bytes=world.sizes.update_sizes(world.clients),
+            models=learner,
+        )
+    return peer_server(pool=pool, peers=at_work, learner=learner or world.learner)
+
+
+def _mixing(section: Component, graph: PeerGraph) -> Mixing:
+    """Return the weights that `server.mixing` describes; raises UserError."""
+    mixing = construct(section, "mixing", "server.mixing", section.parameters(), {"graph": graph})
     if not isinstance(mixing, Mixing):
         told = f"returns {type(mixing).__name__}; must return a models.peers.mixing.Mixing"
-        raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
-    learner = _peer_learner(world)
-    at_work = PeersAtWork(
-        pool=pool,
-        transport=transport,
-        protocol=protocol,
-        mixing=mixing,
-        streams=world.streams,
-        size_bytes=world.sizes.update_sizes(world.clients),
-        models=learner,
-    )
-    return peer_server(pool=pool, peers=at_work, learner=learner or world.learner)
+        raise UserError(f"server.mixing.kind = {section.kind!r}: {told}")
+    return mixing
+
+
+def _divide_into_matchings(count: int, pairs: Sequence[tuple[int, int]], budget: float) -> DrawnMatchings:
+    """Return the matchings of a graph that the protocol `matcha` draws from."""
+    # SciPy's solvers take a while to import.
+    from models.overlays.matcha import draw_plan
+
+    return draw_plan(count, pairs, budget)
 
 
 def _peer_learner(world: World) -> PeerLearner | None:

@@ -89,9 +89,12 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "star": {"link_km": 100.0},
         "torus": {"rows": 3},
         "hypercube": {},
+        "exponential": {},
     },
     "protocol": {
         "d-psgd": {"timeout_s": 2.0},
+        "matcha": {"budget": 0.3, "order": "combine-while-computing", "timeout_s": 2.0},
+        "one-peer": {"timeout_s": 2.0},
         "gossip-learning": {"period_s": 0.7, "spread": 0.3, "variant": "update-merge", "merge": "by-age"},
     },
     "mixing": {

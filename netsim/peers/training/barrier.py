@@ -10,23 +10,19 @@ import numpy as np
 from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, IntArray
+    from netsim.core.protocols import BoolArray
     from netsim.peers.training.protocol import Arrival
 
 
 class Barrier(StateFields):
-    """Models that have arrived at each peer, by the round that they belong to.
-
-    `needed` (K,): messages that open the barrier of each peer.
-    """
+    """Models that have arrived at each of `peers` peers, by the round that they belong to."""
 
     state_fields = ("_arrived", "_timed_out")
 
-    def __init__(self, needed: IntArray) -> None:
-        self._needed: list[int] = needed.tolist()
-        self._arrived: list[dict[int, dict[int, int]]] = [{} for _ in self._needed]
+    def __init__(self, peers: int) -> None:
+        self._arrived: list[dict[int, dict[int, int]]] = [{} for _ in range(peers)]
         """Models by edge, by round, of each peer."""
-        self._timed_out: BoolArray = np.zeros(len(self._needed), np.bool_)
+        self._timed_out: BoolArray = np.zeros(peers, np.bool_)
 
     def add(self, arrival: Arrival, round: int) -> None:
         """Keep a model that arrived at a peer in its own `round`; one of an earlier round comes too late and is ignored."""
@@ -37,11 +33,11 @@ class Barrier(StateFields):
         """Open the barrier of `peer` for its present round, whatever has arrived."""
         self._timed_out[peer] = True
 
-    def is_open(self, peer: int, round: int) -> bool:
-        """True if `peer` need not wait any longer in `round`."""
+    def is_open(self, peer: int, round: int, needed: int) -> bool:
+        """True if `peer` need not wait any longer in `round`, for which it needs so many models."""
         if self._timed_out[peer]:
             return True
-        return len(self._arrived[peer].get(round, ())) >= self._needed[peer]
+        return len(self._arrived[peer].get(round, ())) >= needed
 
     def take(self, peer: int, round: int) -> dict[int, int]:
         """Return the models of `round` by edge; forget them and those of earlier rounds."""

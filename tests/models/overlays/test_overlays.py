@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from itertools import combinations
 
@@ -13,7 +14,7 @@ from models.errors import ParameterError
 from models.overlays.delta_mbst import path_in_cube
 from models.overlays.edge_colouring import matchings
 from models.overlays.exponential import Exponential, OnePeerExponential, strides
-from models.overlays.matcha import Matcha, best_probabilities
+from models.overlays.matcha import Matcha, best_probabilities, draw_plan
 from models.overlays.mst import Mst
 from models.overlays.ring import Ring, christofides
 from models.overlays.silos import Arc, Silos
@@ -135,6 +136,27 @@ def test_no_probabilities_drawn_at_random_are_better(seed: int) -> None:
         drawn = np.array([rng.random() for _ in groups])
         drawn *= min(0.5 * len(groups) / drawn.sum(), 1 / drawn.max())
         assert connectivity(8, groups, drawn) <= best * (1 + 2e-3)
+
+
+def test_the_mixing_step_of_matcha_contracts_most() -> None:
+    # E[W^2] - J, from all 2^m sets of matchings that may be on.
+    plan = draw_plan(6, [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (0, 3), (1, 4)], 0.6)
+    count = len(plan.groups)
+
+    def norm(step: float) -> float:
+        mean = -np.full((6, 6), 1 / 6)
+        for on in itertools.product((False, True), repeat=count):
+            weights = np.eye(6)
+            for a, b in (pair for group, active in zip(plan.groups, on, strict=True) if active for pair in group):
+                weights[[a, b], [b, a]] += step
+                weights[[a, b], [a, b]] -= step
+            mean += np.prod(np.where(on, plan.probabilities, 1 - plan.probabilities)) * weights @ weights
+        return float(np.linalg.norm(mean, 2))
+
+    assert norm(plan.step) == pytest.approx(plan.contraction, abs=1e-9)
+    assert plan.contraction < 1
+    assert all(norm(plan.step + shift) > plan.contraction for shift in (-0.2, -0.01, 0.01, 0.2))
+    assert norm(1.0) >= 1
 
 
 def test_a_round_of_matcha_lasts_as_long_as_its_slowest_message() -> None:

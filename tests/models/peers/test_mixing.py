@@ -7,7 +7,7 @@ import pytest
 
 from models.errors import ParameterError
 from models.peers.mixing import given, max_degree, metropolis, uniform
-from models.peers.regular import hypercube, ring, star, torus
+from models.peers.regular import exponential, hypercube, ring, star, torus
 from models.peers.topologies import complete, grid
 
 MODULI = {
@@ -17,6 +17,8 @@ MODULI = {
     "torus": (lambda: torus(clients=16), 0.6),
     "grid": (lambda: grid(clients=16), 0.8686406183),
     "hypercube": (lambda: hypercube(clients=16), 0.6),
+    # In both directions: strides 1, 2, 4, 8 and their opposites, 7 neighbours, 1/8 each.
+    "exponential": (lambda: exponential(clients=16), 0.5),
     "complete": (lambda: complete(clients=16, generator=np.random.default_rng(1)), 0.0),
 }
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scenarios.runs.reading import parse
+from scenarios.runs.reading import parse, to_toml
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, learning, models, ready, simulated, study
@@ -159,3 +160,10 @@ def test_values_that_it_cannot_have_are_refused(keys: dict[str, Any], told: str)
 def test_mixing_weights_that_it_does_not_use_are_refused() -> None:
     with pytest.raises(UserError, match=r"server\.mixing.*gossip-learning.*leave it out"):
         build(parse(study(server=gossip() | {"mixing": {"kind": "uniform"}})))
+
+
+def test_the_scenario_that_a_run_writes_down_is_read_again() -> None:
+    # A run is resumed from this text, which names what the scenario left out.
+    written = tomllib.loads(to_toml(parse(study(server=gossip()))))
+    build(parse(written))
+    assert "mixing" not in written["server"]
