@@ -166,3 +166,16 @@ def _value_bytes(value: Any) -> int:
     if isinstance(value, bool):
         return 1
     return 8 if isinstance(value, int | float) else len(value.data)
+
+
+@contextmanager
+def replace_attributes(changes: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Give owners (modules or classes) other attributes within the block; `changes`: owner, name, value."""
+    before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
+    for owner, name, value in changes:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)

@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from scenarios.flower.internals import replace_attributes
+
 if TYPE_CHECKING:
     from scenarios.flower.grid import SimulatedGrid
 
@@ -38,6 +40,7 @@ class _Mail:
         except _SentError:
             return self._messages
         except Exception:
+            # The caller makes the call once more, in its turn: the exception is raised there, as without the collecting.
             return None
         finally:
             self._messages = None
@@ -131,14 +134,8 @@ def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
     futures = types.SimpleNamespace(ThreadPoolExecutor=make_executor, wait=wait, Future=Future)
     changes: list[tuple[Any, str, Any]] = [(server, "concurrent", types.SimpleNamespace(futures=futures))]
     changes += [(module, "start_update_client_manager_thread", start_manager) for module in (app, app_utils, default_workflows)]
-    before = [(module, name, getattr(module, name)) for module, name, _ in changes]
-    for module, name, value in changes:
-        setattr(module, name, value)
-    try:
+    with replace_attributes(changes):
         yield
-    finally:
-        for module, name, value in before:
-            setattr(module, name, value)
 
 
 def _register(mail: _Mail, manager: Any, proxy: Any) -> None:

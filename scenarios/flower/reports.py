@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netsim.core.state import StateFields
+from scenarios.flower.internals import replace_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,14 +134,8 @@ def watched(reports: Reports) -> Iterator[None]:
     starting = [kind for kind in _family(Strategy) if "start" in vars(kind)]
     changes: list[tuple[Any, str, Any]] = [(kind, "start", _heard_start(vars(kind)["start"], reports)) for kind in starting]
     changes += [(History, "add_loss_centralized", heard_loss), (History, "add_metrics_centralized", heard_metrics)]
-    before = [(kind, name, kind.__dict__[name]) for kind, name, _ in changes]
-    for kind, name, value in changes:
-        setattr(kind, name, value)
-    try:
+    with replace_attributes(changes):
         yield
-    finally:
-        for kind, name, value in before:
-            setattr(kind, name, value)
 
 
 def _family(kind: Any) -> list[Any]:
