@@ -33,6 +33,9 @@ _COLOURS = {
     "#ffffff": "var(--paper)",
     "#000000": "var(--black)",
     "#0072b2": "var(--blue)",
+    "#0011cc": "var(--indigo)",
+    "#771100": "var(--maroon)",
+    "#552277": "var(--plum)",
 }
 """Colours of `analysis.figures.style` that are not legible on both light and dark, by what the style sheet calls them."""
 

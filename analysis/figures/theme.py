@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-"""Okabe and Ito's colours, told apart with any colour vision; without their yellow, which is faint on white."""
+PALETTE = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"),
+    *("#0011CC", "#771100", "#775555", "#552277", "#9966FF"),
+)
+"""Twelve colours, as many as a figure shows variants. The first seven are Okabe and Ito's without their yellow, which is faint on
+white. To eyes of any colour vision, the others differ from these and from each other as much as these seven do."""
 
 
 DASHES: tuple[str | tuple[float, tuple[float, ...]], ...] = (
@@ -13,8 +17,9 @@ DASHES: tuple[str | tuple[float, tuple[float, ...]], ...] = (
     (0.0, (5.0, 1.6)),
     (0.0, (1.2, 1.2)),
     (0.0, (6.0, 1.6, 1.2, 1.6)),
+    (0.0, (9.0, 1.6, 1.2, 1.6, 1.2, 1.6)),
 )
-"""Line styles, so that lines are told apart in grey as well. 7 colours and 4 styles have no common divisor: 28 distinct lines."""
+"""Line styles that tell lines apart in grey, too. 12 colours and 5 styles have no common divisor: there are 60 distinct lines."""
 
 
 HATCHES = ("", "///", "...", "xxx", "\\\\\\")

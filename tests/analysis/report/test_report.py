@@ -22,8 +22,7 @@ from analysis.documents.markdown import markdown_table
 from analysis.documents.numbers import format_interval, format_number
 from analysis.documents.run_names import missing_words, runs_in_words
 from analysis.figures.settings import Bound, FigureSettings
-from analysis.figures.style import line_style
-from analysis.figures.theme import DASHES, PALETTE
+from analysis.figures.theme import PALETTE
 from analysis.learning.figure import accuracy_figure
 from analysis.metrics.comparison import compare, write_comparison
 from analysis.privacy.figure import leak_figure
@@ -223,10 +222,6 @@ def test_a_variant_keeps_its_line_in_every_figure(sweep_path: Path) -> None:
     # Seeds of `base` have data from 1, 2, 3 s to 3, 6, 9 s: all three only at 3 s, with 0.7, 0.55, 0.5.
     assert x.tolist() == [3.0] * x.size
     assert y == pytest.approx((0.7 + 0.55 + 0.5) / 3)
-
-
-def test_lines_are_distinct() -> None:
-    assert len({str(line_style(i)) for i in range(len(PALETTE) * len(DASHES))}) == 28
 
 
 def test_regret_with_a_bound(tmp_path: Path) -> None:
