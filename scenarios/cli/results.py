@@ -252,7 +252,7 @@ def trace(
     """Write a timeline of a run for the Perfetto viewer. The viewer is at ui.perfetto.dev."""
     from analysis import open_run, write_trace
     from scenarios.runs.folders import add_files, writing
-    from scenarios.runs.scratch import temporary_folder
+    from scenarios.workers.scratch import temporary_folder
 
     match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")
     if match is None or int(match[1]) > int(match[2]):

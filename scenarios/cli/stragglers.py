@@ -153,8 +153,8 @@ def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) ->
 
     from scenarios.runs.folders import add_files
     from scenarios.runs.replay import WHAT_IFS
-    from scenarios.runs.scratch import temporary_folder
     from scenarios.runs.what_if.answers import every_client, table_of
+    from scenarios.workers.scratch import temporary_folder
 
     first, last = (1, None) if only is None else only
     upto = int(run.summary["rounds"]) if last is None else last

@@ -14,7 +14,6 @@ from netsim.simulation import Simulation
 from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.failures import refusing
 from scenarios.runs.fixed_tables import given_tables
-from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.machine import Effort
 from scenarios.runs.own_code import note_code, own_code
 from scenarios.runs.reading import to_toml
@@ -23,6 +22,7 @@ from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import Built
+from scenarios.workers.interrupts import stop_requests
 
 
 @contextmanager

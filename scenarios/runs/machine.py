@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
-import re
 import resource
 import sys
 import time
@@ -13,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_PACKAGES = ("netsim", "numpy", "scipy", "simpy", "pyarrow", "torch")
 _PROCESS = Path("/proc/self")
 
 
@@ -38,27 +35,6 @@ class Effort:
             "cpu_time_s": time.process_time() - self._cpu,
             "peak_memory_bytes": _peak_bytes(),
         }
-
-
-def versions() -> dict[str, str | None]:
-    """Python, netsim and the packages that results depend on; None for one that is not installed."""
-    return dict(_versions())
-
-
-@cache
-def _versions() -> tuple[tuple[str, str | None], ...]:
-    return (("python", platform.python_version()), *((name, _version(name)) for name in _PACKAGES))
-
-
-def _version(package: str) -> str | None:
-    try:
-        about = importlib.metadata.distribution(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    # `importlib.metadata.version` parses all that a package says of itself as an e-mail.
-    text = about.read_text("METADATA") or about.read_text("PKG-INFO") or ""
-    found = re.search(r"^Version: *(.*)$", text, re.MULTILINE)
-    return found[1].strip() if found else about.version
 
 
 @cache

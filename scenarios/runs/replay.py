@@ -14,10 +14,10 @@ from scenarios.runs.folders import SCENARIO, not_a_run, read_beginning, read_end
 from scenarios.runs.own_code import changes, latest
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
-from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.workers.scratch import temporary_folder
 
 WHAT_IFS = "what_ifs.parquet"
 """Table that `netsim stragglers` adds to the folder of a run."""

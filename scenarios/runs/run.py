@@ -28,7 +28,6 @@ from scenarios.runs.failures import refusing
 from scenarios.runs.fixed_tables import NAMES, given_tables
 from scenarios.runs.folders import SCENARIO, SUMMARY, check_run, not_a_run, open_run, read_run_marker, write_json
 from scenarios.runs.identity import changed_files, named_files, run_id, study_digest
-from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import hold_lock
 from scenarios.runs.machine import Effort
 from scenarios.runs.marker import Marker
@@ -40,6 +39,7 @@ from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError, name_source
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import Built, build
+from scenarios.workers.interrupts import StopRequest, stop_requests
 
 _GIVEN = tuple(f"{name}.parquet" for name in NAMES)
 CHECKPOINT_S = 60.0

@@ -21,7 +21,7 @@ from netsim.servers.facts import facts_of
 from scenarios.registry.components import Component
 from scenarios.runs.books import SUMMED, OpenTables, audit
 from scenarios.runs.energy import energy_accounts, energy_notes
-from scenarios.runs.machine import Effort, versions
+from scenarios.runs.machine import Effort
 from scenarios.schema.protection import also_released, guarantee_in_words
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.accounting import accounts, accounts_in_words
@@ -32,6 +32,7 @@ from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
 from scenarios.wiring.server_parts import detections
 from scenarios.wiring.simulation import Built
+from scenarios.workers.versions import versions
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from scenarios.runs.interrupts import GRACE_S, StopRequest
 from scenarios.schema.errors import UserError
+from scenarios.workers.interrupts import GRACE_S, StopRequest
 
 END_S = 30.0
 """Seconds after the stop at which a process for one run alone is ended if it does not stop."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from scenarios.runs.interrupts import StopRequest
-from scenarios.sweeps.workers import Killed, Standing, Work, Workers
+from scenarios.sweeps.workers import Standing, Work, Workers
+from scenarios.workers.interrupts import StopRequest
+from scenarios.workers.processes import Killed
 
 RETRIES = 2
 """Number of times that a run whose worker was killed is simulated again."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
@@ -17,18 +15,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from netsim.records import atomic
-from scenarios.runs.interrupts import out_of_reach
-from scenarios.runs.machine import versions
-from scenarios.runs.safe_path import SAFE_PATH, restored_environment, safe_path
-from scenarios.runs.scratch import scratch_folder
 from scenarios.schema.errors import UserError
-from scenarios.sweeps import dask_worker
 from scenarios.sweeps.options import Machines
-from scenarios.sweeps.workers import Killed, Place, Standing, Work, Workers, processes, take_all
+from scenarios.sweeps.workers import Standing, Work, Workers, processes
+from scenarios.workers.dask_client import connect, is_local
+from scenarios.workers.processes import Killed, Place, take_all
+from scenarios.workers.versions import refuse_versions, versions
 
-_LOCAL = re.compile(r"local:(\d{1,4})")
-_PATIENCE_S = 60.0
-"""Seconds to wait for a scheduler and its first worker."""
 _MOST_REPORTS_PER_S = 200.0
 """Of rounds done, by all workers together, so that a thousand of them do not keep the scheduler busy with it."""
 _COUNT_S = 2.0
@@ -180,7 +173,7 @@ class Cluster:
 
 def _work_at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
     """Do `work` in a worker as in the process that asks for it; `shared`: both reach the same folders."""
-    refuse_versions(f"worker {_worker().address}", wanted, versions())
+    refuse_versions("--scheduler", f"worker {_worker().address}", wanted, versions())
     try:
         place.enter()
     except OSError as error:
@@ -199,15 +192,6 @@ def _content(path: str) -> bytes | None:
         return Path(path).read_bytes()
     except OSError:
         return None
-
-
-def refuse_versions(who: str, wanted: dict[str, str | None], found: dict[str, str | None]) -> None:
-    """Raise UserError where a worker has other versions than this process of what results depend on."""
-    different = [f"{name} {found.get(name)} (here {version})" for name, version in wanted.items() if found.get(name) != version]
-    if different:
-        raise UserError(
-            f"--scheduler: {who} has {', '.join(different)}; install the same, for results depend on them"
-        )
 
 
 @contextmanager
@@ -235,73 +219,10 @@ def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) 
 
 @contextmanager
 def cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
-    """The workers of the scheduler at `address`, for so many `runs`; "local:N" starts one with N processes on this machine.
+    """The workers of the scheduler at `address`, for so many `runs`, as of `dask_client.connect`.
 
     `send_back`: the workers need no folder that this process reaches. Raises UserError.
     """
-    try:
-        import distributed
-    except ImportError as error:
-        remedy = "install netsim with its extra: pip install 'netsim[cluster]'"
-        raise UserError(f"--scheduler {address!r}: needs Dask: {error}; {remedy}") from error
-    with ExitStack() as stack:
-        connect: Any = distributed.Client
-        local = _LOCAL.fullmatch(address)
-        target: Any = address if local is None else stack.enter_context(_local(int(local[1])))
-        try:
-            client = stack.enter_context(connect(target, timeout=_PATIENCE_S, set_as_default=False))
-            client.wait_for_workers(1, timeout=_PATIENCE_S)
-            found = client.run(versions)
-        except (OSError, ValueError, TimeoutError) as error:
-            raise UserError(f"--scheduler {address!r}: no scheduler with workers answers there ({error})") from error
-        except ImportError as error:
-            raise UserError(f"--scheduler {address!r}: its workers lack netsim ({error}); install it there") from error
-        for who, theirs in found.items():
-            refuse_versions(f"worker {who}", versions(), theirs)
+    with connect(address, "--scheduler") as client:
         # One that is killed here takes no run with it that has not begun; other schedulers are patient with those themselves.
-        yield Cluster(client, runs, send_back=send_back, ahead=local is None)
-
-
-@contextmanager
-def _local(workers: int) -> Iterator[Any]:
-    import dask
-    import distributed
-
-    if not workers:
-        raise UserError("--scheduler 'local:0': needs a worker at least")
-    # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
-    create: Any = distributed.LocalCluster
-
-    def start(**options: Any) -> Any:
-        with safe_path():
-            return create(**options)
-
-    settings = {
-        "distributed.scheduler.allowed-failures": 0,
-        "distributed.comm.timeouts.connect": "60s",
-        "distributed.worker.preload": [dask_worker.__name__],
-        # Also for workers that are started again.
-        **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in SAFE_PATH.items()},
-    }
-    with (
-        scratch_folder() as scratch,
-        dask.config.set({**settings, "temporary-directory": scratch}),
-        # Dask sets the variables of its workers in this process, too, whenever it starts one, and leaves them there.
-        restored_environment([*dask.config.get("distributed.nanny.pre-spawn-environ"), "PYTHONHASHSEED"]),
-        ThreadPoolExecutor(1) as thread,
-    ):
-        with out_of_reach():
-            begun = thread.submit(
-                start,
-                n_workers=workers,
-                threads_per_worker=1,
-                memory_limit=0,
-                dashboard_address="127.0.0.1:0",
-                local_directory=scratch,
-                silence_logs="CRITICAL",
-            )
-        try:
-            yield begun.result()
-        finally:
-            # One that is half started can be closed as little as it can be left alone.
-            begun.result().close()
+        yield Cluster(client, runs, send_back=send_back, ahead=not is_local(address))

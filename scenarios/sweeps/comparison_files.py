@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scenarios.runs.folders import add_files
-from scenarios.runs.scratch import temporary_folder
+from scenarios.workers.scratch import temporary_folder
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep

@@ -13,7 +13,6 @@ from analysis.results.sources import RunInMemory
 from netsim.simulation import Simulation
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.in_memory import run_in_memory
-from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.progress import rounds_done
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.attempts import attempt_all, watching
@@ -21,8 +20,10 @@ from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, THIS_MACHINE, Limits, Machines
 from scenarios.sweeps.plan import Plan, Planned, unpack
-from scenarios.sweeps.workers import Board, Killed, Standing
+from scenarios.sweeps.workers import Board, Standing
 from scenarios.wiring.simulation import build
+from scenarios.workers.interrupts import StopRequest
+from scenarios.workers.processes import Killed
 
 
 def sweep_in_memory(

@@ -13,7 +13,6 @@ from scenarios.runs import checkpoint
 from scenarios.runs.ending import make_folder
 from scenarios.runs.folders import check_sweep, extend_sweep, open_sweep, read_summary, write_manifest
 from scenarios.runs.identity import run_id, study_digest
-from scenarios.runs.interrupts import StopRequest, stop_requests
 from scenarios.runs.lock import hold_lock
 from scenarios.runs.marker import Marker
 from scenarios.runs.own_code import own_code
@@ -29,7 +28,9 @@ from scenarios.sweeps.options import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, L
 from scenarios.sweeps.plan import Plan, Planned, add_grid, choose_variants, further, plan, plan_grid
 from scenarios.sweeps.relocation import move_run
 from scenarios.sweeps.worker_run import Done, OneRun, Trial
-from scenarios.sweeps.workers import Killed, Standing, Workers
+from scenarios.sweeps.workers import Standing, Workers
+from scenarios.workers.interrupts import StopRequest, stop_requests
+from scenarios.workers.processes import Killed
 
 __all__ = ["Plan", "Planned", "add_grid", "choose_variants", "later_cautions", "plan", "plan_grid", "sweep"]
 

@@ -14,7 +14,6 @@ from scenarios.runs.folders import check_run
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
 from scenarios.runs.progress import rounds_done
 from scenarios.runs.run import go_on, simulate
-from scenarios.runs.scratch import temporary_folder
 from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.runs.waiting import Watch, watch_run
 from scenarios.runs.wall_limit import WallLimit
@@ -24,6 +23,7 @@ from scenarios.sweeps.plan import Planned
 from scenarios.sweeps.relocation import receive, sent_back
 from scenarios.sweeps.workers import Board
 from scenarios.wiring.simulation import build
+from scenarios.workers.scratch import temporary_folder
 
 
 @dataclass(frozen=True)

@@ -5,36 +5,35 @@ Runs tell how far they are, and are told to stop, over a `Board`. Workers on oth
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
-from netsim.core.collector import resting
 from netsim.records import atomic
-from scenarios.runs.interrupts import ignore_interrupts, out_of_reach
-from scenarios.runs.safe_path import SAFE_PATH, safe_path
-from scenarios.runs.scratch import scratch_folder
+from scenarios.workers.processes import (
+    Killed,
+    Place,
+    end,
+    give_back,
+    reason_of,
+    share_of_cores,
+    start,
+    submit,
+    take_all,
+    take_executor,
+)
+from scenarios.workers.scratch import scratch_folder
 
 _STOP = -1
 """Place of the request to stop among the counts."""
 _WAITS = "waits-"
 """Prefix of the files in which runs tell what they wait for; the number of the run follows."""
-_LOOK_S = 0.25
-"""Seconds between two checks of a worker that its parent process is still there."""
-_IDLE_S = 300
-"""Seconds that a worker waits for the next sweep of the same process."""
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
 class Board(Protocol):
@@ -58,13 +57,6 @@ class Board(Protocol):
 
 Work = Callable[[Board], Any]
 """A run to simulate; what it returns goes back."""
-
-
-@dataclass(frozen=True)
-class Killed:
-    """In place of what a run returns: its worker came to an end in the midst of it."""
-
-    reason: str
 
 
 class Standing(NamedTuple):
@@ -203,7 +195,8 @@ class Processes:
         self._scratch, self._modules = scratch, modules
         self._file = str(Path(scratch) / "rounds")
         self._shown = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
-        self._free = [_waiting(count) or _start(count, modules) for _ in range(count)]
+        self._threads = share_of_cores(count)
+        self._free = [take_executor(self._threads, modules) for _ in range(count)]
         self._busy: dict[int, Any] = {}
         self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
 
@@ -216,10 +209,10 @@ class Processes:
         executor = self._free.pop()
         at_work = (_work_at, Place.here(), work, _InFile(self._file, index))
         try:
-            future = _submit(executor, *at_work)
+            future = submit(executor, *at_work)
         except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
-            executor = _start(self.count, self._modules)
-            future = _submit(executor, *at_work)
+            executor = start(self._threads, self._modules)
+            future = submit(executor, *at_work)
         self._busy[index] = executor
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
@@ -232,9 +225,9 @@ class Processes:
             try:
                 found.append((index, future.result()))
             except BrokenProcessPool as error:
-                executor.shutdown(wait=False, kill_workers=True)
-                executor = _start(self.count, self._modules)
-                found.append((index, Killed(_why(error))))
+                end(executor)
+                executor = start(self._threads, self._modules)
+                found.append((index, Killed(reason_of(error))))
             self._free.append(executor)
         return found
 
@@ -257,26 +250,9 @@ class Processes:
     def close(self) -> None:
         """Let go of the processes: those at work end at once, the others wait for the next sweep."""
         for executor in self._busy.values():
-            executor.shutdown(wait=False, kill_workers=True)
-        _WAITING.setdefault(_settings(self.count), []).extend(self._free)
+            end(executor)
+        give_back(self._threads, self._free)
         self._busy, self._free = {}, []
-
-
-def take_all(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
-    """Yield the content of a queue, after at most `wait_s` seconds."""
-    try:
-        yield queue.get(timeout=wait_s)
-        while True:
-            yield queue.get_nowait()
-    except Empty:
-        return
-
-
-def _why(error: BaseException) -> str:
-    """Return the reason of the end of a process, in words."""
-    text = str(error)
-    signals = text.partition("{")[2].partition("}")[0]
-    return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
 
 
 @contextmanager
@@ -296,78 +272,7 @@ def processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator
             workers.close()
 
 
-_WAITING: dict[tuple[object, ...], list[Any]] = {}
-"""Executors of one process each that wait for the next sweep, by what they were started with."""
-
-
-def _settings(count: int) -> tuple[object, ...]:
-    return (os.getpid(), count, tuple(sorted(os.environ.items())))
-
-
-def _waiting(count: int) -> Any | None:
-    """An executor that an earlier sweep let go of, None where there is none."""
-    waiting = _WAITING.get(_settings(count))
-    return waiting.pop() if waiting else None
-
-
-def _start(count: int, modules: tuple[str, ...]) -> Any:
-    """An executor with one process, which starts now, and imports `modules` first."""
-    # A worker's libraries take its share of the cores, no more.
-    threads = str(max((os.cpu_count() or 1) // count, 1))
-    env = {name: os.environ.get(name, threads) for name in _THREADS} | SAFE_PATH
-    with safe_path():  # for the helper processes, too, which `env` does not reach: the import of joblib starts the first
-        from joblib.externals.loky.process_executor import ProcessPoolExecutor
-
-        executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
-        _submit(executor, _import, modules)
-    return executor
-
-
-def _submit(executor: Any, *work: Any) -> Any:
-    """The future of what an executor is given to do; its process starts with the first, and again where it was idle for long."""
-    with safe_path(), out_of_reach():
-        return executor.submit(*work)
-
-
-def _import(modules: tuple[str, ...]) -> None:
-    with resting():
-        for name in modules:
-            import_module(name)
-
-
-@dataclass(frozen=True)
-class Place:
-    """Folder and `sys.path` of a process, by which it finds relative paths and modules of the user's own."""
-
-    folder: str
-    path: tuple[str, ...]
-
-    @classmethod
-    def here(cls) -> Place:
-        """That of this process."""
-        return cls(os.getcwd(), tuple(sys.path))
-
-    def enter(self) -> None:
-        """Let this process work there; raises OSError where there is no such folder."""
-        if os.getcwd() != self.folder:
-            os.chdir(self.folder)
-        sys.path += [entry for entry in self.path if entry not in sys.path]
-
-
 def _work_at(place: Place, work: Work, board: Board) -> Any:
     """Do `work` as if in the process that asks for it."""
     place.enter()
     return work(board)
-
-
-def _attend(parent: int) -> None:
-    """Watch, in a worker, whether the process that it works for is still there, and leave Ctrl-C to it."""
-    ignore_interrupts()
-    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
-
-
-def _watch(parent: int) -> None:
-    # A process whose parent has ended is given another one.
-    while os.getppid() == parent:
-        time.sleep(_LOOK_S)
-    os._exit(1)

@@ -15,7 +15,6 @@ import tracemalloc
 from functools import partial
 from pathlib import Path
 
-from scenarios.runs.interrupts import StopRequest
 from scenarios.runs.reading import load, read
 from scenarios.runs.run import run
 from scenarios.sweeps.attempts import attempt_all
@@ -23,6 +22,7 @@ from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.plan import add_grid, plan
 from scenarios.sweeps.workers import Board, Workers
+from scenarios.workers.interrupts import StopRequest
 
 KINDS = {"processes": Machines(jobs=2), "Dask": Machines(scheduler="local:2")}
 SCENARIOS = {"latency study": ("unreliable", ["rounds=300"]), "training": ("quickstart", ["rounds=100"])}

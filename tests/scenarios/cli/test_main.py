@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import open_run
-from scenarios.runs.interrupts import stop_requests
 from scenarios.runs.marker import Marker
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.sweeps import sweep as sweeps
+from scenarios.workers.interrupts import stop_requests
 from tests.helpers.commands import LONG, contents, start, tables
 from tests.helpers.small_scenario import TEXT, Shell, small
 
@@ -325,7 +325,7 @@ def test_the_first_signal_waits_for_the_round_and_the_second_does_not():
 
 
 def test_a_round_that_does_not_close_is_cut_off_after_a_while(monkeypatch):
-    monkeypatch.setattr("scenarios.runs.interrupts.GRACE_S", 0.1)
+    monkeypatch.setattr("scenarios.workers.interrupts.GRACE_S", 0.1)
     before = time.monotonic()
     with stop_requests():
         signal.raise_signal(signal.SIGTERM)

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("flwr")
 
 import netsim
-from scenarios.runs import interrupts
+from scenarios.workers import interrupts
 from tests.helpers.flower import client, request, run, server, world
 
 APP = """[tool.flwr.app.components]

@@ -53,7 +53,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "flag").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
-    monkeypatch.setattr("scenarios.runs.interrupts.GRACE_S", 0.1)
+    monkeypatch.setattr("scenarios.workers.interrupts.GRACE_S", 0.1)
     yield tmp_path
     sys.modules.pop("stuck_own", None)
 
@@ -108,7 +108,8 @@ def test_a_run_in_another_thread_ends_too(folder: Path) -> None:
 def test_a_process_that_does_not_stop_is_ended_and_its_checkpoint_stays(folder: Path) -> None:
     (folder / "deaf.toml").write_text(to_toml(parse(tables(folder, "deaf"))), encoding="utf-8")
     script = (
-        "import sys; from scenarios.runs import interrupts, run, wall_limit; from scenarios.cli.main import main\n"
+        "import sys; from scenarios.runs import run, wall_limit; from scenarios.workers import interrupts\n"
+        "from scenarios.cli.main import main\n"
         "interrupts.GRACE_S = wall_limit.GRACE_S = wall_limit.END_S = 0.2; run.FIRST_S = 0.0\n"
         "sys.argv = ['netsim', 'run', 'deaf.toml', '--out', 'out', '--quiet', '--wall-limit', '0.5']; main()\n"
     )

@@ -14,15 +14,14 @@ from typing import Any
 import pytest
 
 import netsim
-from scenarios.runs.machine import versions
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers import KINDS
-from scenarios.sweeps.cluster import refuse_versions
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import Plan, Planned, plan
 from scenarios.sweeps.sweep import sweep
 from scenarios.sweeps.workers import Standing
+from scenarios.workers.versions import refuse_versions, versions
 from tests.helpers.commands import LONG, living, start, tables
 from tests.helpers.own_policies import KILLING
 from tests.helpers.server_worlds import WORLDS
@@ -196,9 +195,9 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> No
 
 
 def test_workers_of_other_versions_are_refused() -> None:
-    refuse_versions("worker a", versions(), versions())
+    refuse_versions("--scheduler", "worker a", versions(), versions())
     with pytest.raises(UserError, match=r"^--scheduler: worker a has numpy 1.0 \(here 2.*\), torch None \(here "):
-        refuse_versions("worker a", versions(), versions() | {"numpy": "1.0", "torch": None})
+        refuse_versions("--scheduler", "worker a", versions(), versions() | {"numpy": "1.0", "torch": None})
 
 
 @pytest.mark.slow

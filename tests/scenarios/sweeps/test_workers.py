@@ -17,7 +17,7 @@ from scenarios.schema.errors import DefectError, UserError
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import plan
 from scenarios.sweeps.sweep import sweep
-from scenarios.sweeps.workers import _start
+from scenarios.workers.processes import start as start_executor
 from tests.helpers.commands import LONG, living, start, tables
 from tests.helpers.own_policies import KILLING
 from tests.helpers.small_scenario import small_tables
@@ -72,7 +72,7 @@ def test_a_defect_of_netsim_keeps_no_other_run_from_its_end(tmp_path: Path, monk
 
 
 def test_a_worker_that_starts_leaves_ctrl_c_to_the_main_process() -> None:
-    executor = _start(2, ())
+    executor = start_executor(1, ())
     (process,) = executor._processes.values()
     os.kill(process.pid, signal.SIGINT)
     assert executor.submit(os.getpid).result() == process.pid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scenarios.runs.interrupts import ignore_interrupts
+from scenarios.workers.interrupts import ignore_interrupts
 
 
 def dask_setup(worker: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from scenarios.runs.safe_path import safe_path
+from scenarios.workers.safe_path import safe_path
 
 
 @contextmanager

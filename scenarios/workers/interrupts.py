@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from scenarios.runs.safe_path import safe_path
+from scenarios.workers.safe_path import safe_path
 
 GRACE_S = 2.0
 """Seconds that a stop waits for the round to close."""

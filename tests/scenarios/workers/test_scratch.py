@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.runs.scratch import temporary_folder
+from scenarios.workers.scratch import temporary_folder
 
 
 def test_a_temporary_folder_is_gone_with_its_block(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""Connection to a Dask scheduler, or to one that is started on this machine for the length of a block."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from scenarios.schema.errors import UserError
+from scenarios.workers import dask_worker
+from scenarios.workers.interrupts import out_of_reach
+from scenarios.workers.safe_path import SAFE_PATH, restored_environment, safe_path
+from scenarios.workers.scratch import scratch_folder
+from scenarios.workers.versions import refuse_versions, versions
+
+_LOCAL = re.compile(r"local:(\d{1,4})")
+_PATIENCE_S = 60.0
+"""Seconds to wait for a scheduler and its first worker."""
+
+
+def is_local(address: str) -> bool:
+    """Return True for "local:N", a scheduler with N processes that is started on this machine."""
+    return _LOCAL.fullmatch(address) is not None
+
+
+@contextmanager
+def connect(address: str, key: str) -> Iterator[Any]:
+    """Yield a client of the scheduler at `address`; "local:N" starts one with N processes on this machine.
+
+    `key`: the option that gave the address. Raises UserError.
+    """
+    try:
+        import distributed
+    except ImportError as error:
+        remedy = "install netsim with its extra: pip install 'netsim[cluster]'"
+        raise UserError(f"{key} {address!r}: needs Dask: {error}; {remedy}") from error
+    with ExitStack() as stack:
+        make_client: Any = distributed.Client
+        local = _LOCAL.fullmatch(address)
+        target: Any = address if local is None else stack.enter_context(_local(int(local[1]), key))
+        try:
+            client = stack.enter_context(make_client(target, timeout=_PATIENCE_S, set_as_default=False))
+            client.wait_for_workers(1, timeout=_PATIENCE_S)
+            found = client.run(versions)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise UserError(f"{key} {address!r}: no scheduler with workers answers there ({error})") from error
+        except ImportError as error:
+            raise UserError(f"{key} {address!r}: its workers lack netsim ({error}); install it there") from error
+        for who, theirs in found.items():
+            refuse_versions(key, f"worker {who}", versions(), theirs)
+        yield client
+
+
+@contextmanager
+def _local(workers: int, key: str) -> Iterator[Any]:
+    import dask
+    import distributed
+
+    if not workers:
+        raise UserError(f"{key} 'local:0': needs a worker at least")
+    # A run whose worker is killed comes back at once: it is this program that tries again, and counts.
+    create: Any = distributed.LocalCluster
+
+    def start(**options: Any) -> Any:
+        with safe_path():
+            return create(**options)
+
+    settings = {
+        "distributed.scheduler.allowed-failures": 0,
+        "distributed.comm.timeouts.connect": "60s",
+        "distributed.worker.preload": [dask_worker.__name__],
+        # Also for workers that are started again.
+        **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in SAFE_PATH.items()},
+    }
+    with (
+        scratch_folder() as scratch,
+        dask.config.set({**settings, "temporary-directory": scratch}),
+        # Dask sets the variables of its workers in this process, too, whenever it starts one, and leaves them there.
+        restored_environment([*dask.config.get("distributed.nanny.pre-spawn-environ"), "PYTHONHASHSEED"]),
+        ThreadPoolExecutor(1) as thread,
+    ):
+        with out_of_reach():
+            begun = thread.submit(
+                start,
+                n_workers=workers,
+                threads_per_worker=1,
+                memory_limit=0,
+                dashboard_address="127.0.0.1:0",
+                local_directory=scratch,
+                silence_logs="CRITICAL",
+            )
+        try:
+            yield begun.result()
+        finally:
+            # One that is half started can be closed as little as it can be left alone.
+            begun.result().close()

@@ -1,0 +1,136 @@
+"""Processes of this machine, each an executor by itself, so that one which is killed takes no other work with it.
+
+The runs of a sweep (`scenarios.sweeps.workers`) and the training of one run (`scenarios.workers.training`) use them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from netsim.core.collector import resting
+from scenarios.workers.interrupts import ignore_interrupts, out_of_reach
+from scenarios.workers.safe_path import SAFE_PATH, safe_path
+
+_LOOK_S = 0.25
+"""Seconds between two checks of a worker that its parent process is still there."""
+_IDLE_S = 300
+"""Seconds that a worker waits for the next work of the same process."""
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Killed:
+    """In place of what work returns: its worker came to an end in the midst of it."""
+
+    reason: str
+
+
+def take_all(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:
+    """Yield the content of a queue, after at most `wait_s` seconds."""
+    try:
+        yield queue.get(timeout=wait_s)
+        while True:
+            yield queue.get_nowait()
+    except Empty:
+        return
+
+
+def reason_of(error: BaseException) -> str:
+    """Return the reason of the end of a process, in words."""
+    text = str(error)
+    signals = text.partition("{")[2].partition("}")[0]
+    return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
+
+
+_WAITING: dict[tuple[object, ...], list[Any]] = {}
+"""Executors of one process each that wait for the next work, by what they were started with."""
+
+
+def _settings(threads: int) -> tuple[object, ...]:
+    return (os.getpid(), threads, tuple(sorted(os.environ.items())))
+
+
+def share_of_cores(count: int) -> int:
+    """Return the threads of each of `count` processes, so that together they use all cores once."""
+    return max((os.cpu_count() or 1) // count, 1)
+
+
+def take_executor(threads: int, modules: tuple[str, ...]) -> Any:
+    """Return an executor of one process: one that was let go of (`give_back`), or a new one as of `start`."""
+    waiting = _WAITING.get(_settings(threads))
+    return waiting.pop() if waiting else start(threads, modules)
+
+
+def give_back(threads: int, executors: list[Any]) -> None:
+    """Let executors, which were started with so many `threads` and have nothing to do, wait for the next work."""
+    _WAITING.setdefault(_settings(threads), []).extend(executors)
+
+
+def start(threads: int, modules: tuple[str, ...]) -> Any:
+    """Return an executor with one process, which starts now, and imports `modules` first; its libraries use `threads`."""
+    env = {name: os.environ.get(name, str(threads)) for name in _THREADS} | SAFE_PATH
+    with safe_path():  # for the helper processes, too, which `env` does not reach: the import of joblib starts the first
+        from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+        executor = ProcessPoolExecutor(1, timeout=_IDLE_S, initializer=_attend, initargs=(os.getpid(),), env=env)
+        submit(executor, _import, modules)
+    return executor
+
+
+def submit(executor: Any, *work: Any) -> Any:
+    """Return the future of what an executor is given to do; its process starts with the first, and again where it was idle for
+    long.
+    """
+    with safe_path(), out_of_reach():
+        return executor.submit(*work)
+
+
+def end(executor: Any) -> None:
+    """End the process of an executor at once."""
+    executor.shutdown(wait=False, kill_workers=True)
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    with resting():
+        for name in modules:
+            import_module(name)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Folder and `sys.path` of a process, by which it finds relative paths and modules of the user's own."""
+
+    folder: str
+    path: tuple[str, ...]
+
+    @classmethod
+    def here(cls) -> Place:
+        """That of this process."""
+        return cls(os.getcwd(), tuple(sys.path))
+
+    def enter(self) -> None:
+        """Let this process work there; raises OSError where there is no such folder."""
+        if os.getcwd() != self.folder:
+            os.chdir(self.folder)
+        sys.path += [entry for entry in self.path if entry not in sys.path]
+
+
+def _attend(parent: int) -> None:
+    """Watch, in a worker, whether the process that it works for is still there, and leave Ctrl-C to it."""
+    ignore_interrupts()
+    threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    # A process whose parent has ended is given another one.
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os._exit(1)
