@@ -29,6 +29,10 @@ class UplinkAccess(Protocol[SenderT]):
     steady: bool
     """True if no bandwidth of a sub-channel changes in time."""
 
+    @property
+    def assigned(self) -> AssignedAccess[SenderT] | None:
+        """The access itself if its sub-channels have states and are assigned to senders; None otherwise."""
+
     def open_round(self, round: int, time_s: float) -> None:
         """`round` begins at `time_s`."""
 
@@ -75,6 +79,7 @@ class OwnLinkAccess(Generic[SenderT]):
     """The null object of access: every client has a link of its own, and nobody waits."""
 
     own_link = free = steady = True
+    assigned: AssignedAccess[SenderT] | None = None
 
     def open_round(self, round: int, time_s: float) -> None:
         """Nothing changes from round to round."""
@@ -181,6 +186,10 @@ class AssignedAccess(Generic[SenderT]):
         self.jammers = jammers
         self.steady = spectrum.steady
         self._queues: dict[int, deque[SenderT]] = {}
+
+    @property
+    def assigned(self) -> AssignedAccess[SenderT]:
+        return self
 
     def open_round(self, round: int, time_s: float) -> None:
         self.jammers.open_round(round)

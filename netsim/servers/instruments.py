@@ -130,6 +130,10 @@ class Detections(Instrument):
         # By sub-channel: transmissions that a jammer hit since the scheduler last declared a change.
         self._hits: dict[int, int] = {}
 
+    @property
+    def detections(self) -> Detections:
+        return self
+
     def listen(self, on_declared: Callable[[int, list[int]], None]) -> None:
         """Call `on_declared` with a round after which changes were declared, and the sub-channels on which they were seen."""
         self._on_declared = on_declared

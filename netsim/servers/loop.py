@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.closing import Closing
+    from netsim.servers.instruments import Detections
 
 
 class NobodyLeftError(Exception):
@@ -189,6 +190,11 @@ class Instrument(StateFields):
     reads_ends = False
     """True if it reads `ClosedRound.ended`."""
 
+    @property
+    def detections(self) -> Detections | None:
+        """The instrument itself if it records the changes that a scheduler declares; None otherwise."""
+        return None
+
     def open(self, number: int) -> None:
         """The round has opened; nothing has been sent."""
 
@@ -267,6 +273,11 @@ class RoundLoop:
         pool.serve(self)
         if any(instrument.reads_ends for instrument in instruments):
             pool.follow(self._ends.append)
+
+    @property
+    def detections(self) -> Detections | None:
+        """The instrument of the changes that a scheduler declares, or None without a scheduler."""
+        return next((found for part in self.instruments if (found := part.detections) is not None), None)
 
     @property
     def takes_all(self) -> bool:

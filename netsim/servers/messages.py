@@ -309,8 +309,6 @@ class MessageServer(RoundServer):
         """Time at which the run is over."""
         self.on_round: Callable[[], object] = lambda: None
         """Called as a round has closed."""
-        self.waited_for_lost_s = 0.0
-        """Longest timeout with which the application waited for a message as it was lost; inf: without a timeout."""
         self._round: Generator[Any, Any, None] | None = None
 
     @property

@@ -88,7 +88,7 @@ class PeersAtWork(StateFields):
         """Time, peer and key of each timer that runs, in the order in which they were set."""
         self.attempts: Attempts = Single()
         self.open_round = 0
-        self.last_round = 0
+        self._last_round = 0
         """Own round after which a peer stops."""
         self.waking = Waking(pool.clock)
         self._left = 0
@@ -140,10 +140,14 @@ class PeersAtWork(StateFields):
         starts = self._start[self._training].tolist()
         self.models.settle(self.model, [*self.protocol.kept(), *starts, *contents])
 
+    def end_after(self, rounds: int) -> None:
+        """Let peers stop after this own round."""
+        self._last_round = rounds
+
     def look_around(self) -> None:
         """Notice peers that came and went, and count how much is left of the present round."""
         pool, self._cause = self.pool, None
-        self._may_finish = self.last_round * pool.count - int((self.round - 1).sum())
+        self._may_finish = self._last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
             pool.advance()
             here = pool.here()
@@ -226,7 +230,7 @@ class PeersAtWork(StateFields):
 
     def _begin(self, peer: int) -> None:
         # A run without time in it would go on for ever in one instant.
-        if self.round[peer] <= self.last_round if self.protocol.every_peer else self._may_finish > 0:
+        if self.round[peer] <= self._last_round if self.protocol.every_peer else self._may_finish > 0:
             self._beginning = peer
             self.protocol.begin(peer)
             self._beginning = -1
@@ -367,17 +371,11 @@ class PeerServer(RoundServer):
 
     @property
     def transport(self) -> Transport:
-        """The transport of messages between peers."""
         return self.peers.transport
 
-    @property
-    def last_round(self) -> int:
-        """The round that will be the run's last."""
-        return self.peers.last_round
-
-    @last_round.setter
-    def last_round(self, number: int) -> None:
-        self.peers.last_round = number
+    def end_after(self, rounds: int) -> None:
+        super().end_after(rounds)
+        self.peers.end_after(rounds)
 
     def record_to(self, recorder: Any) -> None:
         super().record_to(recorder)

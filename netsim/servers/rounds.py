@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import Evaluation, Learner, State
+    from netsim.network.transport.transport import Transport
+    from netsim.peers.consensus import ConsensusPhase
     from netsim.records.sinks import Recorder
     from netsim.servers.loop import ClosedRound, RoundLoop
     from netsim.servers.probing import Probing
@@ -177,7 +179,50 @@ def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, 
             recorder.evaluation(EvaluationRow(round, time_s, version, name, value))
 
 
-class RoundServer(StateFields):
+class LoopServer(StateFields):
+    """Common base of servers: the rounds of one loop, with what their clients do among themselves.
+
+    `AttemptRows` and `Book` write the records.
+    """
+
+    loop: RoundLoop
+    """The rounds; of a server with slots, those of communication."""
+    _book: Book
+    waited_for_lost_s = 0.0
+    """Longest timeout with which an app waited for a message as it was lost, seconds; inf: without a timeout."""
+
+    @property
+    def clients(self) -> ClientPool:
+        """The clients."""
+        return self.loop.pool
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts that have begun and have not ended."""
+        return self.loop.pool.under_way
+
+    @property
+    def transport(self) -> Transport | None:
+        """The transport of messages between clients, or of opinions, or None if there are neither."""
+        return None
+
+    @property
+    def consensus(self) -> ConsensusPhase | None:
+        """The phase in which clients decide among themselves, or None if the server decides."""
+        return None
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts since the start of the run, the round or slot under way included."""
+        counts = self._book.counts()
+        for instrument in self.loop.instruments:
+            counts |= instrument.counts()
+        return counts
+
+    def tell_of_slots(self, told: Callable[[int], None]) -> None:
+        """Call `told` with the number of every slot, before anything of it. There are none here."""
+
+
+class RoundServer(LoopServer):
     """Rounds one after the other, each a record. `recording`: who else writes records; `probing`: who asks before selections."""
 
     state_fields = ("loop", "rows", "_book")
@@ -208,16 +253,6 @@ class RoundServer(StateFields):
         """Learner that trains the model."""
         return self.loop.learner
 
-    @property
-    def clients(self) -> ClientPool:
-        """The clients."""
-        return self.loop.pool
-
-    @property
-    def in_flight(self) -> int:
-        """Attempts that have begun and have not ended."""
-        return self.loop.pool.under_way
-
     def end_after(self, rounds: int) -> None:
         """Take this round for the last of the run, whose model is evaluated."""
         self.last_round = rounds
@@ -245,16 +280,6 @@ class RoundServer(StateFields):
         )
         if evaluation is not None:
             record_metrics(self.recorder, number, end_s, learner.version, evaluation)
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts since the start of the run, the round under way included."""
-        counts = self._book.counts()
-        for instrument in self.loop.instruments:
-            counts |= instrument.counts()
-        return counts
-
-    def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        """There are none."""
 
     def notes(self) -> dict[str, Any]:
         """Its tables say all."""

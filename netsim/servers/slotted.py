@@ -19,13 +19,11 @@ from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
 from netsim.core.clock import LAST
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
-from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.reports import communication_row
-from netsim.servers.rounds import AttemptRows, Book, Recording, record_metrics
+from netsim.servers.rounds import AttemptRows, Book, LoopServer, Recording, record_metrics
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
     from netsim.core.streams import Streams
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
@@ -77,7 +75,7 @@ class IndexPolicy(Stateful, Protocol):
         """Learn from slot `round`, as `OpinionPolicy` does."""
 
 
-class SlotServer(StateFields, ABC):
+class SlotServer(LoopServer, ABC):
     """Common base of both servers: slots one after the other. `run_round` is a slot, `round` counts slots.
 
     `training`: the communication rounds of a slot, with its members. `rounds_per_slot`: L. `reset_each_slot`: every slot trains
@@ -101,7 +99,7 @@ class SlotServer(StateFields, ABC):
         if rounds_per_slot < 1:
             raise ParameterError("rounds_per_slot", rounds_per_slot, "must be >= 1")
         self.clock = training.clock
-        self.training = training
+        self.training = self.loop = training
         self.members = members
         self.learner = learner
         self.tests = tests
@@ -192,34 +190,11 @@ class SlotServer(StateFields, ABC):
         record_metrics(self.recorder, slot, now, learner.version, evaluation)
 
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        """Call `told` with the number of every slot, before anything of it."""
         self._on_open = told
-
-    @property
-    def loop(self) -> RoundLoop:
-        """The communication rounds of its slots."""
-        return self.training
-
-    @property
-    def clients(self) -> ClientPool:
-        """The clients."""
-        return self.training.pool
-
-    @property
-    def in_flight(self) -> int:
-        """Attempts under way."""
-        return self.training.pool.under_way
 
     def notes(self) -> dict[str, Any]:
         """Return entries of the summary that no table holds."""
         return {"rounds_per_slot": self.rounds_per_slot}
-
-    def counts(self) -> dict[str, int]:
-        """Return the counts since the start of the run, the slot under way included."""
-        counts = self._book.counts()
-        for instrument in self.training.instruments:
-            counts |= instrument.counts()
-        return counts
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -260,7 +235,6 @@ class FlFaServer(SlotServer):
 
     @property
     def transport(self) -> Transport:
-        """The transport of opinions."""
         return self.uplink.transport
 
     def _meter(self, message: Message) -> None:
@@ -330,7 +304,8 @@ class FlDaServer(SlotServer):
     def __init__(self, *, policy: IndexPolicy, consensus: ConsensusPhase, beliefs: bool = False, **keywords: Any) -> None:
         super().__init__(**keywords)
         self.policy = policy
-        self.consensus = consensus
+        self._consensus = consensus
+        self._links = consensus.links
         self.outcome: ConsensusOutcome | None = None
         """Outcome of the last consensus phase."""
         self._records_beliefs = beliefs
@@ -345,12 +320,15 @@ class FlDaServer(SlotServer):
         return (*super().round_columns, *self._counts, *settled)
 
     @property
+    def consensus(self) -> ConsensusPhase:
+        return self._consensus
+
+    @property
     def transport(self) -> Transport:
-        """The transport of messages between clients."""
-        return self.consensus.links
+        return self._links
 
     def _count(self) -> dict[str, int]:
-        links = self.consensus.links
+        links = self._links
         return links.counts() | {
             "messages": links.sent,
             "messages_delivered": links.delivered,
@@ -378,7 +356,7 @@ class FlDaServer(SlotServer):
         energy = self.clients.energy
         if energy is not None:
             everyone = np.arange(self.clients.count)
-            for state, seconds in zip((SENDING, RECEIVING), self.consensus.links.airtime_s(), strict=True):
+            for state, seconds in zip((SENDING, RECEIVING), self._links.airtime_s(), strict=True):
                 energy.spend_on_air(state, everyone, seconds)
             self.clients.charge()
 
@@ -393,7 +371,7 @@ class FlDaServer(SlotServer):
         self._counts = self._count()
         changes = {name: count - before[name] for name, count in self._counts.items()}
         return changes | {
-            "messages_in_flight": self.consensus.links.in_flight,
+            "messages_in_flight": self._links.in_flight,
             "consensus_s": outcome.duration_s,
             "converged_s": outcome.converged_s,
             "agreed_s": outcome.agreed_s,
@@ -404,7 +382,7 @@ class FlDaServer(SlotServer):
 
     def notes(self) -> dict[str, Any]:
         """The graph, the condition for one fixed point of the beliefs, and the messages."""
-        links = self.consensus.links
+        links = self._links
         return super().notes() | {
             "clients": links.graph.clients,
             "links": links.graph.edges // 2,
@@ -418,17 +396,17 @@ class FlDaServer(SlotServer):
 
     def counts(self) -> dict[str, int]:
         """Return the counts of any server with slots, and those of messages."""
-        return super().counts() | self._count() | {"messages_in_flight": self.consensus.links.in_flight}
+        return super().counts() | self._count() | {"messages_in_flight": self._links.in_flight}
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
         super().record_to(recorder)
-        self.consensus.links.record_to(recorder)
+        self._links.record_to(recorder)
 
     def record_unfinished(self) -> None:
         """The run is over: record what is still in flight as such."""
         super().record_unfinished()
-        self.consensus.links.record_unfinished()
+        self._links.record_unfinished()
 
     def state_dict(self) -> State:
         """Everything at a slot boundary, with messages in flight."""

@@ -30,7 +30,6 @@ from scenarios.wiring.cautions.outlook import Outcome
 from scenarios.wiring.opinion_bounds import bound_notes
 from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
-from scenarios.wiring.server_parts import detections
 from scenarios.wiring.simulation import Built
 from scenarios.workers.versions import versions
 
@@ -137,14 +136,14 @@ class Summing:
 
 def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> dict[str, Any]:
     """The content of `summary.json`; `tables`, which it is checked against, are complete."""
-    server, max_leak = built.simulation.server, built.clients.accountant.max_leak()
+    server, max_leak = built.server, built.clients.accountant.max_leak()
     counts = server.counts()
 
     def number_or_none(value: float) -> float | None:
         return None if math.isnan(value) else value
 
     kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
-    waited_s = getattr(server, "waited_for_lost_s", 0.0)
+    waited_s = server.waited_for_lost_s
     late = after_run(Outcome(scenario, totals, built.clients, built.world.trained, ended, waited_s))
     energy = energy_accounts(built)
     return {
@@ -277,7 +276,7 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
 
 def _detects(built: Built) -> bool:
     """Return True if a scheduler of sub-channels watches for changes."""
-    found = detections(built.server)
+    found = built.server.loop.detections
     return found is not None and found.scheduler.detects()
 
 

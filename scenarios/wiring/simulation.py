@@ -45,7 +45,7 @@ from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.script.wiring import build_script
-from scenarios.wiring.server_parts import Server, assigned_access, message_transport
+from scenarios.wiring.server_parts import Server
 from scenarios.wiring.servers import compose
 from scenarios.wiring.training import build_trained, check_trained
 from scenarios.wiring.work import Training, build_plan
@@ -93,12 +93,12 @@ class Built:
     @property
     def channels(self) -> AssignedAccess[Update] | None:
         """The sub-channels with states, or None if the server has none."""
-        return assigned_access(self.server)
+        return self.clients.medium.access.assigned
 
     @property
     def graph(self) -> PeerGraph | None:
         """The graph between the clients, or None if they do not decide among themselves."""
-        transport = message_transport(self.server) if self.world.scenario.server.sends_between_clients else None
+        transport = self.server.transport if self.world.scenario.server.sends_between_clients else None
         return None if transport is None else transport.graph
 
 
@@ -230,7 +230,7 @@ def _keep_results(server: Server, trained: FederatedLearner | None) -> None:
 def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:
     """Return the least seconds of the phases of an update beside their delays, by name."""
     besides_s: dict[str, FloatArray | float] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
-    if (channels := assigned_access(server)) is not None:
+    if (channels := server.clients.medium.access.assigned) is not None:
         besides_s["upload"] += least_s(channels.spectrum.delay, channels.spectrum.all)
     return besides_s
 

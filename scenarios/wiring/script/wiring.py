@@ -18,7 +18,7 @@ from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import ScriptedObject, Targets
 from scenarios.wiring.script.waits import Declared
 from scenarios.wiring.script.world import World as ScriptWorld
-from scenarios.wiring.server_parts import Server, assigned_access, consensus_phase, detections, message_transport
+from scenarios.wiring.server_parts import Server
 from scenarios.wiring.world import World
 
 _OF_UPDATES: dict[str, Drawn] = {
@@ -40,7 +40,7 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         return None
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
-    pool, channels, consensus = server.clients, assigned_access(server), consensus_phase(server)
+    pool, channels, consensus = server.clients, server.clients.medium.access.assigned, server.consensus
     jammers = _jammers(world, server)
     scene = Scene(
         population=world.population,
@@ -88,7 +88,7 @@ def _jammers(world: World, server: Server) -> Jammers | None:
     """Return the jammers of cables, of messages or opinions, or of the sub-channels; None if there are none."""
     if world.scenario.jams_cables and world.network is not None:
         return world.network.network.jammers
-    transport, channels = message_transport(server), assigned_access(server)
+    transport, channels = server.transport, server.clients.medium.access.assigned
     of_messages = None if transport is None else transport.jammers
     return of_messages or (None if channels is None else channels.jammers) or None
 
@@ -114,7 +114,7 @@ def _renewals(world: World, server: Server) -> None:
     """Have whoever keeps values of a law evaluate them again after the script changed it."""
     targets = world.targets
     assert targets is not None
-    channels, consensus = assigned_access(server), consensus_phase(server)
+    channels, consensus = server.clients.medium.access.assigned, server.consensus
     renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _OF_UPDATES.items()}
     if channels is not None:
         spectrum = channels.spectrum
@@ -139,7 +139,7 @@ def _tell_of_declarations(runner: ScriptRunner, server: Server) -> None:
     def report_policy(round: int, clients: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
 
-    if (found := detections(server)) is not None:
+    if (found := server.loop.detections) is not None:
         found.listen(report_scheduler)
     loop = server.loop
     loop.add_instrument(Restarts(dispatch=loop.dispatch, on_declared=report_policy))
