@@ -42,7 +42,7 @@ LEAVES = {
     "my-cluster.md": {"first", "deadlines", "accuracy"},
     "flows.md": {"cases"},
     "network.md": {"two-towns", "loads"},
-    "peers.md": {"ring", "graphs", "trained", "matcha", "one-peer", "gossip", "own"},
+    "peers.md": {"ring", "graphs", "trained", "matcha", "one-peer", "choco", "epidemic", "push-sum", "ad-psgd", "gossip", "own"},
     "fit.md": set(),
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),

@@ -212,7 +212,8 @@ class FederatedLearner:
         self._versions.push(model)
 
     def train(self, updates: list[Update], models: Models) -> torch.Tensor:
-        """Return the models (n, d) of the clients of `updates` after local training from `models`; nothing is folded into any.
+        """Return the models (n, d) of the clients of `updates` after local training from `models`; nothing is folded into any,
+        and nothing is compressed.
 
         A client whose update is not finite keeps the model that it started from.
 
@@ -220,8 +221,20 @@ class FederatedLearner:
             MemoryError: the device cannot hold the updates.
         """
         with naming_device(self._device, f"computing {len(updates)} updates"):
-            computed, _ = self._collect(updates, False, models)
+            computed, _ = self._collect(updates, False, models, compress=False)
             return computed.content.add_(computed.starts).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
+
+    @property
+    def sends_exactly(self) -> bool:
+        """True if `compressed` changes nothing."""
+        return self._work.up.exact
+
+    def compressed(self, models: torch.Tensor, addresses: Sequence[tuple[int, int]]) -> torch.Tensor:
+        """Return what arrives of `models` (n, d), or of differences of models, that are sent as updates are.
+
+        The draws of each are at its address. Running statistics, and parameters that are not trained, are not compressed.
+        """
+        return self._work.compressed(models, addresses)
 
     def begin(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
@@ -360,13 +373,14 @@ class FederatedLearner:
         return computed
 
     def _collect(
-        self, updates: list[Update], want_losses: bool, models: Models | None = None
+        self, updates: list[Update], want_losses: bool, models: Models | None = None, *, compress: bool = True
     ) -> tuple[Computed, BoolArray]:
         """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise.
 
         `models`: those that the updates start from; None: the versions of the server's model.
         """
-        computed = self._work.content(updates, self._store if models is None else models, want_losses=want_losses)
+        held = self._store if models is None else models
+        computed = self._work.content(updates, held, want_losses=want_losses, compress=compress)
         self._work.keep(computed)
         self.trained_updates += len(updates)
         accepted: BoolArray = finite_rows(computed.content).cpu().numpy()

@@ -43,6 +43,19 @@ class _Mixture(NamedTuple):
     weights: tuple[float, ...]
 
 
+class _Message(NamedTuple):
+    """A model to be computed: what arrives of `model` as `peer` sends it with `key`."""
+
+    peer: int
+    key: int
+    model: int
+
+    @property
+    def models(self) -> tuple[int, ...]:
+        """The models that it is made of."""
+        return (self.model,)
+
+
 class _Vectors(Mapping[ModelId, Tensor]):
     """Vectors by the ids that local work asks for."""
 
@@ -85,7 +98,7 @@ class PeerLearner:
         )
         self._vectors: dict[int, Tensor] = {0: learner.model}
         """Models that have been computed, by number."""
-        self._pending: dict[int, _Training | _Mixture] = {}
+        self._pending: dict[int, _Training | _Mixture | _Message] = {}
         """Models that have not been computed; each is made of models with smaller numbers."""
         self._newest = 0
         self._present: IntArray = np.zeros(len(learner.data_sizes), np.int64)
@@ -101,7 +114,10 @@ class PeerLearner:
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         return self._add(_Mixture(tuple(models), tuple(weights)))
 
-    def _add(self, model: _Training | _Mixture) -> int:
+    def compress(self, peer: int, key: int, model: int) -> int:
+        return model if self._learner.sends_exactly else self._add(_Message(peer, key, model))
+
+    def _add(self, model: _Training | _Mixture | _Message) -> int:
         self._newest += 1
         self._pending[self._newest] = model
         return self._newest
@@ -116,6 +132,7 @@ class PeerLearner:
         for level in self._levels(needed):
             self._train(level)
             self._combine(level)
+            self._compress(level)
         self._present = present.copy()
         self._vectors = {number: vector for number, vector in self._vectors.items() if number in needed}
         self._pending.clear()
@@ -161,6 +178,13 @@ class PeerLearner:
             vectors = torch.stack([self._vectors[model] for model in column])
             sums = weights.to(vectors.device) @ vectors.double()
             self._vectors |= zip(numbers, sums.to(vectors.dtype), strict=True)
+
+    def _compress(self, level: list[int]) -> None:
+        messages = {number: one for number in level if isinstance(one := self._pending[number], _Message)}
+        for numbers in self._chunks(list(messages)):
+            sent = [messages[number] for number in numbers]
+            rows = torch.stack([self._vectors[one.model] for one in sent])
+            self._vectors |= zip(numbers, self._learner.compressed(rows, [(one.key, one.peer) for one in sent]), strict=True)
 
     # Learner of a round loop
 

@@ -17,7 +17,7 @@ from netsim.core.causes import END, MESSAGE, SENT, Cause
 from netsim.core.clock import LAST
 from netsim.core.state import StateFields
 from netsim.network.transport.draws import EdgeDraws
-from netsim.peers.training.protocol import Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
+from netsim.peers.training.protocol import NOTE, Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds import RoundServer
@@ -136,7 +136,7 @@ class PeersAtWork(StateFields):
     def tell(self, closed: ClosedRound) -> None:
         """Let go of models that nothing needs any more."""
         on_the_way = (*self.transport.under_way(), *self.transport.paused.values())
-        contents = [message.content[0] for message in on_the_way]
+        contents = [message.content[0] for message in on_the_way if message.content[0] != NOTE]
         starts = self._start[self._training].tolist()
         self.models.settle(self.model, [*self.protocol.kept(), *starts, *contents])
 
@@ -205,11 +205,26 @@ class PeersAtWork(StateFields):
         pool.start(int(self.round[peer]), np.array([peer]), 0)
         pool.causes.released = None
 
-    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, age: int = 0) -> None:
-        if edges:
-            starts = self._beginning == peer
-            after = self.pool.started + 1 if starts else int(self._last_attempt[peer])
-            self.transport.send(self, list(edges), key, self._sizes[peer], [model, after, starts, age])
+    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, attached: float = 0.0) -> int:
+        arriving = self.models.compress(peer, key, model)
+        self._send(peer, edges, key, self._sizes[peer], arriving, attached)
+        return arriving
+
+    def send_note(self, peer: int, edges: Sequence[int], key: int, size_bytes: int) -> None:
+        self._send(peer, edges, key, size_bytes, NOTE, 0.0)
+
+    def _send(self, peer: int, edges: Sequence[int], key: int, size_bytes: int, model: int, attached: float) -> None:
+        if not edges:
+            return
+        starts = self._beginning == peer
+        if starts:
+            after = self.pool.started + 1
+        elif self._cause is not None and self._cause.kind in (MESSAGE, SENT):
+            # It answers a message, which left at the beginning or the end of an attempt of another peer.
+            starts, after = self._cause.kind == SENT, int(self._cause.after or 0)
+        else:
+            after = int(self._last_attempt[peer])
+        self.transport.send(self, list(edges), key, size_bytes, [model, after, starts, attached])
 
     def call_in(self, delay_s: float, peer: int, key: int) -> None:
         self._arm(self.now + delay_s, peer, key)
@@ -270,12 +285,13 @@ class PeersAtWork(StateFields):
     def on_arrival(self, message: Message) -> None:
         transport, edge = self.transport, message.edge
         receiver, sender = transport.targets[edge], transport.sources[edge]
-        model, after, starts, age = message.content
+        model, after, starts, attached = message.content
         self._cause = Cause(SENT if starts else MESSAGE, after)
-        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model, age))
+        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model, attached))
         self._look_for_block()
 
     def on_loss(self, message: Message) -> None:
+        self.protocol.on_lost(self.transport.sources[message.edge], message.edge, message.key)
         self._look_for_block()
 
     def _look_for_block(self) -> None:

@@ -46,6 +46,7 @@ SUPPLIED = {
     "seed": "the seed of the first parameters",
     "graph": "the graph of the peers",
     "matchings": "the division of a graph into matchings",
+    "regular_graph": "the drawing of graphs in which all peers have as many neighbours",
 }
 """Meanings of the arguments that are supplied to some groups; to a law of sub-channels `clients` is their number."""
 _ABOUT_ROUNDS = frozenset({"clients", "per_round", "per_model", "data_sizes", "schedule", "truth"})
@@ -59,7 +60,7 @@ SUPPLIED_TO: dict[str, frozenset[str]] = {
     "availability": frozenset({"clients"}),
     "partition": frozenset({"clients", "labels", "generator"}),
     "topology": frozenset({"clients", "generator"}),
-    "protocol": frozenset({"matchings"}),
+    "protocol": frozenset({"matchings", "regular_graph"}),
     "mixing": frozenset({"graph"}),
     "network": frozenset({"inputs", "input_shape", "classes", "num_classes", "seed"}),
     "states": frozenset({"clients", "channels", "generator", "rounds", "horizon_rounds", "horizon_s"}),
@@ -220,6 +221,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "d-psgd": "netsim.peers.training.d_psgd:DPsgd",
         "matcha": "netsim.peers.training.matcha:Matcha",
         "one-peer": "netsim.peers.training.one_peer:OnePeer",
+        "ad-psgd": "netsim.peers.training.ad_psgd:AdPsgd",
+        "choco": "netsim.peers.training.choco:Choco",
+        "epidemic": "netsim.peers.training.epidemic:Epidemic",
+        "push-sum": "netsim.peers.training.push_sum:PushSum",
         "gossip-learning": "netsim.peers.training.gossip_learning:GossipLearning",
     },
     "mixing": {

@@ -68,10 +68,9 @@ class PeerTraining(Server):
                 raise problem((name,), "..", _NO_SERVER)
         if scenario.payload.down_bytes is not None:
             raise problem(("payload", "down_bytes"), "..", "peers send models as payload.up_bytes says; leave it out")
-        for name in ("compression", "down_compression"):
-            kind = getattr(scenario.payload, name).kind
-            if kind != "none":
-                raise problem(("payload", name, "kind"), kind, "peers send whole models; leave it out")
+        kind = scenario.payload.down_compression.kind
+        if kind != "none":
+            raise problem(("payload", "down_compression", "kind"), kind, "peers send as payload.compression says; leave it out")
         if scenario.privacy is not None and scenario.privacy.mechanism != "none":
             why = "a release is an update to a server, and peers send whole models; leave [privacy] out"
             raise problem(("privacy", "mechanism"), scenario.privacy.mechanism, why)

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from models.fl.compression.messages import NO_MODEL
 from models.peers.mixing import Mixing
 from netsim.network.resending import FOREVER, Resending
 from netsim.peers.training.protocol import TrainingProtocol
 from netsim.servers.peer_training import PeersAtWork, peer_server
 from scenarios.registry.components import component_model, construct, refusals_at
 from scenarios.schema.errors import UserError
+from scenarios.wiring.compression import build_compressions
 from scenarios.wiring.peers import build_links, peer_graph
 
 if TYPE_CHECKING:
@@ -32,17 +34,18 @@ def peers(world: World) -> Server:
     """`server.kind = "peers"`; raises UserError."""
     scenario, section = world.scenario, world.scenario.server
     pool = world.pool()
-    supplied = {"matchings": _divide_into_matchings}
+    supplied = {"matchings": _divide_into_matchings, "regular_graph": _draw_regular_graph}
     protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", supplied)
     with refusals_at("server.protocol", section.protocol.parameters()):
         protocol.check(lossy=_is_lossy(scenario))
     if not protocol.mixes and section.mixing is not None:
         told = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
         raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
+    _check_compression(scenario, protocol)
     transport = _links(world, pool, protocol)
     mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
     learner = _peer_learner(world)
-    with refusals_at("server.protocol", {"kind"}):
+    with refusals_at("server.protocol", {"kind", *section.protocol.parameters()}):
         at_work = PeersAtWork(
             pool=pool,
             transport=transport,
@@ -53,6 +56,14 @@ def peers(world: World) -> Server:
             models=learner,
         )
     return peer_server(pool=pool, peers=at_work, learner=learner or world.learner)
+
+
+def _check_compression(scenario: Scenario, protocol: TrainingProtocol) -> None:
+    """Raise UserError for a compression that leaves out of a model what its receiver does not have."""
+    kind = scenario.payload.compression.kind
+    if not (protocol.sends_differences or build_compressions(scenario).up.whole_models):
+        told = f"server.protocol.kind = {scenario.server.protocol.kind!r} sends whole models, and it {NO_MODEL}"
+        raise UserError(f"payload.compression.kind = {kind!r}: {told}; choose 'int8', 'qsgd', or server.protocol.kind = 'choco'")
 
 
 def _mixing(section: Component, graph: PeerGraph) -> Mixing:
@@ -70,6 +81,13 @@ def _divide_into_matchings(count: int, pairs: Sequence[tuple[int, int]], budget:
     from models.overlays.matcha import draw_plan
 
     return draw_plan(count, pairs, budget)
+
+
+def _draw_regular_graph(count: int, degree: int, seed: int) -> Sequence[tuple[int, int]]:
+    """Return the links of a random graph of `count` peers of `degree` neighbours each, for the protocol `epidemic`."""
+    import networkx as nx
+
+    return list(nx.random_regular_graph(degree, count, seed=seed).edges)
 
 
 def _peer_learner(world: World) -> PeerLearner | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,3 +76,71 @@ def ready(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
 def models(simulation: Any) -> np.ndarray:
     """(K, d) the peers' present models."""
     return simulation.server.learner.models().numpy()
+
+
+class Numbers:
+    """Models of peers that are vectors of numbers: training adds `steps` (K, d), and messages arrive as `compressed` says."""
+
+    def __init__(self, start: np.ndarray, steps: np.ndarray | None = None, compressed: Any = None) -> None:
+        self.vectors = [np.array(row, np.float64) for row in start]
+        self.steps = np.zeros_like(start) if steps is None else steps
+        self.compressed = compressed
+
+    def _add(self, vector: np.ndarray) -> int:
+        self.vectors.append(vector)
+        return len(self.vectors) - 1
+
+    def first(self) -> int:
+        return 0
+
+    def train(self, peer: int, round: int, start: int, steps: int) -> int:
+        return self._add(self.vectors[start] + self.steps[peer])
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        return self._add(sum(weight * self.vectors[model] for model, weight in zip(models, weights, strict=True)))
+
+    def compress(self, peer: int, key: int, model: int) -> int:
+        return model if self.compressed is None else self._add(self.compressed(self.vectors[model]))
+
+    def settle(self, present: np.ndarray, kept: Iterable[int]) -> None:
+        assert max([*present.tolist(), *kept]) < len(self.vectors)
+
+
+def with_numbers(tables: dict[str, Any], start: Any, *, steps: Any = None, compressed: Any = None) -> tuple[Any, Any]:
+    """A simulation whose peers begin with the rows of `start` (K, d) or (K,), and a function that returns their models (K, d)."""
+    rows = np.array(start, np.float64).reshape(len(start), -1)
+    numbers = Numbers(rows, None if steps is None else np.array(steps, np.float64).reshape(rows.shape), compressed)
+    simulation, _ = ready(tables)
+    host = simulation.server.peers
+    host.models, host.model[:] = numbers, np.arange(len(rows))
+    host.protocol.attach(host)
+    return simulation, lambda: np.array([numbers.vectors[model] for model in host.model.tolist()])
+
+
+def top(count: int) -> Any:
+    """Return the compression that keeps the `count` largest numbers of a vector."""
+
+    def compressed(vector: np.ndarray) -> np.ndarray:
+        kept = np.zeros_like(vector)
+        places = np.argsort(-np.abs(vector), kind="stable")[:count]
+        kept[places] = vector[places]
+        return kept
+
+    return compressed
+
+
+def weights_of(simulation: Any, round: int) -> np.ndarray:
+    """W of a round (K, K), put together from the exchanges of all peers."""
+    host = simulation.server.peers
+    graph, protocol, peers = host.graph, host.protocol, host.graph.clients
+    matrix, sent = np.zeros((peers, peers)), set()
+    for peer in range(peers):
+        outgoing, incoming, weights, own = protocol.exchange(peer, round)
+        matrix[peer, peer] = own
+        matrix[peer, graph.source[incoming]] = weights
+        assert (graph.source[outgoing] == peer).all()
+        assert (graph.target[incoming] == peer).all()
+        sent |= set(zip(graph.source[outgoing].tolist(), graph.target[outgoing].tolist(), strict=True))
+    np.fill_diagonal(awaited := matrix != 0, False)
+    assert sent == {(source, target) for target, source in np.argwhere(awaited).tolist()}
+    return matrix

@@ -95,6 +95,10 @@ OTHERS: dict[str, dict[str, dict[str, Any]]] = {
         "d-psgd": {"timeout_s": 2.0},
         "matcha": {"budget": 0.3, "order": "combine-while-computing", "timeout_s": 2.0},
         "one-peer": {"timeout_s": 2.0},
+        "ad-psgd": {"bipartite": False, "timeout_s": 2.0},
+        "choco": {"gamma": 0.4, "retry_s": 0.5},
+        "epidemic": {"targets": 2, "note_bytes": 20, "timeout_s": 2.0},
+        "push-sum": {"timeout_s": 2.0},
         "gossip-learning": {"period_s": 0.7, "spread": 0.3, "variant": "update-merge", "merge": "by-age"},
     },
     "mixing": {

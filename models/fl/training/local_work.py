@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -235,10 +235,12 @@ class LocalWork:
         generator = self._streams.generator("local-training", job.round, job.client)
         return Address(job.client, job.round, job.start, seed, generator)
 
-    def content(self, updates: list[Update], models: Models, *, want_losses: bool = False) -> Computed:
+    def content(
+        self, updates: list[Update], models: Models, *, want_losses: bool = False, compress: bool = True
+    ) -> Computed:
         """Return the start of each update, the content that the server receives, and the new states of clients (`keep`).
 
-        `want_losses`: also the losses of each client's first pass.
+        `want_losses`: also the losses of each client's first pass. `compress`: False: the content before compression.
         """
         width = self._trainer.parameters
         received = {start: self.receive(start, models) for start in {update.start for update in updates}}
@@ -270,7 +272,8 @@ class LocalWork:
             np.array([update.epsilon for update in updates]),
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
-        return Computed(starts, content, memory, self._compress(content, jobs), losses, reported or first, own, after, results)
+        left_out = self._compress(content, jobs) if compress else self.left_out
+        return Computed(starts, content, memory, left_out, losses, reported or first, own, after, results)
 
     def receive(self, id: ModelId, models: Models) -> Tensor:
         """Return the model (d,) of this `id` as all its receivers receive it."""
@@ -305,7 +308,16 @@ class LocalWork:
         return left_out
 
     def _draws(self, jobs: list[Job]) -> Generators:
-        return lambda row: self._streams.generator("update-compression", jobs[row].round, jobs[row].client)
+        return self._draws_at([(job.round, job.client) for job in jobs])
+
+    def _draws_at(self, addresses: Sequence[tuple[int, int]]) -> Generators:
+        return lambda row: self._streams.generator("update-compression", *addresses[row])
+
+    def compressed(self, models: Tensor, addresses: Sequence[tuple[int, int]]) -> Tensor:
+        """Return what arrives of `models` (n, d), finite; see `FederatedLearner.compressed`."""
+        columns, arrived = self._trainer.layout.columns, models.clone()
+        arrived[:, columns] = self.up.receive(models[:, columns], self._draws_at(addresses))
+        return arrived
 
     def keep(self, computed: Computed) -> None:
         """Commit updates that have entered the model: clients go on from the states in `computed`, and results are released.

@@ -24,10 +24,12 @@ class Barrier(StateFields):
         """Models by edge, by round, of each peer."""
         self._timed_out: BoolArray = np.zeros(peers, np.bool_)
 
-    def add(self, arrival: Arrival, round: int) -> None:
-        """Keep a model that arrived at a peer in its own `round`; one of an earlier round comes too late and is ignored."""
-        if arrival.key >= round:
-            self._arrived[arrival.peer].setdefault(arrival.key, {})[arrival.edge] = arrival.model
+    def add(self, arrival: Arrival, round: int) -> bool:
+        """Keep a model that arrived at a peer in its own `round`; False: it is of an earlier round, and is not kept."""
+        if arrival.key < round:
+            return False
+        self._arrived[arrival.peer].setdefault(arrival.key, {})[arrival.edge] = arrival.model
+        return True
 
     def time_out(self, peer: int) -> None:
         """Open the barrier of `peer` for its present round, whatever has arrived."""
@@ -39,14 +41,13 @@ class Barrier(StateFields):
             return True
         return len(self._arrived[peer].get(round, ())) >= needed
 
-    def take(self, peer: int, round: int) -> dict[int, int]:
-        """Return the models of `round` by edge; forget them and those of earlier rounds."""
+    def take(self, peer: int, round: int) -> tuple[dict[int, int], list[tuple[int, int]]]:
+        """Return the models of `round` by edge, and edge and model of what is left of earlier rounds; forget both."""
         arrived = self._arrived[peer]
         taken = arrived.pop(round, {})
-        for earlier in [key for key in arrived if key < round]:
-            del arrived[earlier]
+        late = [one for key in sorted(arrived) if key < round for one in arrived.pop(key).items()]
         self._timed_out[peer] = False
-        return taken
+        return taken, late
 
     def models(self) -> Iterable[int]:
         """Return the models that are kept."""

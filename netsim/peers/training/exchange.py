@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -31,6 +32,13 @@ TimeoutS = Annotated[
 ]
 
 
+def check_waits(retry_s: float | None, timeout_s: float | None) -> None:
+    """Raise ParameterError for a wait that is not a time."""
+    for name, value in (("retry_s", retry_s), ("timeout_s", timeout_s)):
+        if value is not None and not 0 < value < float("inf"):
+            raise ParameterError(name, value, "must be > 0 seconds and finite")
+
+
 class Exchange(NamedTuple):
     """Messages of a peer in one of its rounds, and the weights by which it combines what arrives."""
 
@@ -51,21 +59,42 @@ class ExchangeProtocol(TrainingProtocol):
     on is replaced by the peer's own: its weight goes to oneself, and rows of W still sum to 1.
     """
 
-    state_fields = ("_barrier", "_own", "_trained", "_ready")
+    state_fields: ClassVar[tuple[str, ...]] = ("_barrier", "_own", "_trained", "_ready", "_sent")
     backup = 0
     """Messages of a round that a peer does not wait for."""
 
     def __init__(self, *, order: Order, retry_s: float | None, timeout_s: float | None) -> None:
         if order not in ("combine-while-computing", "train-first"):
             raise ParameterError("order", order, "must be 'combine-while-computing' or 'train-first'")
-        for name, value in (("retry_s", retry_s), ("timeout_s", timeout_s)):
-            if value is not None and not 0 < value < float("inf"):
-                raise ParameterError(name, value, "must be > 0 seconds and finite")
+        check_waits(retry_s, timeout_s)
         self.order, self.retry_s, self.timeout_s = order, retry_s, timeout_s
 
+    @abstractmethod
     def exchange(self, peer: int, round: int) -> Exchange:
         """Return the messages and weights of `peer` in its own `round`; always the same for the same round."""
-        raise NotImplementedError
+
+    def send(self, peer: int, round: int, model: int) -> None:
+        """Send the `model` of `peer` to its neighbours of `round`."""
+        self.host.send_model(peer, self.exchange(peer, round).outgoing, round, model)
+
+    def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
+        """Return the models and weights whose sum is the `model` of `peer` combined with what has `arrived`, by edge.
+
+        Missing models count as the peer's own.
+        """
+        _, incoming, edge_weights, own = self.exchange(peer, round)
+        models, weights = [model], [own]
+        for edge, weight in zip(incoming, edge_weights, strict=True):
+            if edge in arrived:
+                models.append(arrived[edge])
+                weights.append(weight)
+            else:
+                own += weight
+        weights[0] = own
+        return models, weights
+
+    def on_late(self, peer: int, edge: int, model: int) -> None:
+        """A model of an earlier round than that of `peer` has arrived over `edge`: it is not used."""
 
     def check(self, *, lossy: bool) -> None:
         if lossy and self.retry_s is None and self.timeout_s is None and not self.backup:
@@ -81,59 +110,61 @@ class ExchangeProtocol(TrainingProtocol):
         self._trained: IntArray = np.zeros(peers, np.int64)
         self._ready: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers whose training of this round is over."""
+        self._sent: IntArray = np.zeros(peers, np.int64)
+        """(K,) last round in which each peer has sent its model."""
         self._first = self.order == "train-first"
 
     def begin(self, peer: int) -> None:
-        host = self.host
+        host, round = self.host, int(self.host.round[peer])
+        sent = self._sent[peer] == round
+        if sent and self._ready[peer]:
+            # It was away, and comes back to the round that it waited in.
+            self._wait(peer, round)
+            return
         self._ready[peer] = False
-        if not self._first:
+        if not (self._first or sent):
             self._own[peer] = model = int(host.model[peer])
-            round = int(host.round[peer])
-            host.send_model(peer, self.exchange(peer, round).outgoing, round, model)
+            self._sent[peer] = round
+            self.send(peer, round, model)
         host.train(peer)
 
     def on_trained(self, peer: int, model: int) -> None:
-        host, round = self.host, int(self.host.round[peer])
+        round = int(self.host.round[peer])
         self._ready[peer] = True
         self._trained[peer] = model
         if self._first:
             self._own[peer] = model
-            host.send_model(peer, self.exchange(peer, round).outgoing, round, model)
+            self._sent[peer] = round
+            self.send(peer, round, model)
+        self._wait(peer, round)
+
+    def _wait(self, peer: int, round: int) -> None:
         if self.timeout_s is not None:
-            host.call_in(self.timeout_s, peer, round)
+            self.host.call_in(self.timeout_s, peer, round)
         self._go_on(peer)
 
     def on_message(self, arrival: Arrival) -> None:
-        self._barrier.add(arrival, int(self.host.round[arrival.peer]))
-        self._go_on(arrival.peer)
+        if self._barrier.add(arrival, int(self.host.round[arrival.peer])):
+            self._go_on(arrival.peer)
+        else:
+            self.on_late(arrival.peer, arrival.edge, arrival.model)
 
     def on_timer(self, peer: int, key: int) -> None:
         if self._ready[peer] and key == self.host.round[peer]:
             self._barrier.time_out(peer)
             self._go_on(peer)
 
-    def on_leave(self, peer: int) -> None:
-        # It keeps what has arrived: nobody sends that again.
-        self._ready[peer] = False
-
     def _go_on(self, peer: int) -> None:
         host, round = self.host, int(self.host.round[peer])
         if not self._ready[peer]:
             return
-        _, incoming, edge_weights, own = self.exchange(peer, round)
-        if not self._barrier.is_open(peer, round, len(incoming) - self.backup):
+        if not self._barrier.is_open(peer, round, len(self.exchange(peer, round).incoming) - self.backup):
             return
-        arrived = self._barrier.take(peer, round)
+        arrived, late = self._barrier.take(peer, round)
+        for edge, model in late:
+            self.on_late(peer, edge, model)
         self._ready[peer] = False
-        models, weights = [int(self._own[peer])], [own]
-        for edge, weight in zip(incoming, edge_weights, strict=True):
-            model = arrived.get(edge)
-            if model is None:
-                own += weight
-            else:
-                models.append(model)
-                weights.append(weight)
-        weights[0] = own
+        models, weights = self.mix(peer, round, int(self._own[peer]), arrived)
         if not self._first:
             # The step of the local training is added to the combined models.
             models += [int(self._trained[peer]), int(self._own[peer])]

@@ -96,7 +96,7 @@ class GossipLearning(TrainingProtocol):
 
     def on_message(self, arrival: Arrival) -> None:
         peer = arrival.peer
-        self._inbox[peer].append((arrival.model, arrival.age))
+        self._inbox[peer].append((arrival.model, int(arrival.attached)))
         if not self._busy[peer]:
             self._take_in(peer)
 

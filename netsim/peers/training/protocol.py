@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -36,8 +37,15 @@ class PeerModels(Protocol):
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         """Return the sum of `models`, each times its one of `weights`."""
 
+    def compress(self, peer: int, key: int, model: int) -> int:
+        """Return the model that arrives of `model` as `peer` sends it with `key`: itself, unless messages are compressed."""
+
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
         """A round closes: peers have the models `present` (K,), and only these and those `kept` are used later."""
+
+
+NOTE = -1
+"""In place of a model, in messages that carry none."""
 
 
 class NoModels:
@@ -52,12 +60,15 @@ class NoModels:
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         return 0
 
+    def compress(self, peer: int, key: int, model: int) -> int:
+        return 0
+
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
         return None
 
 
 class Arrival(NamedTuple):
-    """A model that has arrived."""
+    """A message that has arrived."""
 
     peer: int
     """Receiver."""
@@ -66,8 +77,9 @@ class Arrival(NamedTuple):
     key: int
     """Key that the sender gave it, such as its own round."""
     model: int
-    age: int = 0
-    """Age of the model that the sender gave along."""
+    """The model that arrives, compressed as it may be, or `NOTE`."""
+    attached: float = 0.0
+    """Number that the sender gave along, such as the age of the model."""
 
 
 class Host(Protocol):
@@ -94,8 +106,14 @@ class Host(Protocol):
     def train(self, peer: int, start: int | None = None) -> None:
         """Start local training from the model `start`, None: the peer's present one; `on_trained` is called at its end."""
 
-    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, age: int = 0) -> None:
-        """Send `model` from `peer` over `edges`, which leave it, with its `age`; no two messages of an edge have one `key`."""
+    def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, attached: float = 0.0) -> int:
+        """Send `model` from `peer` over `edges`, which leave it, with a number `attached`; return the model that arrives of it.
+
+        That is another one where `[payload]` compresses messages. No two messages of an edge have one `key`.
+        """
+
+    def send_note(self, peer: int, edges: Sequence[int], key: int, size_bytes: int) -> None:
+        """Send a message without a model, of `size_bytes`, from `peer` over `edges`, as `send_model` does."""
 
     def outgoing(self, peer: int) -> Sequence[int]:
         """Return the edges that leave `peer`, in the order of its neighbours' numbers."""
@@ -110,7 +128,7 @@ class Host(Protocol):
         """End the own round of `peer` with `model`. The next one begins at once, if the peer is present."""
 
 
-class TrainingProtocol(StateFields):
+class TrainingProtocol(StateFields, ABC):
     """Base of protocols: when a peer trains, to which peers it sends, what it waits for and how it combines.
 
     A protocol is a state machine without a clock. `begin` is called as an own round of a peer begins, the other callbacks as
@@ -121,6 +139,8 @@ class TrainingProtocol(StateFields):
     """True if a round closes once every peer present has finished it; otherwise once peers finished one on average."""
     mixes = True
     """True if it combines by the mixing weights."""
+    sends_differences = False
+    """True if it sends differences of models, which may be compressed as updates are; otherwise it sends whole models."""
     retry_s: float | None = None
     """Seconds after which a lost message is sent again, until it arrives; None: it is not, unless the links do so."""
 
@@ -131,16 +151,19 @@ class TrainingProtocol(StateFields):
     def check(self, *, lossy: bool) -> None:
         """Raise ParameterError for a parameter that does not go with the links: `lossy` ones may lose a message for good."""
 
+    @abstractmethod
     def begin(self, peer: int) -> None:
         """An own round of `peer` begins."""
-        raise NotImplementedError
 
+    @abstractmethod
     def on_trained(self, peer: int, model: int) -> None:
         """The local training of `peer` has ended with `model`."""
-        raise NotImplementedError
 
     def on_message(self, arrival: Arrival) -> None:
         """A model has arrived at a peer that is present."""
+
+    def on_lost(self, peer: int, edge: int, key: int) -> None:
+        """A message of `peer` was lost and is not sent again; it would have arrived now."""
 
     def on_timer(self, peer: int, key: int) -> None:
         """A timer of `peer` has run out."""

@@ -16,28 +16,22 @@ from scenarios.networks import read_network
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
-from tests.helpers.peer_training import CONSTANT, COUNT, EXPONENTIAL, by_round, learning, models, ready, simulated, study
+from tests.helpers.peer_training import (
+    CONSTANT,
+    COUNT,
+    EXPONENTIAL,
+    by_round,
+    learning,
+    models,
+    ready,
+    simulated,
+    study,
+    weights_of,
+)
 
 
 def changing(kind: str, **keys: Any) -> dict[str, Any]:
     return {"kind": "peers", "protocol": {"kind": kind} | keys}
-
-
-def weights_of(simulation: Any, round: int) -> np.ndarray:
-    """W of a round (K, K), put together from the exchanges of all peers."""
-    host = simulation.server.peers
-    graph, protocol, peers = host.graph, host.protocol, host.graph.clients
-    matrix, sent = np.zeros((peers, peers)), set()
-    for peer in range(peers):
-        outgoing, incoming, weights, own = protocol.exchange(peer, round)
-        matrix[peer, peer] = own
-        matrix[peer, graph.source[incoming]] = weights
-        assert (graph.source[outgoing] == peer).all()
-        assert (graph.target[incoming] == peer).all()
-        sent |= set(zip(graph.source[outgoing].tolist(), graph.target[outgoing].tolist(), strict=True))
-    np.fill_diagonal(awaited := matrix != 0, False)
-    assert sent == {(source, target) for target, source in np.argwhere(awaited).tolist()}
-    return matrix
 
 
 PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300, "delay": CONSTANT | {"value_s": 0.5}}

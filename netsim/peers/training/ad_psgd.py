@@ -1,0 +1,192 @@
+"""AD-PSGD (Lian, Zhang, Zhang and Liu, "Asynchronous Decentralized Parallel Stochastic Gradient Descent", ICML 2018)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+from annotated_doc import Doc
+
+from netsim.core.errors import ParameterError
+from netsim.peers.training.exchange import RetryS, check_waits
+from netsim.peers.training.protocol import Arrival, Host, TrainingProtocol
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, IntArray
+
+_NONE = -1
+
+
+class AdPsgd(TrainingProtocol):
+    """Peers train, each at its own pace, and average with one random neighbour at a time; there are no rounds to wait for.
+
+    After a training peer i asks a neighbour j: it sends its model, and j answers with its own. As the answer arrives, both models
+    become their mean, at once, and i adds the step of its training, which is stale by what happened meanwhile. j may be in
+    training; its own step is added when that ends.
+
+    Exchanges are atomic: between its answer and the end of the exchange j answers no other peer, and adds no step. Requests that
+    come meanwhile wait in their order. If the answer is lost, neither side averages, so the sum of all models is kept.
+
+    Peers that wait for each other in a circle would wait for ever. So the graph must be bipartite: peers of one half (that of
+    peer 0) ask, the others only train and answer. With `bipartite` false all peers ask, and a peer gives up after `timeout_s`: it
+    adds its step and goes on.
+    """
+
+    every_peer = False
+    mixes = False
+    state_fields = ("_start", "_trained", "_ready", "_asked", "_number", "_answering", "_theirs", "_queue")
+
+    def __init__(
+        self,
+        *,
+        bipartite: Annotated[
+            bool, Doc("True: one half of a bipartite graph asks, the other answers; false: all ask, and timeout_s is needed.")
+        ] = True,
+        retry_s: RetryS = None,
+        timeout_s: Annotated[
+            float | None, Doc("Longest wait of a peer for an answer, after which it goes on without; absent: no limit.")
+        ] = None,
+    ) -> None:
+        check_waits(retry_s, timeout_s)
+        if not bipartite and timeout_s is None:
+            reason = "peers that all ask may wait for each other in a circle, for ever; give timeout_s, or bipartite = true"
+            raise ParameterError("timeout_s", None, reason)
+        self.bipartite, self.retry_s, self.timeout_s = bipartite, retry_s, timeout_s
+
+    def check(self, *, lossy: bool) -> None:
+        if lossy and self.retry_s is None and self.timeout_s is None:
+            reason = "a message may be lost, or a peer be away, and one that asked would wait for ever; give retry_s or timeout_s"
+            raise ParameterError("timeout_s", None, reason)
+
+    def attach(self, host: Host) -> None:
+        super().attach(host)
+        peers = len(host.neighbours)
+        self._asks: BoolArray = _first_half(host) if self.bipartite else np.ones(peers, np.bool_)
+        """(K,) True for peers that ask."""
+        self._reverse: list[int] = host.graph.reverse.tolist()
+        self._start: IntArray = host.model.copy()
+        """(K,) model that each peer's training began with."""
+        self._trained: IntArray = host.model.copy()
+        self._ready: BoolArray = np.zeros(peers, np.bool_)
+        """(K,) True for peers whose training has ended and whose step is not added yet."""
+        self._asked: BoolArray = np.zeros(peers, np.bool_)
+        """(K,) True for peers that await an answer."""
+        self._number: IntArray = np.zeros(peers, np.int64)
+        """(K,) requests that each peer has sent; the number of the last one."""
+        self._answering: IntArray = np.full(peers, _NONE)
+        """(K,) edge of the answer of each peer that is on its way; -1: none."""
+        self._theirs: IntArray = host.model.copy()
+        """(K,) model of the peer that gets this answer."""
+        self._queue: list[list[tuple[int, int, int]]] = [[] for _ in range(peers)]
+        """Requests that wait at each peer: the edge, the number, the model."""
+
+    # A request number n of a peer has the key 2 n, and its answer 2 n + 1.
+
+    def begin(self, peer: int) -> None:
+        self._start[peer] = self.host.model[peer]
+        self.host.train(peer)
+        self._answer(peer)
+
+    def on_trained(self, peer: int, model: int) -> None:
+        self._trained[peer], self._ready[peer] = model, True
+        self._go_on(peer)
+
+    def _go_on(self, peer: int) -> None:
+        """Ask a neighbour after a training, or add its step; not while `peer` is in an exchange."""
+        host, edges = self.host, self.host.outgoing(peer)
+        if self._answering[peer] != _NONE:
+            return
+        if not (self._asks[peer] and edges):
+            self._add_step(peer)
+            return
+        self._number[peer] += 1
+        number = int(self._number[peer])
+        chosen = edges[int(host.uniforms("ad-psgd-neighbour", peer, number) * len(edges))]
+        self._asked[peer] = True
+        host.send_model(peer, [chosen], 2 * number, int(host.model[peer]))
+        if self.timeout_s is not None:
+            host.call_in(self.timeout_s, peer, number)
+
+    def on_message(self, arrival: Arrival) -> None:
+        peer, number = arrival.peer, arrival.key >> 1
+        if not arrival.key & 1:
+            self._queue[peer].append((arrival.edge, number, arrival.model))
+            self._answer(peer)
+            return
+        model, other = self.host.model, arrival.sender
+        meant = self._asked[peer] and number == self._number[peer]
+        if meant:
+            mine, theirs = int(model[peer]), int(model[other])
+            model[other] = self.host.combine([theirs, int(self._theirs[other])], [0.5, 0.5])
+            model[peer] = self.host.combine([mine, arrival.model], [0.5, 0.5])
+            self._asked[peer] = False
+        self._release(other, arrival.edge)
+        if meant:
+            self._add_step(peer)
+
+    def on_lost(self, peer: int, edge: int, key: int) -> None:
+        if key & 1:
+            self._release(peer, edge)
+
+    def on_timer(self, peer: int, key: int) -> None:
+        if self._asked[peer] and key == self._number[peer]:
+            self._asked[peer] = False
+            self._add_step(peer)
+
+    def on_leave(self, peer: int) -> None:
+        # Requests wait until it returns; its own is given up, and so is its training.
+        self._asked[peer] = self._ready[peer] = False
+
+    def _answer(self, peer: int) -> None:
+        """Answer the next request that waits at `peer`, unless it is in an exchange."""
+        if self._queue[peer] and self._answering[peer] == _NONE and not self._asked[peer]:
+            edge, number, model = self._queue[peer].pop(0)
+            self._answering[peer], self._theirs[peer] = self._reverse[edge], model
+            self.host.send_model(peer, [self._reverse[edge]], 2 * number + 1, int(self.host.model[peer]))
+
+    def _release(self, peer: int, edge: int) -> None:
+        """End the exchange in which `peer` has answered over `edge`."""
+        if self._answering[peer] == edge:
+            self._answering[peer] = _NONE
+            if self._ready[peer]:
+                self._go_on(peer)
+            self._answer(peer)
+
+    def _add_step(self, peer: int) -> None:
+        """Add the step of a training to the present model of `peer`, and begin the next."""
+        host, start, trained = self.host, int(self._start[peer]), int(self._trained[peer])
+        self._ready[peer] = False
+        present = int(host.model[peer])
+        host.finish(peer, trained if present == start else host.combine([present, trained, start], [1.0, 1.0, -1.0]))
+
+    def kept(self) -> Iterable[int]:
+        waiting = [model for queue in self._queue for _, _, model in queue]
+        return [*waiting, *self._start.tolist(), *self._trained.tolist(), *self._theirs.tolist()]
+
+
+def _first_half(host: Host) -> BoolArray:
+    """Return (K,) True for the peers of the half of a bipartite graph that holds peer 0, and of each further piece its first.
+
+    Raises ParameterError for a graph that is not bipartite.
+    """
+    graph, peers = host.graph, host.graph.clients
+    sources, half = graph.source.tolist(), np.full(peers, _NONE)
+    for first in range(peers):
+        if half[first] != _NONE:
+            continue
+        half[first], reached = 1, [first]
+        for peer in reached:
+            for edge in host.neighbours[peer]:
+                other = sources[edge]
+                if half[other] == half[peer]:
+                    reason = (
+                        f"needs a bipartite graph, and peers {other} and {peer} of one half are linked; choose another "
+                        "peers.topology (a ring of an even number, a grid, a tree), or bipartite = false with timeout_s"
+                    )
+                    raise ParameterError("bipartite", True, reason)
+                if half[other] == _NONE:
+                    half[other] = 1 - half[peer]
+                    reached.append(other)
+    halves: BoolArray = half == 1
+    return halves

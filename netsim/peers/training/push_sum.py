@@ -1,0 +1,83 @@
+"""Stochastic gradient push (Assran, Loizou, Ballas and Rabbat, "Stochastic Gradient Push for Distributed Deep Learning", ICML
+2019), with the push-sum weights of Kempe, Dobra and Gehrke, 2003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.peers.training.exchange import Exchange, ExchangeProtocol, RetryS, TimeoutS
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
+    from netsim.peers.training.protocol import Arrival, Host
+
+
+class PushSum(ExchangeProtocol):
+    """Each round a peer trains and pushes equal parts of what it has to its neighbours and to itself, with as much weight.
+
+    A peer has a sum x and a weight w, 1 at first; its model is x / w. Training adds its step to x. Then each of its d neighbours
+    and the peer itself get x / (d + 1) and w / (d + 1), and add up what they get. Columns of the weights sum to 1: sums are kept,
+    and the models agree on the mean though peers have different numbers of neighbours, which no peer needs to know of others.
+    What arrives late is added in the next round; what is lost takes its weight along.
+    """
+
+    mixes = False
+    state_fields = ("_weight", "_part", "_weights", "_late")
+
+    def __init__(self, *, retry_s: RetryS = None, timeout_s: TimeoutS = None) -> None:
+        super().__init__(order="train-first", retry_s=retry_s, timeout_s=timeout_s)
+
+    def attach(self, host: Host) -> None:
+        super().attach(host)
+        peers = len(host.neighbours)
+        self._exchanges = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]
+        self._weight: FloatArray = np.ones(peers)
+        """(K,) weight w of each peer; between sending and combining, the part of it that stays."""
+        self._part: IntArray = host.model.copy()
+        """(K,) part of the sum x that each peer has kept, between sending and combining."""
+        self._weights: list[dict[tuple[int, int], float]] = [{} for _ in range(peers)]
+        """Weights that came with the messages of a round that each peer has not combined, by round and edge."""
+        self._late: list[list[tuple[int, float]]] = [[] for _ in range(peers)]
+        """Parts of earlier rounds that arrived at each peer since it last combined, and their weights."""
+
+    def begin(self, peer: int) -> None:
+        if self._ready[peer] and self._sent[peer] != self.host.round[peer]:
+            # It was away. What it has kept of a round that it does not combine is added in this one.
+            self._late[peer].append((int(self._part[peer]), float(self._weight[peer])))
+            self._weight[peer] = 0.0
+        super().begin(peer)
+
+    def exchange(self, peer: int, round: int) -> Exchange:
+        return self._exchanges[peer]
+
+    def send(self, peer: int, round: int, model: int) -> None:
+        host, outgoing = self.host, self._exchanges[peer].outgoing
+        share, weight = 1.0 / (1 + len(outgoing)), float(self._weight[peer])
+        # x / w is the model that training began with: x plus the step is w times it, plus the new model minus it.
+        part = host.combine([model, int(host.model[peer])], [share, share * (weight - 1.0)])
+        self._part[peer], self._weight[peer] = part, share * weight
+        host.send_model(peer, outgoing, round, part, share * weight)
+
+    def on_message(self, arrival: Arrival) -> None:
+        self._weights[arrival.peer][arrival.key, arrival.edge] = arrival.attached
+        super().on_message(arrival)
+
+    def on_late(self, peer: int, edge: int, model: int) -> None:
+        weights = self._weights[peer]
+        key = min(key for key in weights if key[1] == edge)
+        self._late[peer].append((model, weights.pop(key)))
+
+    def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
+        weights = self._weights[peer]
+        parts = [(int(self._part[peer]), float(self._weight[peer])), *self._late[peer]]
+        parts += [(arrived[edge], weights.pop((round, edge))) for edge in sorted(arrived)]
+        self._late[peer] = []
+        self._weight[peer] = total = sum(weight for _, weight in parts)
+        return [part for part, _ in parts], [1.0 / total] * len(parts)
+
+    def kept(self) -> Iterable[int]:
+        return [*super().kept(), *self._part.tolist(), *(model for late in self._late for model, _ in late)]

@@ -1,0 +1,67 @@
+"""What holds for every protocol that comes along: messages balance, and a run resumed in the middle ends with the same models."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scenarios.registry.kinds import BUILT_IN
+from tests.helpers.peer_training import EXPONENTIAL, learning, models, ready
+
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "d-psgd": {"timeout_s": 0.5},
+    "matcha": {"timeout_s": 0.5},
+    "one-peer": {"retry_s": 0.2, "timeout_s": 0.5},
+    "gossip-learning": {"period_s": 1.0},
+    "ad-psgd": {"bipartite": False, "timeout_s": 3.0},
+    "choco": {"gamma": 0.3, "retry_s": 0.2},
+    "epidemic": {"targets": 2, "timeout_s": 0.5},
+    "push-sum": {"retry_s": 0.2, "timeout_s": 0.5},
+}
+
+
+def test_every_protocol_has_an_example() -> None:
+    assert set(EXAMPLES) == set(BUILT_IN["protocol"])
+
+
+def tables_of(kind: str, **tables: Any) -> dict[str, Any]:
+    """Six peers on lossy links of a complete graph that go away at times, with bytes that are compressed."""
+    lossy = {"topology": {"kind": "complete"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
+    server = {"kind": "peers", "protocol": {"kind": kind} | EXAMPLES[kind]}
+    away = {"kind": "markov", "mean_on_s": 15.0, "mean_off_s": 2.0}
+    payload = {"compression": {"kind": "qsgd", "levels": 4}}
+    return learning(**{"rounds": 6, "peers": lossy, "server": server, "availability": away, "payload": payload} | tables)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str) -> None:
+    tables = tables_of(kind)
+    whole, records = ready(tables)
+    whole.run()
+    first, _ = ready(tables)
+    first.run(until_round=3)
+    second, rows = ready(tables)
+    second.load_state_dict(deepcopy(first.state_dict()))
+    second.run()
+    np.testing.assert_array_equal(models(second), models(whole))
+    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[3:]]
+    assert second.server.counts() == whole.server.counts()
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_messages_balance_and_bytes_add_up(kind: str) -> None:
+    simulation, records = ready(tables_of(kind))
+    simulation.run()
+    simulation.close()
+    rows, counts = records.rounds, simulation.server.counts()
+    names = ("messages", "messages_delivered", "messages_lost")
+    sent, delivered, lost = (sum(getattr(row, name) for row in rows) for name in names)
+    assert sent == delivered + lost + rows[-1].messages_in_flight == counts["messages"]
+    outcomes = [row.outcome for row in records.messages]
+    assert [outcomes.count(one) for one in ("delivered", "lost", "in_flight")] == [delivered, lost, rows[-1].messages_in_flight]
+    assert sum(row.size_bytes for row in records.messages) == sum(row.message_bytes for row in rows)
+    # Only models that something still needs are kept.
+    assert len(simulation.server.learner._vectors) <= 80
