@@ -23,7 +23,6 @@ from tests.helpers.peer_training import (
     with_numbers,
 )
 
-
 RING = {"topology": {"kind": "ring"}}
 
 
@@ -126,8 +125,8 @@ GIVEN = np.eye(COUNT) / 2 + np.roll(np.eye(COUNT), 1, axis=1) / 2
         ({"server": choco(gamma=0.0)}, r"server\.protocol\.gamma = 0.0: must be > 0 and <= 1"),
         ({"server": {"kind": "peers", "protocol": {"kind": "choco"}}}, r"server\.protocol\.gamma.*required|missing"),
         ({"server": choco() | {"mixing": {"kind": "given", "weights": GIVEN.tolist()}}}, "choco.*needs the same weight in both"),
-        ({"server": choco(), "peers": {"topology": {"kind": "ring"}, "channel": {"kind": "bernoulli", "success": 0.5}}}, "retry_s"),
-        ({"server": protocol(), "payload": {"compression": {"kind": "top-k", "share": 0.1}}}, "compression.kind.*whole models.*choco"),
+        ({"server": choco(), "peers": RING | {"channel": {"kind": "bernoulli", "success": 0.5}}}, "retry_s"),
+        ({"payload": {"compression": {"kind": "top-k", "share": 0.1}}}, "compression.kind.*whole models.*choco"),
         ({"payload": {"down_compression": {"kind": "int8"}}}, r"payload\.down_compression"),
     ],
 )

@@ -42,7 +42,8 @@ def test_a_peer_takes_the_mean_of_what_it_has_by_hand() -> None:
 
 def test_a_peer_hears_from_a_binomial_number_of_others() -> None:
     peers, targets, rounds = 12, 3, 60
-    simulation, records = simulated(**world(rounds=rounds, clients={"count": peers}, server=epidemic(targets=targets, note_bytes=7)))
+    server = epidemic(targets=targets, note_bytes=7)
+    simulation, records = simulated(**world(rounds=rounds, clients={"count": peers}, server=server))
     heard = np.zeros((rounds, peers), np.int64)
     for row in records.messages:
         if row.size_bytes == 1000:

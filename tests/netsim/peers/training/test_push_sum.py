@@ -20,7 +20,8 @@ def push(**keys: Any) -> dict[str, Any]:
 def test_a_round_of_a_star_by_hand() -> None:
     # The centre, with 6, sends a third to each of two leaves, with 0 and 3, which send it a half.
     # Centre: 2 + 0 + 1.5 with the weight 1/3 + 1; leaves: 0 + 2 and 1.5 + 2 with the weight 1/2 + 1/3.
-    simulation, found = with_numbers(study(rounds=1, clients={"count": 3}, peers=STAR, server=push(), compute=SECOND), [6.0, 0.0, 3.0])
+    tables = study(rounds=1, clients={"count": 3}, peers=STAR, server=push(), compute=SECOND)
+    simulation, found = with_numbers(tables, [6.0, 0.0, 3.0])
     simulation.run()
     assert found()[:, 0] == pytest.approx([3.5 / (4 / 3), 2 / (5 / 6), 3.5 / (5 / 6)])
     assert simulation.server.peers.protocol._weight == pytest.approx([4 / 3, 5 / 6, 5 / 6])
@@ -56,8 +57,8 @@ def test_weights_and_sums_are_kept_though_messages_are_late_and_peers_away(keys:
     host = simulation.server.peers
     own, vectors = host.protocol, host.models.vectors
     # A peer that waits has kept a part; one that trains has the weight times its model.
-    ready = own._ready.tolist()
-    parts = [(vectors[own._part[k]][0], own._weight[k]) if ready[k] else (own._weight[k] * found()[k, 0], own._weight[k]) for k in range(9)]
+    kept, trained = np.array([vectors[part][0] for part in own._part.tolist()]), own._weight * found()[:, 0]
+    parts = list(zip(np.where(own._ready, kept, trained).tolist(), own._weight.tolist(), strict=True))
     parts += [(vectors[model][0], weight) for late in own._late for model, weight in late]
     parts += [
         (vectors[model][0], own._weights[peer][round, edge])
