@@ -15,10 +15,9 @@ from netsim.core.streams import Streams
 from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.network.resending import Resending
-from netsim.network.transport.absences import Absences
 from netsim.network.transport.jammed_links import JammedLinks
 from netsim.network.transport.laws import Disturbances, LinkLaws
-from netsim.network.transport.link_outages import Cuts, Outage, Outages, link_between
+from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, link_between
 from netsim.network.transport.messages import Star
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
@@ -76,8 +75,11 @@ def build_links(
     if world.network is not None:
         # The cables have the delays: a distance between clients counts no second time.
         carrier, speed_km_per_s = world.network.between_clients(graph), math.inf
-    schedule = Outages(graph=graph, outages=outages)
-    cuts: Cuts = schedule if world.targets is None else world.targets.scripted_cuts(schedule)
+    cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
+    if world.targets is not None:
+        cuts.insert(0, world.targets.scripted_cuts())
+    if here is not None:
+        cuts.append(Absences(graph=graph, here=here))
     laws = made_at(
         LinkLaws,
         "peers",
@@ -96,7 +98,7 @@ def build_links(
         streams=streams,
         resending=resending_of(section, "peers") if resending is None else resending,
         disturbances=Disturbances(
-            outages=cuts if here is None else Absences(graph=graph, schedule=cuts, here=here),
+            outages=cuts,
             clients=client_outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),

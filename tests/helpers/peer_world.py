@@ -89,7 +89,7 @@ def links_between(
         laws=LinkLaws(delay=Unchanging(delay or Constant(value_s=0.0)), channel=Unchanging(channel or Perfect()), **laws),
         streams=streams,
         resending=Resending(max_resends=max_resends, resend_after_s=resend_after_s),
-        disturbances=Disturbances(outages=outages, clients=client_outages, jammed=jammed),
+        disturbances=Disturbances(outages=[] if outages is None else [outages], clients=client_outages, jammed=jammed),
         recording=recording,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,8 @@ class LinkLaws:
 class Disturbances:
     """Causes of loss beside the channel."""
 
-    outages: Cuts | None = None
-    """Outages of links; None: no link is ever down."""
+    outages: Sequence[Cuts] = ()
+    """Outages of links, of every kind; of two that a message meets, the first one's cause counts."""
     clients: ClientOutages | None = None
     """Outages of clients; None: no client is ever cut off."""
     jammed: JammedLinks | None = None

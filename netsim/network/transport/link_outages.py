@@ -1,13 +1,13 @@
-"""Links that fail and come back, and partitions, at given times: a schedule that is looked up, with no events of its own.
+"""Links between clients that are down: by a schedule, by a script, or because a client at an end is cut off or away.
 
-Links that are down because a client is cut off are in `cut_off.py`.
+Each of these is one of `Cuts`; `AllCuts` puts them together. They are looked up, with no events of their own.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -17,9 +17,12 @@ from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
 from netsim.core.state import StateFields
 from netsim.network.outages import check_bounds
+from netsim.network.scripted_outages import ScriptedOutages
+from netsim.network.transport.messages import link_ends
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import State
+    from netsim.core.protocols import BoolArray, State
+    from netsim.network.outages import ClientOutage, ClientOutages
     from netsim.network.transport.messages import PeerGraph
 
 
@@ -66,7 +69,7 @@ class Cuts(Protocol):
         """Return the next time after `time_s` at which a link comes back; inf: never, or not before a round opens."""
 
     def returning(self, time_s: float) -> list[int]:
-        """The links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
+        """Return the links that come back at exactly `time_s`, ascending, as far as these outages go."""
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the links that are down at `time_s` without a known end before the next round opens."""
@@ -139,3 +142,114 @@ class Outages(StateFields):
     def down_indefinitely(self, time_s: float) -> set[int]:
         those = self._intervals.items()
         return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}
+
+
+class _Unforeseen:
+    """Base of `Cuts` at times that nobody knows beforehand: they can begin at any time, and their ends are not waited for."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def quiet_until(self, time_s: float) -> float:
+        return -math.inf
+
+    def next_return_s(self, time_s: float) -> float:
+        return math.inf
+
+    def returning(self, time_s: float) -> list[int]:
+        return []
+
+
+class ScriptedCuts(_Unforeseen, ScriptedOutages):
+    """Links that a script cuts and heals."""
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        return "cut" if self.destroys(link, start_s, end_s) else None
+
+    def down_indefinitely(self, time_s: float) -> set[int]:
+        return self.down()
+
+
+class Absences(_Unforeseen, StateFields):
+    """Links of clients that are away as a message would arrive; `here` returns (K,) True for clients that are present."""
+
+    def __init__(self, *, graph: PeerGraph, here: Callable[[], BoolArray]) -> None:
+        self._here = here
+        self._ends: list[list[int]] = link_ends(graph).tolist()
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """Return "away" if a client at an end is away now; None otherwise."""
+        here = self._here()
+        a, b = self._ends[link]
+        return None if here[a] and here[b] else "away"
+
+    def down_indefinitely(self, time_s: float) -> set[int]:
+        # Nobody waits for the return of a client.
+        return set()
+
+
+class CutOff(StateFields):
+    """Links of clients that outages of `clients`, whose state is saved elsewhere, cut off: these neither send nor receive."""
+
+    def __init__(self, *, graph: PeerGraph, clients: ClientOutages) -> None:
+        self._clients = clients
+        ends = link_ends(graph)
+        self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
+        links_of = [(outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients]
+        self._links_of: list[tuple[ClientOutage, list[int]]] = [(outage, links) for outage, links in links_of if links]
+        """Each outage that hits a link, and the links that are down while it is on."""
+
+    def __bool__(self) -> bool:
+        return bool(self._clients)
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        a, b = self._ends[link]
+        return self._clients.cause(a, start_s, end_s) or self._clients.cause(b, start_s, end_s)
+
+    def quiet_until(self, time_s: float) -> float:
+        if not self._clients.foreseeable:
+            return -math.inf
+        return min((outage.quiet_until(time_s) for outage, _ in self._links_of), default=math.inf)
+
+    def next_return_s(self, time_s: float) -> float:
+        return min((outage.next_return_s(time_s) for outage, _ in self._links_of), default=math.inf)
+
+    def returning(self, time_s: float) -> list[int]:
+        return [link for outage, links in self._links_of if outage.when.intervals.ends_at(time_s) for link in links]
+
+    def down_indefinitely(self, time_s: float) -> set[int]:
+        clients = self._clients.down_indefinitely(time_s)
+        return {link for link, ends in enumerate(self._ends) if not clients.isdisjoint(ends)}
+
+
+class AllCuts(StateFields):
+    """`Cuts` of several `kinds` together; of those that a message meets, the first one's cause counts."""
+
+    state_fields = ("_kinds",)
+
+    def __init__(self, kinds: Sequence[Cuts]) -> None:
+        self._kinds = [cuts for cuts in kinds if cuts]
+
+    def __bool__(self) -> bool:
+        return bool(self._kinds)
+
+    def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        for cuts in self._kinds:
+            cause = cuts.cause(link, start_s, end_s)
+            if cause is not None:
+                return cause
+        return None
+
+    def quiet_until(self, time_s: float) -> float:
+        return min((cuts.quiet_until(time_s) for cuts in self._kinds), default=math.inf)
+
+    def next_return_s(self, time_s: float) -> float:
+        return min((cuts.next_return_s(time_s) for cuts in self._kinds), default=math.inf)
+
+    def returning(self, time_s: float) -> list[int]:
+        """Return the links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
+        back = {link for cuts in self._kinds for link in cuts.returning(time_s)}
+        return sorted(link for link in back if self.cause(link, time_s, time_s) is None)
+
+    def down_indefinitely(self, time_s: float) -> set[int]:
+        return {link for cuts in self._kinds for link in cuts.down_indefinitely(time_s)}

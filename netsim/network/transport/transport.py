@@ -23,9 +23,8 @@ from netsim.core.rows import MessageRow
 from netsim.network.carriers import NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.resending import NEVER_AGAIN, Resending
-from netsim.network.transport.cut_off import CutOff
 from netsim.network.transport.laws import UNDISTURBED, Disturbances, LinkLaws
-from netsim.network.transport.link_outages import Cuts, Outages
+from netsim.network.transport.link_outages import AllCuts, CutOff
 from netsim.network.transport.messages import ALL_GOOD, KEPT, Batch, Message, MessageDraws, MessageHandler, PeerGraph, Sent, Stage
 from netsim.records.sinks import NoRecorder, Recorder
 
@@ -64,11 +63,12 @@ class Transport:
         self.channel = laws.channel
         self.max_resends = resending.max_resends
         self.resend_after_s = resending.resend_after_s
-        self.cuts: Cuts = Outages(graph=graph) if disturbances.outages is None else disturbances.outages
-        """Outages of links."""
+        cuts = list(disturbances.outages)
         if disturbances.clients:
-            self.cuts = CutOff(graph=graph, schedule=self.cuts, clients=disturbances.clients)
+            cuts.append(CutOff(graph=graph, clients=disturbances.clients))
             disturbances.clients.remember_from(self._earliest_s)
+        self.cuts = AllCuts(cuts)
+        """Outages of links."""
         self.jammed, self.jammers = disturbances.jammed, disturbances.jammers
         self.recorder: Recorder = NoRecorder()
         self.recording = recording

@@ -20,8 +20,7 @@ from models.laws.channels import Bernoulli
 from netsim.clients.absences import Absences
 from netsim.core.protocols import Availability, FloatArray, IntArray
 from netsim.network.outages import CutOffs
-from netsim.network.transport.link_outages import Cuts
-from netsim.network.transport.scripted_cuts import ScriptedCuts
+from netsim.network.transport.link_outages import ScriptedCuts
 from scenarios.schema.errors import UserError, did_you_mean
 
 Entity = Literal["clients", "channels"] | None
@@ -292,9 +291,9 @@ class Targets:
         """The links between clients that it has cut; None: there are none, or messages take no time."""
         self._laws: dict[str, _Law] = {}
 
-    def scripted_cuts(self, schedule: Cuts) -> ScriptedCuts:
-        """Return the outages of `schedule`, with those of a script."""
-        self.cuts = ScriptedCuts(schedule=schedule)
+    def scripted_cuts(self) -> ScriptedCuts:
+        """Return the outages of links that a script makes."""
+        self.cuts = ScriptedCuts()
         return self.cuts
 
     def absences(self, presence: Availability, clients: int) -> Absences:

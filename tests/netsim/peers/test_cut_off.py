@@ -18,9 +18,7 @@ from models.peers.topologies import complete, random_geometric
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
 from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInSeconds, InRounds, InSeconds
-from netsim.network.transport.cut_off import CutOff
-from netsim.network.transport.link_outages import Outage, Outages, link_between
-from netsim.network.transport.scripted_cuts import ScriptedCuts
+from netsim.network.transport.link_outages import AllCuts, CutOff, Outage, Outages, ScriptedCuts, link_between
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -222,8 +220,9 @@ def test_which_links_are_lost_and_which_return() -> None:
     schedule = Outages(
         graph=graph, outages=[Outage(start_s=2.0, links=[(0, 1)]), Outage(start_s=3.0, end_s=4.0, links=[(0, 2)])]
     )
-    scripted = ScriptedCuts(schedule=schedule)
-    cuts = CutOff(graph=graph, schedule=scripted, clients=ClientOutages([by_round, by_time], cut_offs=clients))
+    scripted = ScriptedCuts()
+    links_only = AllCuts([scripted, schedule])
+    cuts = AllCuts([links_only, CutOff(graph=graph, clients=ClientOutages([by_round, by_time], cut_offs=clients))])
 
     def named(found: Iterable[int]) -> list[tuple[int, int]]:
         return [pair for pair, link in links.items() if link in set(found)]
@@ -234,7 +233,7 @@ def test_which_links_are_lost_and_which_return() -> None:
     scripted.cut([links[0, 2]], 3.5)
     assert named(cuts.down_indefinitely(3.5)) == [(0, 1), (2, 3), (0, 2)]
     assert named(cuts.returning(4.0)) == [(1, 2)]
-    assert named(scripted.returning(4.0)) == []
+    assert named(links_only.returning(4.0)) == []
     clients.cut([1], 3.6)
     assert named(cuts.down_indefinitely(3.6)) == [(0, 1), (1, 2), (2, 3), (0, 2)]
     assert named(cuts.returning(4.0)) == []
