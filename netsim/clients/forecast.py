@@ -8,13 +8,13 @@ import numpy as np
 
 from netsim.clients.columns import ABORTED, ARRIVES, AWAY, CAUSE, CLIENT, END, LOST, OUTCOME, start_row
 from netsim.clients.steps.stages import STAGES
+from netsim.network.losses import causes_of_losses
 
 if TYPE_CHECKING:
     from netsim.clients.update import ModelDraws, SendDraws
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
     from netsim.network.outages import ClientOutages
 
-_CHANNEL = 0
 _LAST_END = start_row(STAGES[-1]) + 1
 _ENDS = [start_row(stage) + 1 for stage in STAGES]
 
@@ -83,18 +83,9 @@ class Forecast:
         `survives` (n,): True where the client's own link lets the message through.
         """
         counts, times = self.counts, self.times
-        under_way = counts[ARRIVES] == 1
-        if survives is not None:
-            lost = under_way & ~survives
-            counts[OUTCOME, lost], counts[CAUSE, lost], counts[ARRIVES, lost] = LOST, _CHANNEL, 0
-        if outages is not None:
-            sent = np.flatnonzero(under_way)
-            sendings = zip(*(line[sent].tolist() for line in (counts[CLIENT], times[row], times[row + 1])), strict=True)
-            for place, (client, start_s, end_s) in zip(sent.tolist(), sendings, strict=True):
-                cause = outages.cause(client, start_s, end_s)
-                if cause is not None:
-                    counts[OUTCOME, place], counts[CAUSE, place] = LOST, self._causes.index(cause)
-                    counts[ARRIVES, place] = 0
+        sent, starts_s, ends_s = counts[ARRIVES] == 1, times[row], times[row + 1]
+        for lost, cause in causes_of_losses(sent, survives, outages, counts[CLIENT], starts_s, ends_s):
+            counts[OUTCOME, lost], counts[CAUSE, lost], counts[ARRIVES, lost] = LOST, self._causes.index(cause), 0
         self.all_arrive = self.all_arrive and bool((counts[ARRIVES] == 1).all())
 
     def end(self) -> None:

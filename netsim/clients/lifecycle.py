@@ -21,6 +21,7 @@ from netsim.clients.steps.stages import ENDED, KEPT, WAIT
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
     from netsim.clients.steps.step import Step
+    from netsim.clients.steps.transfer import Transfer
     from netsim.clients.update import Update
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, IntArray, State
@@ -222,13 +223,13 @@ class UpdateLifecycle:
         update.epsilon, update.leak = self.accountant.charge(update.client)
         update.budget = update.epsilon
 
-    def _on_carrier_end(self, follow: Callable[[Update, float], None], client: int) -> None:
+    def _on_carrier_end(self, transfer: Transfer, client: int, cause: str | None) -> None:
         """Handle the end of a client's message on a carrier, unless the client leaves in this instant."""
         update, now = self._find(client), self.clock.now
         if now == update.departure_s:
             self.leave(update, now)
         else:
-            follow(update, now)
+            transfer.arrive(update, now, cause)
 
     def leave(self, update: Update, now: float) -> None:
         empty = self._energy is not None and self._energy.runs_empty(update, now)

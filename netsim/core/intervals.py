@@ -6,12 +6,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, FloatArray
+    pass
 
 _EVER = float("inf")
 
@@ -64,12 +62,6 @@ class Intervals(StateFields):
         """Return True if an interval ends at exactly `time_s`."""
         i = bisect_left(self._ends, time_s)
         return i < len(self._ends) and self._ends[i] == time_s
-
-    def overlap_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        """`overlap` of each of [starts_s, ends_s), (n,) both; shape (n,)."""
-        starts, ends = np.array(self._starts), np.array([-_EVER, *self._ends])
-        before_end, by_start = np.searchsorted(starts, ends_s, "left"), np.searchsorted(starts, starts_s, "right")
-        return np.asarray(ends[np.where(ends_s > starts_s, before_end, by_start)] > starts_s)
 
     def overlap(self, start_s: float, end_s: float) -> bool:
         """Return True if an interval meets [start_s, end_s), or start_s if the two are equal."""

@@ -44,22 +44,21 @@ Key = tuple[str, int]
 class Port:
     """The messages of one kind on `carrier`; `size_bytes`: their size, None if it is that of each client's message.
 
-    `listen` names the callbacks for messages that are through or lost.
+    `listen` names the callback for messages that are through or lost.
     """
 
-    __slots__ = ("_carrier", "_kind", "_size", "on_end", "on_loss")
+    __slots__ = ("_carrier", "_kind", "_size", "on_end")
 
     def __init__(self, carrier: Carrier, kind: str, size_bytes: float | None = None) -> None:
         self._carrier, self._kind, self._size = carrier, kind, size_bytes
-        self.on_end: Callable[[int], None] = lambda number: None
-        self.on_loss: Callable[[int, str], None] = lambda number, cause: None
+        self.on_end: Callable[[int, str | None], None] = lambda number, cause: None
 
-    def listen(self, on_end: Callable[[int], None], on_loss: Callable[[int, str], None]) -> None:
-        """Call `on_end` with the number of each message that is through, before all else of that instant.
+    def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        """Call `on_end` with the number of each message that is through or lost, before all else of that instant.
 
-        `on_loss` is called with the number of each message that its links lose, and the cause.
+        And with the cause for which its links lose it; None: it is through.
         """
-        self.on_end, self.on_loss = on_end, on_loss
+        self.on_end = on_end
 
     def __contains__(self, number: int) -> bool:
         return (self._kind, number) in self._carrier
@@ -177,14 +176,11 @@ class Ports:
     def resize(self, size_bytes: float | None) -> Any:
         return self
 
-    def _end(self, key: Key) -> None:
-        self._ports[key[0]].on_end(key[1])
+    def _end(self, key: Key, cause: str | None = None) -> None:
+        self._ports[key[0]].on_end(key[1], cause)
 
     def _stop(self, key: Key) -> None:
-        self._lose(key, TRACE_END)
-
-    def _lose(self, key: Key, cause: str) -> None:
-        self._ports[key[0]].on_loss(key[1], cause)
+        self._end(key, TRACE_END)
 
 
 class _Message:

@@ -1,9 +1,12 @@
-"""Channels that jammers can jam: the sub-channels of updates, and the links of messages and opinions."""
+"""Channels that jammers can jam: the sub-channels of updates, the links of messages and opinions, and cables."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
+
+from netsim.core.state import StateFields
 
 
 class Struck(Protocol):
@@ -94,3 +97,37 @@ class Jammable(ABC, Generic[SentT]):
     def clear(self, jam: Jam) -> None:
         """End jamming."""
         self.jams[jam.channel].remove(jam)
+
+
+class JammedRoutes(Jammable[SentT], StateFields):
+    """A number of `channels` (links, or cables), each in both directions at once, that messages hold from start to end.
+
+    `channels_of` returns those that a message holds, its delay included; `is_there` is False for one under way that ends at the
+    time given.
+    """
+
+    state_fields = ("begun", "delivered", "hit", "_jams_begun")
+
+    def __init__(
+        self, channels: int, *, channels_of: Callable[[SentT], Iterable[int]], is_there: Callable[[SentT, float], bool]
+    ) -> None:
+        super().__init__(channels)
+        self._channels_of, self._still_there = channels_of, is_there
+
+    def begin(self, sent: SentT) -> None:
+        """Let a message set out."""
+        for channel in self._channels_of(sent):
+            self._enter(sent, channel)
+
+    def end(self, sent: SentT, *, delivered: bool) -> None:
+        """Let a message come to its end."""
+        for channel in self._channels_of(sent):
+            self._leave(sent, channel, delivered=delivered)
+
+    def resume(self, sent: SentT) -> None:
+        """Take back a message that was under way as the state was saved."""
+        for channel in self._channels_of(sent):
+            self.under_way[channel].append(sent)
+
+    def _is_there(self, sent: SentT, time_s: float) -> bool:
+        return self._still_there(sent, time_s)

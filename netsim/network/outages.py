@@ -14,7 +14,7 @@ import numpy as np
 
 from netsim.core.errors import ParameterError
 from netsim.core.intervals import Intervals
-from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, FloatArray, IntArray, State, Stateful
+from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, IntArray, State, Stateful
 from netsim.core.state import StateFields
 from netsim.network.scripted_outages import ScriptedOutages
 
@@ -166,11 +166,6 @@ class ClientOutage(StateFields):
         self.when.reach(end_s)
         return self.when.intervals.overlap(start_s, end_s)
 
-    def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        """Return True for each client whose transmission over [starts_s, ends_s) (K,) meets the outage; (K,)."""
-        self.when.reach(float(ends_s[self.hits].max(initial=0.0)))
-        return self.hits & self.when.intervals.overlap_each(starts_s, ends_s)
-
     def quiet_until(self, time_s: float) -> float:
         """Until when it is not on, while no round opens; -inf: it is on now."""
         self.when.reach_end(time_s)
@@ -201,12 +196,6 @@ class CutOffs(ScriptedOutages):
     """Clients that a script cuts off from the server: their messages in both directions are lost."""
 
     name = CUT_OFF
-
-    def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        hit = np.zeros(len(starts_s), np.bool_)
-        for client, intervals in self._intervals.items():
-            hit[client] = intervals.overlap(float(starts_s[client]), float(ends_s[client]))
-        return hit
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients that are cut off at `time_s`: the time of their reconnection is unknown."""
@@ -269,13 +258,6 @@ class ClientOutages:
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients that are cut off at `time_s` without a known end before the next round opens."""
         return {client for outage in self._all for client in outage.down_indefinitely(time_s)}
-
-    def destroys_each(self, starts_s: FloatArray, ends_s: FloatArray) -> BoolArray:
-        """Return True for each client whose transmission over [starts_s, ends_s) (K,) meets any outage; (K,)."""
-        hit = np.zeros(len(starts_s), np.bool_)
-        for outage in self._all:
-            hit |= outage.destroys_each(starts_s, ends_s)
-        return hit
 
     def state_dict(self) -> State:
         """Every outage's state by name."""

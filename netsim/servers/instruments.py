@@ -11,8 +11,8 @@ from netsim.servers.loop import ClosedRound, Dispatch, Instrument
 if TYPE_CHECKING:
     from netsim.core.protocols import RewardMeter
     from netsim.core.scheduling import ChannelScheduler
+    from netsim.network.jammable import JammedRoutes
     from netsim.network.jamming import Jammers
-    from netsim.network.routed.jammed_cables import JammedCables
     from netsim.records.sinks import Recorder
     from netsim.servers.dispatch import PolicyDispatch
 
@@ -69,7 +69,7 @@ class CableJamming(Instrument):
     state_fields = ("_before",)
     round_columns = ("jammed", "jam_dwells")
 
-    def __init__(self, *, cables: JammedCables, jammers: Jammers) -> None:
+    def __init__(self, *, cables: JammedRoutes[Any], jammers: Jammers) -> None:
         self._cables = cables
         self._jammers = jammers
         self._before = (0, 0)

@@ -26,7 +26,6 @@ from netsim.network.outages import ClientOutage, ClientOutages
 from netsim.network.routed.background import ConstantTraffic, OnOffTraffic, PoissonTraffic, Source
 from netsim.network.routed.cables import Cable
 from netsim.network.routed.carrier import Direction, RoutedCarrier, UnusedDirection
-from netsim.network.routed.jammed_cables import JammedCables
 from netsim.network.routed.journeys import Hops
 from netsim.network.routed.log import TransferLog
 from netsim.network.routed.network import RoutedNetwork
@@ -283,7 +282,7 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
 
 
 def _let_jam(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
-    jammed = JammedCables(len(network.cables), hops=network.hops, is_ending=network.is_ending)
+    jammed = network.jammed_cables()
     actors = build_jammers(scenario, context.streams, jammed.count, cable=lambda name, key: layout.cable(name, key))
     # A dwell comes last in its instant, unless a transfer begins then: what leaves at that time is not hit.
     jammers = Jammers(jammers=actors, clock=network.clock, spectrum=jammed, recorder=NoRecorder(), priority=LAST)

@@ -12,13 +12,13 @@ from models.laws.channels import Perfect
 from models.laws.delays import Constant
 from models.peers.graph import PeerGraph
 from netsim.core.streams import Streams
+from netsim.network.jammable import JammedRoutes
 from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.network.resending import Resending
-from netsim.network.transport.jammed_links import JammedLinks
 from netsim.network.transport.laws import Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, link_between
-from netsim.network.transport.messages import Star
+from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
 from scenarios.registry.components import construct, key_at, refusals_at
@@ -69,7 +69,7 @@ def build_links(
         outage = Outage(start_s=one.from_s, end_s=end_s, links=pairs, groups=one.groups)
         made_at(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
         outages.append(outage)
-    jammed = JammedLinks(graph=graph) if scenario.jammers and not scenario.jams_cables else None
+    jammed = jammed_links(graph) if scenario.jammers and not scenario.jams_cables else None
     carrier, number = build_peer_carrier(section, context, world.clock)
     speed_km_per_s = section.speed_km_per_s
     if world.network is not None:
@@ -107,7 +107,7 @@ def build_links(
     )
 
 
-def _jammers(world: World, jammed: JammedLinks | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
+def _jammers(world: World, jammed: JammedRoutes[Any] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
     """Return the jammers of `jammed` links, which `link_of` two clients numbers; None without links to jam."""
     if jammed is None:
         return None
@@ -124,7 +124,7 @@ def build_opinion_links(world: World, context: Context, outages: ClientOutages |
     carrier = build_opinion_carrier(section, context, world.clock, message)
     if world.network is not None:
         carrier = world.network.up.carrier
-    jammed = JammedLinks(graph=star) if jams else None
+    jammed = jammed_links(star) if jams else None
     return Transport(
         clock=world.clock,
         graph=star,

@@ -27,7 +27,7 @@ def uploads_per_s(under_way: int, limits: Any = math.inf) -> float:
         over = clock.event()
         count = 0
 
-        def end(client: int, port: Port = port, over: Any = over) -> None:
+        def end(client: int, cause: str | None, port: Port = port, over: Any = over) -> None:
             nonlocal count
             count += 1
             if count == UPLOADS:
@@ -35,7 +35,7 @@ def uploads_per_s(under_way: int, limits: Any = math.inf) -> float:
             elif not over.triggered:
                 port.join(client, client)
 
-        port.listen(end, lambda number, cause: None)
+        port.listen(end)
         rng = np.random.default_rng(1)
         for client, at_s in enumerate(np.sort(rng.random(under_way)).tolist()):
             clock.call_at(at_s, lambda one, port=port: port.join(one, one), client)

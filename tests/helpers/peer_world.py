@@ -16,10 +16,9 @@ from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.carriers import VaryingLinks
 from netsim.network.resending import Resending
-from netsim.network.transport.jammed_links import JammedLinks
 from netsim.network.transport.laws import Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Outage, Outages
-from netsim.network.transport.messages import Star
+from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
 from netsim.network.varying_medium import VaryingMedium
 from netsim.peers.belief.exchange import BeliefRules
@@ -168,7 +167,7 @@ def world(
         delay=delay,
         channel=channel,
         outages=Outages(graph=graph, outages=outages or []),
-        jammed=JammedLinks(graph=graph) if jam else None,
+        jammed=jammed_links(graph) if jam else None,
         recording=record,
         **({"speed_km_per_s": 1.0} | links),
     )

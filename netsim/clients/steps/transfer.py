@@ -11,6 +11,7 @@ import numpy as np
 from netsim.clients.columns import DOWN, UP, start_row
 from netsim.clients.steps.stages import DOWNLOADING, UPLOADING, Stage
 from netsim.clients.steps.step import Executor, Step
+from netsim.network.losses import cause_of_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,30 +106,20 @@ class Transfer(Step):
             self._executor.wait(update, self.power, now)
             self._port.join(update.client, update.client, getattr(update, self._bytes))
 
-    def arrive(self, update: Update, now: float) -> None:
-        """Handle the end of the transfer: the message is lost, or the update goes on."""
-        cause = None if self._outages is None else self._outages.cause(update.client, update.phase_start_s, now)
-        if cause is None and self._access is not None:
-            cause = self._access.loss(update)
-        if cause is None and not update.survives:
-            cause = "channel"
+    def arrive(self, update: Update, now: float, link: str | None = None) -> None:
+        """Handle the end of the transfer: the message is lost (`link`: by its links, for this cause), or the update goes on."""
+        outage = None if self._outages is None else self._outages.cause(update.client, update.phase_start_s, now)
+        way = None if self._access is None else self._access.loss(update)
+        cause = cause_of_loss(outage, way, link, update.survives)
         if cause is None:
             self._executor.proceed(update, now)
         else:
             self._executor.end(update, "lost", now, cause)
 
-    def listen(self, on_carried: Callable[[Callable[[Update, float], None], int], None]) -> None:
-        """Call `on_carried(follow, client)` when the bytes of a client's message are through or lost.
-
-        `follow(update, now)` then lets the client's update arrive, or ends it as lost.
-        """
-        if self._port is None:
-            return
-
-        def lose(client: int, cause: str) -> None:
-            on_carried(lambda update, now: self._executor.end(update, "lost", now, cause), client)
-
-        self._port.listen(partial(on_carried, self.arrive), lose)
+    def listen(self, on_carried: Callable[[Transfer, int, str | None], None]) -> None:
+        """Call `on_carried` with this step and a client when its bytes are through or lost, and the cause of that, or None."""
+        if self._port is not None:
+            self._port.listen(partial(on_carried, self))
 
     def close(self, update: Update, now: float) -> None:
         # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.

@@ -30,7 +30,7 @@ class RoutedCarrier(Ports):
         self.network = network
         self._direction = direction
         self._sizes = sizes
-        network.listen(direction, self._over)
+        network.listen(direction, self._end)
 
     def __contains__(self, key: Key) -> bool:
         return (self._direction, key) in self.network
@@ -46,12 +46,6 @@ class RoutedCarrier(Ports):
 
     def leave(self, key: Key) -> None:
         self.network.cancel(self._direction, key)
-
-    def _over(self, key: Key, cause: str | None) -> None:
-        if cause is None:
-            self._end(key)
-        else:
-            self._lose(key, cause)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
         ends = [self._ends(client, SERVER) for client in clients.tolist()]

@@ -18,6 +18,8 @@ import numpy as np
 from netsim.core.protocols import Stateful
 from netsim.network.carriers import TRACE_END, Key
 from netsim.network.flows.transfers import LinkData, Transfers
+from netsim.network.jammable import JammedRoutes
+from netsim.network.losses import cause_of_loss
 from netsim.network.outages import ClientOutages
 from netsim.network.routed.cables import Cable, Capacity
 from netsim.network.routed.journeys import Hops, Journey
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from netsim.network.flows.corrections import Corrections
     from netsim.network.flows.transfers import Route
     from netsim.network.jamming import Jammers
-    from netsim.network.routed.jammed_cables import JammedCables
     from netsim.records.sinks import Recorder
 
 _NEVER = float("inf")
@@ -111,7 +112,7 @@ class RoutedNetwork:
         self._on_end: dict[str, Callable[[Key, str | None], None]] = {}
         self.log: Log | None = None
         """Records of transfers and links, where a table asks for them."""
-        self.jammed: JammedCables | None = None
+        self.jammed: JammedRoutes[Journey] | None = None
         """The cables as jammers see them."""
         self.jammers: Jammers | None = None
 
@@ -123,7 +124,15 @@ class RoutedNetwork:
         """Tell `log` of each transfer and each round that ends from now on."""
         self.log = log
 
-    def let_jam(self, jammed: JammedCables, jammers: Jammers) -> None:
+    def jammed_cables(self) -> JammedRoutes[Journey]:
+        """Return the cables as jammers see them: a transfer is on all cables of its route from its beginning to its end."""
+        return JammedRoutes(
+            len(self.cables),
+            channels_of=lambda journey: [n for n, _ in self.hops(journey.source, journey.target)],
+            is_there=lambda journey, time_s: journey.sent_s == time_s or not self.is_ending(journey),
+        )
+
+    def let_jam(self, jammed: JammedRoutes[Journey], jammers: Jammers) -> None:
         """Let `jammers` jam the cables from now on."""
         self.jammed, self.jammers = jammed, jammers
 
@@ -219,7 +228,7 @@ class RoutedNetwork:
 
     def _over(self, number: int, journey: Journey, *, early: bool = False) -> None:
         """End a transfer; `early`: before its bytes have passed."""
-        cause = self._outage(journey) or ("jammed" if journey.jammed else journey.cause)
+        cause = cause_of_loss(self._outage(journey), "jammed" if journey.jammed else None, journey.cause, survives=True)
         if self.jammed is not None:
             self.jammed.end(journey, delivered=cause is None)
         del self.under_way[number], self._numbers[journey.owner, journey.key]

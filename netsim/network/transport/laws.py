@@ -14,10 +14,11 @@ from netsim.core.errors import ParameterError
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, Timeline
     from netsim.network.carriers import Carrier
+    from netsim.network.jammable import JammedRoutes
     from netsim.network.jamming import Jammers
     from netsim.network.outages import ClientOutages
-    from netsim.network.transport.jammed_links import JammedLinks
     from netsim.network.transport.link_outages import Cuts
+    from netsim.network.transport.messages import Message
 
 _LEAST_KM_PER_S = 1e-9
 """The least speed of propagation: a metre takes a fortnight, and no distance an infinite time."""
@@ -57,7 +58,7 @@ class Disturbances:
     """Outages of links, of every kind; of two that a message meets, the first one's cause counts."""
     clients: ClientOutages | None = None
     """Outages of clients; None: no client is ever cut off."""
-    jammed: JammedLinks | None = None
+    jammed: JammedRoutes[Message] | None = None
     """Links that jammers can jam; None: there are no jammers."""
     jammers: Jammers | None = None
     """The jammers of these links, on the clock."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from netsim.network.jammable import JammedRoutes
+
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
 
@@ -65,6 +67,16 @@ def link_ends(graph: PeerGraph) -> IntArray:
     # Either edge of a link will do: only the clients at its ends are needed.
     ends[graph.address >> 1] = np.sort(np.stack((graph.source, graph.target), axis=1))
     return ends
+
+
+def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
+    """Return the links of `graph` as jammers see them, numbered as its addresses are."""
+    links = (graph.address >> 1).tolist()
+    return JammedRoutes(
+        link_count(graph),
+        channels_of=lambda message: (links[message.edge],),
+        is_there=lambda message, time_s: message.due_s > time_s or message.sent_s == time_s,
+    )
 
 
 class Star:

@@ -22,6 +22,7 @@ import numpy as np
 from netsim.core.rows import MessageRow
 from netsim.network.carriers import NoCarrier
 from netsim.network.draws import Survivals
+from netsim.network.losses import cause_of_loss
 from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.network.transport.laws import UNDISTURBED, Disturbances, LinkLaws
 from netsim.network.transport.link_outages import AllCuts, CutOff
@@ -77,7 +78,7 @@ class Transport:
         self.carrier: Carrier = NoCarrier() if laws.carrier is None else laws.carrier
         """Carrier of the bytes, where their time is not known as they begin."""
         self._port = self.carrier.port(kind)
-        self._port.listen(self._start_flight, self._lost_on_link)
+        self._port.listen(self._start_flight)
         self._carries = self.carrier.carries
         self._carried_s: FloatArray = np.zeros(graph.edges if self._carries else 0)
         """(E,) seconds that the carrier took over each edge since the last `airtime_s`."""
@@ -292,7 +293,7 @@ class Transport:
         """Start a message that has calls of its own on the clock."""
         self.flying[message.number] = message
         if self.jammed is not None:
-            self.jammed.begin(message, self._link[message.edge])
+            self.jammed.begin(message)
         call, due_s = self._arrive, message.due_s
         if self._carries:
             call, message.stage, message.due_s = self._join, Stage.DELAY, _EVER
@@ -322,25 +323,19 @@ class Transport:
         edge = message.edge
         self._port.join(message.number, self.sources[edge], message.size_bytes, self.targets[edge])
 
-    def _start_flight(self, number: int) -> None:
-        """Start the flight of a message whose bytes are through."""
+    def _start_flight(self, number: int, cause: str | None) -> None:
+        """Start the flight of a message whose bytes are through, or end one that a link of its way has lost for `cause`."""
         message, now = self.flying[number], self.clock.now
         self._carried_s[message.edge] += now - message.next_s
-        message.stage = Stage.FLIGHT
-        flight_s = self._propagation[message.edge]
+        message.stage, message.cause = Stage.FLIGHT, cause
+        message.good = message.good and cause is None
+        flight_s = self._propagation[message.edge] if cause is None else 0.0
         if flight_s:
             message.due_s = message.next_s = now + flight_s
             message.order = self.clock.call_at(message.due_s, self._arrive, message)
         else:
             message.due_s = now
             self._arrive(message)
-
-    def _lost_on_link(self, number: int, cause: str) -> None:
-        """End a message that a link of its way has lost."""
-        message = self.flying[number]
-        message.good, message.cause, message.due_s = False, cause, self.clock.now
-        self._carried_s[message.edge] += message.due_s - message.next_s
-        self._arrive(message)
 
     def _arrive(self, message: Message) -> None:
         if self.flying.pop(message.number, None) is not None:  # else it was cut off
@@ -355,20 +350,19 @@ class Transport:
                 self._carried_s[message.edge] += now - message.next_s
             message.good, message.due_s = False, now
             if self.jammed is not None:
-                self.jammed.end(message, self._link[message.edge])
+                self.jammed.end(message, delivered=False)
             self.lost += 1
             self._on_sent(message)
         self.flying, self.batches = {}, {}
 
     def _end(self, message: Message) -> None:
-        good = message.good
         self._on_sent(message)
-        if not self._plain:
-            good = not self._is_disturbed(message) and good
+        # Most messages meet nothing, and then no cause is looked for.
+        cause = None if self._plain and message.good else self._cause_of_loss(message)
         if self.recording:
-            self.recorder.message(self._row(message, "delivered" if good else "lost"))
+            self.recorder.message(self._row(message, "delivered" if cause is None else "lost", cause))
         handler = message.handler
-        if good:
+        if cause is None:
             self.delivered += 1
             if handler is not None and handler.live:
                 handler.on_arrival(message)
@@ -383,11 +377,12 @@ class Transport:
         else:
             self._send_again(message, handler)
 
-    def _is_disturbed(self, message: Message) -> bool:
-        link = self._link[message.edge]
+    def _cause_of_loss(self, message: Message) -> str | None:
+        outage = self.cuts.cause(self._link[message.edge], message.sent_s, message.due_s)
+        cause = cause_of_loss(outage, "jammed" if message.jammed else None, message.cause, message.good)
         if self.jammed is not None:
-            self.jammed.end(message, link)
-        return bool(message.jammed) or self.cuts.cause(link, message.sent_s, message.due_s) is not None
+            self.jammed.end(message, delivered=cause is None)
+        return cause
 
     def _pause(self, message: Message, until_s: float) -> None:
         """Put the next sending of a lost message on the clock."""
@@ -406,12 +401,8 @@ class Transport:
         key, size, content = message.key, message.size_bytes, message.content
         self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
 
-    def _row(self, message: Message, outcome: str) -> MessageRow:
+    def _row(self, message: Message, outcome: str, cause: str | None = None) -> MessageRow:
         edge, graph = message.edge, self.graph
-        cause = None
-        if outcome == "lost":
-            cut = self.cuts.cause(self._link[edge], message.sent_s, message.due_s)
-            cause = cut or ("jammed" if message.jammed else message.cause) or "channel"
         return MessageRow(
             message.label[1],
             message.label[0],
@@ -487,7 +478,7 @@ class Transport:
                 continue
             self.flying[message.number] = message
             if self.jammed is not None:
-                self.jammed.resume(message, self._link[message.edge])
+                self.jammed.resume(message)
             if message.stage != Stage.BYTES:
                 call = self._join if message.stage == Stage.DELAY else self._arrive
                 message.order = self.clock.call_at(message.next_s, call, message)

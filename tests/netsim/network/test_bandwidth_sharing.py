@@ -33,7 +33,7 @@ class Bench:
         given = {"clients": 8, "size_bytes": 100, "bandwidth_bytes_per_s": 100.0} | parameters
         self.medium = shared_medium(clock=self.clock, **given)
         self.port = self.medium.port("message")
-        self.port.listen(lambda client: self.ends.append((client, self.clock.now)), lambda client, cause: None)
+        self.port.listen(lambda client, cause: self.ends.append((client, self.clock.now)))
         self.ends: list[tuple[int, float]] = []
 
     def join(self, client: int, at_s: float) -> None:

@@ -44,8 +44,7 @@ class Bench:
     def _listen(self) -> None:
         self.port = self.carrier.port("message")
         self.port.listen(
-            lambda client: self.ends.append((client, self.clock.now)),
-            lambda client, cause: self.lost.append((client, self.clock.now)),
+            lambda client, cause: (self.lost if cause else self.ends).append((client, self.clock.now)),
         )
 
     def join(self, client: int, at_s: float) -> Bench:
@@ -322,7 +321,7 @@ def test_a_client_may_have_several_messages_under_way(make: Callable[..., Bench]
     bench = make(Constant(bytes_per_s=100.0))
     probes = bench.carrier.port("probe", 50.0)
     ends: list[tuple[int, float]] = []
-    probes.listen(lambda number: ends.append((number, bench.clock.now)), lambda number, cause: None)
+    probes.listen(lambda number, cause: ends.append((number, bench.clock.now)))
     for number in (7, 8):
         bench.port.join(number, 0)
     probes.join(7, 0)

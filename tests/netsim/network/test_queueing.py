@@ -41,11 +41,11 @@ def sojourns(make: Callable[..., Carrier], arrivals_s: FloatArray, sizes: FloatA
     carrier = make(clock, sizes, **given)
     ends = np.full(len(sizes), np.nan)
 
-    def end(client: int) -> None:
+    def end(client: int, cause: str | None) -> None:
         ends[client] = clock.now
 
     port = carrier.port("message")
-    port.listen(end, lambda number, cause: None)
+    port.listen(end)
     for client, at_s in enumerate(arrivals_s.tolist()):
         clock.call_at(at_s, lambda one: port.join(one, one), client)
     clock.run()

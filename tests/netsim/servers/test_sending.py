@@ -20,8 +20,7 @@ from netsim.core.streams import Streams
 from netsim.network.carriers import Carrier, VaryingLinks
 from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
-from netsim.network.transport.jammed_links import JammedLinks
-from netsim.network.transport.messages import Star
+from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.varying_medium import VaryingMedium
 from netsim.records.sinks import NoRecorder
 from netsim.servers.close import WaitRule
@@ -229,7 +228,7 @@ def test_jammers_strike_opinions_under_way_by_hand() -> None:
             return {}
 
     clock, streams, law = Clock(), Streams(1), Both()
-    jammed: Any = JammedLinks(graph=Star(3))
+    jammed: Any = jammed_links(Star(3))
     actor = Jammer(name="j", law=law, channels=3, draws=streams["jammer.j"], dwells=Dwells(dwell_s=0.5), at_once=2)  # type: ignore[arg-type]
     jammers = Jammers(jammers=[actor], clock=clock, spectrum=jammed, recorder=NoRecorder())
     given: dict[str, Any] = {"delay": Constant(value_s=1.0), "jammed": jammed, "jammers": jammers}

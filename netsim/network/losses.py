@@ -1,0 +1,55 @@
+"""Causes of the loss of a transmission, in the order in which they count: of one that ends, and of many as arrays.
+
+Updates, probes, opinions, messages between clients and transfers over cables are lost by this order alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray
+    from netsim.network.outages import ClientOutages
+
+CHANNEL = "channel"
+"""Cause of a loss by the sender's own channel."""
+
+
+def cause_of_loss(outage: str | None, way: str | None, link: str | None, survives: bool | None) -> str | None:
+    """Return the cause of the loss of a transmission; None if it gets through.
+
+    `outage`: of a link or of a client at an end; `way`: jamming, a collision, or the state of a sub-channel; `link`: a bandwidth
+    that ended, or a cable; `survives`: True if the channel lets it through. `causes_of_losses` does the same with arrays.
+
+    >>> cause_of_loss(None, "jammed", "trace-end", False)
+    'jammed'
+    """
+    return outage or way or link or (None if survives else CHANNEL)
+
+
+def causes_of_losses(
+    sent: BoolArray,
+    survives: BoolArray | None,
+    outages: ClientOutages | None,
+    clients: IntArray,
+    starts_s: FloatArray,
+    ends_s: FloatArray,
+) -> Iterator[tuple[BoolArray | int, str]]:
+    """Yield places of transmissions (n,) with the causes of their losses; of a place that comes twice, the last counts.
+
+    Does as `cause_of_loss` for those where `sent`, over the clients' own links, which no jammer reaches. `survives` None: the
+    channels lose nothing.
+    """
+    if survives is not None:
+        yield sent & ~survives, CHANNEL
+    if outages is not None:
+        places = np.flatnonzero(sent)
+        each = zip(places.tolist(), *(values[places].tolist() for values in (clients, starts_s, ends_s)), strict=True)
+        for place, client, start_s, end_s in each:
+            outage = outages.cause(client, start_s, end_s)
+            if outage is not None:
+                yield place, outage
