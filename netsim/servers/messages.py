@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, IntArray
     from netsim.servers.loop import ClosedRound, RoundLoop
+    from netsim.servers.message_selection import MessageSelection
 
 _EVER = float("inf")
 BY_ROUNDS, BY_TIME, BY_EVENTS = "rounds", "time limit", "event limit"
@@ -40,6 +41,11 @@ ABSENT, EXPIRED, UNSENT = "absent", "expired", "unsent"
 ends."""
 
 
+def trains(kind: str) -> bool:
+    """Return True if messages of this kind, "train" or "train.NAME", ask for training."""
+    return kind.partition(".")[0] == "train"
+
+
 class Message:
     """A message to `client`, of `bytes_down` bytes, that is void after `expires_s`.
 
@@ -47,7 +53,7 @@ class Message:
     "lost", or one of the causes above.
     """
 
-    __slots__ = ("bytes_down", "client", "expires_s", "kind", "number", "on_end", "outcome", "round", "sent_s", "work")
+    __slots__ = ("bytes_down", "client", "expires_s", "kind", "loss", "number", "on_end", "outcome", "round", "sent_s", "work")
 
     def __init__(
         self,
@@ -65,6 +71,13 @@ class Message:
         """Outcome; empty while it is under way."""
         self.number = self.round = 0
         self.sent_s = 0.0
+        self.loss = float("nan")
+        """Loss that its reply reports; NaN: none."""
+
+    @property
+    def trains(self) -> bool:
+        """True if the client is to train."""
+        return trains(self.kind)
 
 
 class MessageSizes(Sizes):
@@ -108,6 +121,8 @@ class Messages:
         self._numbers: IntArray = np.zeros(len(sizes.requests), np.int64)
         """(K,) messages begun by each client: the addresses of their random numbers."""
         self._sent = 0
+        self.followers: list[Callable[[Message, Update], object]] = []
+        """Listeners called with each message that has left the server, and its update, as the update ends."""
 
     def connect(self, pool: ClientPool) -> None:
         """Begin to work with `pool`; called once, before anything else follows its attempts."""
@@ -118,6 +133,13 @@ class Messages:
     def present(self) -> BoolArray:
         """(K,) True for clients that are present."""
         return self.pool.selectable(busy_too=True)
+
+    def idle(self) -> BoolArray:
+        """(K,) True for clients that are present and have no message."""
+        idle = self.present().copy()
+        idle[list(self._in_work)] = False
+        idle[[client for client, queue in self._queues.items() if queue]] = False
+        return idle
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages in this order; those to absent clients end at once."""
@@ -179,6 +201,8 @@ class Messages:
         self._idle_since_s[update.client] = self.pool.clock.now
         if self._queues.get(update.client):
             self.pool.clock.call_at(self.pool.clock.now, self._go_on, update.client)
+        for follower in self.followers:
+            follower(message, update)
         self._end(message, "delivered" if update.outcome == "delivered" else "lost")
 
     def _end(self, message: Message, outcome: str) -> None:
@@ -234,15 +258,22 @@ class Messages:
 
 
 class MessageDispatch(Dispatch):
-    """No client takes part from the beginning of a round: the application sends messages as it goes on."""
+    """No client takes part from the beginning of a round: the application sends messages as it goes on.
+
+    `choice` names the clients that it may send messages to.
+    """
 
     needs_updates = needs_losses = False
-    restarts: Sequence[tuple[int, int]] = ()
     selection = _NO_CLIENTS
 
-    def __init__(self, messages: Messages) -> None:
+    def __init__(self, messages: Messages, choice: MessageSelection) -> None:
         self.attempts: Attempts = Single()
+        self.choice = choice
         self._messages = messages
+
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        return self.choice.restarts
 
     def wait(self, number: int) -> Iterable[Any]:
         return ()
@@ -260,7 +291,7 @@ class MessageDispatch(Dispatch):
         return None
 
     def tell(self, closed: ClosedRound) -> None:
-        return None
+        self.choice.close()
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -300,11 +331,14 @@ class RunOverError(BaseException):
 
 
 class MessageServer(RoundServer):
-    """A server whose rounds an application opens, and whose clock goes on while the application waits."""
+    """A server whose rounds an application opens, and whose clock goes on while the application waits.
 
-    def __init__(self, *, loop: RoundLoop, messages: Messages) -> None:
+    `choice` names the clients that the application may send messages to.
+    """
+
+    def __init__(self, *, loop: RoundLoop, messages: Messages, choice: MessageSelection) -> None:
         super().__init__(loop=loop)
-        self.messages = messages
+        self.messages, self.choice = messages, choice
         self.limit_s = _EVER
         """Time at which the run is over."""
         self.on_round: Callable[[], object] = lambda: None
@@ -331,6 +365,12 @@ class MessageServer(RoundServer):
             for _ in closing:
                 raise AssertionError("a round of an application has one close")
             self.on_round()
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Send messages in this order."""
+        self.messages.send(messages)
+        if any(message.trains for message in messages):
+            self.choice.on_training()
 
     def wait(self, over: Event) -> None:
         """Let the simulation go on until `over`; raises RunOverError, and NothingScheduledError if that never happens."""

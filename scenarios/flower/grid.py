@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
-import numpy as np
 from flwr.app import Error, Message
 from flwr.serverapp import Grid
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from netsim.clients.rules import Load
     from netsim.servers.messages import MessageServer
-    from scenarios.flower.nodes import Nodes
+    from scenarios.flower.nodes import Answer, Nodes
     from scenarios.flower.reports import Reports
     from scenarios.schema.flower import Flower
 
@@ -44,9 +44,8 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
         grid: Any = args[0]
         if threading.get_ident() != grid.time.thread:
-            told = f"flower.app = {grid.section.app!r}: its ServerApp calls Grid.{method.__name__} in a thread of its own"
-            grid.refused = UserError(f"{told}, whose place in simulated time nothing tells; call the Grid in the thread of main")
-            raise grid.refused
+            told = f"its ServerApp calls Grid.{method.__name__} in a thread of its own"
+            grid.refuse(f"{told}, whose place in simulated time nothing tells; call the Grid in the thread of main")
         grid.check()
         with inside(grid.time, False), grid.own_randomness():
             return method(*args, **kwargs)
@@ -72,17 +71,33 @@ class SimulatedGrid(Grid):
         """Timeout of the present wait for replies; 0 outside of `send_and_receive`."""
         self._numbers = 0
         self._app_round = 0
+        self._early = False
+        """True while the first round has messages that belong to none, such as questions for initial parameters."""
         self._pulled_s = -1.0
         self._working = False
         self._randomness: tuple[Any, ...] | None = None
         """Random state of the ServerApp, kept while ClientApps run."""
-        self.refused: UserError | None = None
-        """Mistake that the app may have caught, in a thread or by catching all exceptions."""
+        self.failure: Exception | None = None
+        """Failure that is none of the ServerApp's own; the app may have caught it, in a thread or by catching all exceptions."""
 
     def check(self) -> None:
-        """Raise what the app has been refused before."""
-        if self.refused is not None:
-            raise self.refused
+        """Raise the failure that there was before."""
+        if self.failure is not None:
+            raise self.failure
+
+    @contextmanager
+    def _own_failures(self) -> Iterator[None]:
+        """Keep what goes wrong in the block: it is none of the ServerApp's errors."""
+        try:
+            yield
+        except Exception as error:
+            self.failure = error
+            raise
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise UserError for `what` the app does, and keep it."""
+        with self._own_failures():
+            raise UserError(f"flower.app = {self.section.app!r}: {what}")
 
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
@@ -115,7 +130,8 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def get_node_ids(self) -> list[int]:
-        return [internals.node_id(client) for client in np.flatnonzero(self._server.messages.present()).tolist()]
+        with self._own_failures():
+            return [internals.node_id(client) for client in self._server.choice.clients().tolist()]
 
     @_called_by_app
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
@@ -181,11 +197,11 @@ class SimulatedGrid(Grid):
 
     def _let_pass(self, wait: Callable[[], None]) -> None:
         try:
-            wait()
-        except NothingScheduledError as error:
-            told = f"flower.app = {self.section.app!r}: its ServerApp waits at {self._clock.now:g} s"
-            self.refused = UserError(f"{told}, and nothing is left to happen; let it send messages, or return")
-            raise self.refused from error
+            with self._own_failures():
+                wait()
+        except NothingScheduledError:
+            told = f"its ServerApp waits at {self._clock.now:g} s, and nothing is left to happen"
+            self.refuse(f"{told}; let it send messages, or return")
 
     def _pull(self, ids: Iterable[str]) -> list[Message]:
         # In the order in which replies arrived, as a server finds them.
@@ -198,16 +214,16 @@ class SimulatedGrid(Grid):
             return []
         for message in given:
             if not isinstance(message, Message):
-                told = f"flower.app = {self.section.app!r}: its ServerApp sends a {type(message).__name__}"
-                self.refused = UserError(f"{told}; must send Messages of flwr.app")
-                raise self.refused
-        self._open_round(given)
+                self.refuse(f"its ServerApp sends a {type(message).__name__}; must send Messages of flwr.app")
+        with self._own_failures():
+            self._open_round(given)
         frozen: dict[int, tuple[RecordDict, int]] = {}
         sent, ids = [], []
         for message in given:
             sent.append(self._prepare(message, frozen))
             ids.append(message.metadata.message_id)
-        self._server.messages.send(sent)
+        with self._own_failures():
+            self._server.send(sent)
         return ids
 
     def _prepare(self, message: Message, frozen: dict[int, tuple[RecordDict, int]]) -> engine.Message:
@@ -226,29 +242,28 @@ class SimulatedGrid(Grid):
         content, size = frozen[key]
         instruction = internals.with_content(message, content)
 
-        replies: list[Message] = []  # one at most
+        answers: list[Answer] = []  # one at most
 
-        def work(_: engine.Message) -> Load:
+        def work(sent: engine.Message) -> Load:
             """Run the client's app on a copy of its own, as its computing begins; return the load that its reply states."""
             received = internals.with_content(instruction, internals.copy_content(content))
             if self._randomness is None:
                 self._randomness = save_state()
             self._working = True
             try:
-                reply, load = self._nodes.call(client, received, self.time)
-            except UserError as error:
-                self.refused = error
-                raise
+                answer = self._nodes.call(client, received, self.time)
             finally:
                 self._working = False
-            if reply.has_content():
-                reply = internals.with_content(reply, internals.copy_content(reply.content))
-            replies.append(reply)
-            return load
+            sent.loss = self._loss_of(sent, answer)
+            if answer.reply.has_content():
+                reply = internals.with_content(answer.reply, internals.copy_content(answer.reply.content))
+                answer = answer._replace(reply=reply)
+            answers.append(answer)
+            return answer.load
 
         def on_end(sent: engine.Message) -> None:
             if sent.outcome == "delivered":
-                self._arrive(name, replies[0], sent.kind)
+                self._arrive(name, answers[0], sent.kind)
             elif sent.outcome in _ERRORS and (sent.outcome != "lost" or self.section.lost == "error"):
                 self._fail(name, instruction, *_ERRORS[sent.outcome])
             else:
@@ -263,13 +278,23 @@ class SimulatedGrid(Grid):
             on_end=on_end,
         )
 
-    def _arrive(self, name: str, reply: Message, kind: str) -> None:
+    def _loss_of(self, sent: engine.Message, answer: Answer) -> float:
+        """Return the loss that an answer reports; raises UserError where the policy needs it and there is none."""
+        loss = self._reports.loss_of(answer.metrics)
+        reply = answer.reply
+        if self._server.choice.needs_losses and sent.trains and reply.has_content() and math.isnan(loss):
+            names = ", ".join(answer.metrics) or "no metrics"
+            told = f"flower.loss_key = {self.section.loss_key!r}: the policy chooses by losses, and the reply of node"
+            told = f"{told} {internals.node_id(sent.client)} at {self._clock.now:g} s reports none; it has {names}"
+            raise UserError(f"{told}; name the metric with the loss, or choose another policy")
+        return loss
+
+    def _arrive(self, name: str, answer: Answer, kind: str) -> None:
         self._numbers += 1
-        internals.set_message_id(reply, self._numbers)
-        if reply.has_content():
-            for record in internals.metric_records(reply.content):
-                self._reports.add_reply(kind, record)
-        self._keep(name, reply)
+        internals.set_message_id(answer.reply, self._numbers)
+        if answer.metrics:
+            self._reports.add_reply(kind, answer.metrics, answer.load.samples)
+        self._keep(name, answer.reply)
 
     def _fail(self, name: str, instruction: Message, code: int, reason: str) -> None:
         with internals.task_identity(internals.SERVER_NODE):
@@ -289,14 +314,18 @@ class SimulatedGrid(Grid):
     def _open_round(self, given: list[Message]) -> None:
         """Open a round where the app begins one: its number is in the messages, else each push is one."""
         numbers = [number for message in given if (number := _round_of(message)) is not None]
-        asks = any(message.metadata.message_type.startswith("train") for message in given)
+        asks = any(engine.trains(message.metadata.message_type) for message in given)
         if numbers:
             opens = max(numbers) > self._app_round
             self._app_round = max(self._app_round, *numbers)
         else:
             opens = asks
-        if opens or not self._server.is_open:
+        if not self._server.is_open:
             self._server.open_round()
+            self._early = not opens
+        elif opens and not self._early:
+            self._server.open_round()
+        self._early = self._early and not opens
 
 
 def _round_of(message: Message) -> int | None:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from scenarios.schema.errors import UserError
 
@@ -120,10 +120,24 @@ def _kinds() -> tuple[Any, Any]:
     return MetricRecord, ConfigRecord
 
 
-def metric_records(content: RecordDict) -> list[Any]:
-    """Return the records of metrics; `RecordDict.metric_records` makes a synchronised dict at each call, which takes longer."""
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_OLD_METRICS = ("fitres.metrics", "evaluateres.metrics")
+_OLD_SAMPLES = ("fitres.num_examples", "evaluateres.num_examples")
+"""Records of replies of the old API: what the client reports beside its loss, and its number of samples."""
+
+
+def reported_numbers(content: RecordDict) -> dict[str, int | float]:
+    """Return the numbers that a reply reports, by name: those of all records of metrics, and of the metrics of the old API."""
+    # `RecordDict.metric_records` makes a synchronised dict at each call, which takes longer.
     metrics, _ = _kinds()
-    return [record for record in content.values() if isinstance(record, metrics)]
+    numbers: dict[str, int | float] = {}
+    for name, record in content.items():
+        if (isinstance(record, metrics) and name not in _OLD_SAMPLES) or name in _OLD_METRICS:
+            numbers |= {key: value for key, value in record.items() if _is_number(value)}
+    return numbers
 
 
 def config_records(content: RecordDict) -> list[Any]:
@@ -134,7 +148,7 @@ def config_records(content: RecordDict) -> list[Any]:
 
 def legacy_samples(content: RecordDict) -> int | None:
     """Return the samples that a reply of the old API (`fit`, `evaluate`) tells; None of other replies."""
-    for name in ("fitres.num_examples", "evaluateres.num_examples"):
+    for name in _OLD_SAMPLES:
         if name in content:
             record: Any = content[name]
             return int(record["num_examples"])

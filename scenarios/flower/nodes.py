@@ -6,7 +6,7 @@ import logging
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from netsim.clients.rules import Load
 from scenarios.flower import internals
@@ -18,6 +18,24 @@ if TYPE_CHECKING:
     from flwr.app import Context, Message
 
     from scenarios.schema.flower import Flower
+
+
+_MOST_SAMPLES = 2**53
+"""Samples of a message must be fewer: whole numbers above are no longer all 64-bit floats."""
+
+
+def _name(message: Message) -> str:
+    """Return a message in words: its id, its type and its node."""
+    metadata = message.metadata
+    return f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
+
+
+class Answer(NamedTuple):
+    """Reply of a node, the work that it takes, and the numbers that it reports, by name."""
+
+    reply: Message
+    load: Load
+    metrics: Mapping[str, float]
 
 
 class Nodes:
@@ -66,8 +84,8 @@ class Nodes:
             )
         return self._contexts[client]
 
-    def call(self, client: int, message: Message, time: AppTime) -> tuple[Message, Load]:
-        """Return the reply of a client's app to `message`, and the work that it takes; seeds the generators of the process."""
+    def call(self, client: int, message: Message, time: AppTime) -> Answer:
+        """Return the answer of a client's app to `message`; seeds the generators of the process."""
         from flwr.app import Message as AnyMessage
 
         self._calls[client] = number = self._calls.get(client, 0) + 1
@@ -78,16 +96,15 @@ class Nodes:
             with internals.task_identity(node), inside(time, True):
                 reply: Any = self._app(message, self._context(client))
         except Exception as error:
-            reply = self._error_reply(client, message, error)
-            return reply, self._load(client, message, reply)
+            return self._answer(message, self._error_reply(message, error))
         if not isinstance(reply, AnyMessage):
             kind = f"returned {type(reply).__name__} to a message {message.metadata.message_type!r} at node {node}"
             raise UserError(f"flower.app = {self._section.app!r}: its ClientApp {kind}; must return a Message")
         self.answered += 1
         internals.set_source(reply, node)
-        return reply, self._load(client, message, reply)
+        return self._answer(message, reply)
 
-    def _error_reply(self, client: int, message: Message, error: Exception) -> Message:
+    def _error_reply(self, message: Message, error: Exception) -> Message:
         from flwr.app import Error
         from flwr.app import Message as AnyMessage
 
@@ -95,43 +112,45 @@ class Nodes:
         frames = traceback.extract_tb(error.__traceback__)[1:]
         frames = [frame for frame in frames if "flwr" not in Path(frame.filename).parts] or frames
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        metadata = message.metadata
-        told = f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
-        reason = f"{told}: {type(error).__name__}: {error}{line}"
+        reason = f"{_name(message)}: {type(error).__name__}: {error}{line}"
         self.raised.append(reason)
         logging.getLogger("netsim.flower").warning("the ClientApp raised: %s", reason)
-        with internals.task_identity(metadata.dst_node_id):
+        with internals.task_identity(message.metadata.dst_node_id):
             return AnyMessage(Error(internals.APP_RAISED, reason), reply_to=message)
 
-    def _load(self, client: int, message: Message, reply: Message) -> Load:
+    def _answer(self, message: Message, reply: Message) -> Answer:
         section, kind = self._section, message.metadata.message_type.partition(".")[0]
         if not reply.has_content():
-            return Load(bytes_up=max(len(reply.error.reason or ""), 1), besides_s=self._pause_s, look_s=section.polls.reply_s)
-        samples = self._samples(reply)
+            size = max(len(reply.error.reason or ""), 1)
+            return Answer(reply, Load(size, besides_s=self._pause_s, look_s=section.polls.reply_s), {})
+        metrics = internals.reported_numbers(reply.content)
+        samples = self._samples(message, reply, metrics)
         weight = {"train": 1.0, "evaluate": section.evaluate_share}.get(kind, 0.0)
         if kind == "train" and section.epochs_key is not None:
             weight *= self._epochs(section.epochs_key)
         if samples is None and weight and self._needs_samples and internals.holds_results(reply.content):
-            self._refuse_samples(message, reply)
-        return Load(
+            self._refuse_samples(message, metrics)
+        load = Load(
             bytes_up=max(internals.count_bytes(reply.content), 1),
             samples=samples,
             weighted_samples=weight * (samples or 0),
             besides_s=self._pause_s,
             look_s=section.polls.reply_s,
         )
+        return Answer(reply, load, metrics)
 
-    def _samples(self, reply: Message) -> int | None:
-        for record in internals.metric_records(reply.content):
-            value = record.get(self._section.samples_key)
-            if isinstance(value, int | float):
-                return round(value)
-        return internals.legacy_samples(reply.content)
+    def _samples(self, message: Message, reply: Message, metrics: Mapping[str, float]) -> int | None:
+        key = self._section.samples_key
+        if key not in metrics:
+            return internals.legacy_samples(reply.content)
+        if not 0 <= metrics[key] < _MOST_SAMPLES:
+            told = f"flower.samples_key = {key!r}: the reply to {_name(message)} reports {metrics[key]!r} samples"
+            raise UserError(f"{told}; must be at least 0, and finite")
+        return round(metrics[key])
 
-    def _refuse_samples(self, message: Message, reply: Message) -> None:
-        told = f"message {message.metadata.message_id} ({message.metadata.message_type}) at node {message.metadata.dst_node_id}"
-        names = ", ".join(name for record in internals.metric_records(reply.content) for name in record) or "no metrics"
-        why = f"the reply to {told} has no such metric, and samples take time by [compute]; it has {names}"
+    def _refuse_samples(self, message: Message, metrics: Mapping[str, float]) -> None:
+        names = ", ".join(metrics) or "no metrics"
+        why = f"the reply to {_name(message)} has no such metric, and samples take time by [compute]; it has {names}"
         raise UserError(f"flower.samples_key = {self._section.samples_key!r}: {why}; name the metric with the samples")
 
     def _epochs(self, key: str) -> float:

@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netsim.core.state import StateFields
+from netsim.core.null_objects import NoLearner
 from scenarios.flower.internals import replace_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from netsim.core.protocols import Deliveries, FloatArray, IntArray
 
 _NAN = float("nan")
 
@@ -41,16 +39,19 @@ class Reports:
     _server: dict[str, float] = field(default_factory=dict)
     _sums: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
-    def add_reply(self, kind: str, metrics: Mapping[str, Any]) -> None:
-        """Add the `metrics` of a reply to a message of `kind`; rounds have their means, weighted by samples."""
-        weight = metrics.get(self.samples_key, 1.0)
-        weight = float(weight) if isinstance(weight, int | float) and weight > 0 else 1.0
+    def add_reply(self, kind: str, metrics: Mapping[str, float], samples: int | None) -> None:
+        """Add the `metrics` of a reply to a message of `kind`; rounds have their means, weighted by `samples`, None: as one."""
+        weight = float(samples) if samples else 1.0
         sums = self._sums.setdefault(kind.partition(".")[0], {})
         for name, value in metrics.items():
-            if name != self.samples_key and isinstance(value, int | float) and math.isfinite(value):
+            if name != self.samples_key and math.isfinite(value):
                 total = sums.setdefault(name, [0.0, 0.0])
                 total[0] += weight * value
                 total[1] += weight
+
+    def loss_of(self, metrics: Mapping[str, float]) -> float:
+        """Return the loss among the `metrics` of a reply; NaN if there is none."""
+        return _find("loss", self.loss_key, metrics)
 
     def add_server(self, metrics: Mapping[str, Any]) -> None:
         """Add what the server itself measured of the model."""
@@ -86,33 +87,17 @@ def _find(word: str, key: str | None, *sources: Mapping[str, float]) -> float:
     return _NAN
 
 
-class ReportedMetrics(StateFields):
+class ReportedMetrics(NoLearner):
     """Learner of a run whose app trains: it trains nothing, and hands on what the app reported of each round."""
 
-    aggregates = records_losses = False
     round_columns: Sequence[str] = ("accuracy", "loss", "training_loss")
-    version = 0
 
     def __init__(self, reports: Reports) -> None:
+        super().__init__()
         self.reports = reports
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Reported | None:
         return self.reports.take()
-
-    def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> None:
-        return None
-
-    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        raise NotImplementedError("no policy of netsim asks for losses beside an app")
-
-    def accuracies_of(self, clients: IntArray) -> FloatArray:
-        raise NotImplementedError("no policy of netsim asks for tests beside an app")
-
-    def retain(self, versions: list[int]) -> None:
-        return None
-
-    def contribution(self) -> None:
-        return None
 
 
 @contextmanager

@@ -96,9 +96,10 @@ class AppRun:
             try:
                 with inside(grid.time, True):
                     serverapp(grid, context)
-            except (UserError, RunOverError):
+            except RunOverError:
                 raise
             except Exception as error:
+                grid.check()
                 raise UserError(self._told(error)) from error
         grid.check()
         self._refuse_silence()

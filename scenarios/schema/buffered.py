@@ -92,10 +92,10 @@ class Buffered(Server):
             why = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
             raise problem(("server", "buffer"), self.buffer, why)
 
-    def check_policy(self, policy: Any, clients: int) -> None:
+    def check_policy(self, policy: Any, scenario: "Scenario") -> None:
         """Refuse a policy that selects more than work at once, and with pacing by latency one that counts a model's updates."""
-        super().check_policy(policy, clients)
-        chosen = resolve("policy", policy.kind)
+        super().check_policy(policy, scenario)
+        chosen, clients = resolve("policy", policy.kind), scenario.clients.count
         if chosen.selects_everyone and self.concurrency < clients:
             why = f"selects everyone at once; set server.concurrency = {clients}, or another policy"
             raise problem(("policy", "kind"), policy.kind, why)

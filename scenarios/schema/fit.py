@@ -30,7 +30,7 @@ def check_fit(scenario: Scenario) -> None:
     if not scenario.server.slotted:
         _check_no_slots(scenario)
         if scenario.policy is not None:
-            scenario.server.check_policy(scenario.policy, scenario.clients.count)
+            scenario.server.check_policy(scenario.policy, scenario)
     names = [jammer.name for jammer in scenario.jammers]
     for i, name in enumerate(names):
         if name in names[:i]:

@@ -1,10 +1,12 @@
 """The `[flower]` table: a user's own Flower app on simulated time, and the server of such a run."""
 
+import inspect
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from netsim.core.protocols import FloatArray
+from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError
 from scenarios.schema.payload import Payload
 from scenarios.schema.section import Section, missing, problem
@@ -18,11 +20,10 @@ Seconds = Annotated[float, Field(ge=0)]
 MOST_ROUNDS = 10**6
 """Rounds of a scenario with an app that gives none: the app itself says when it ends."""
 _NOT_BESIDE = {
-    "policy": "the app's strategy chooses the clients; leave it out",
     "learner": "the app trains; leave it out",
     "privacy": "the app protects its updates itself, such as with mods; leave it out",
     "work": "the app's replies say how many samples it trained on; leave it out",
-    "probe": "no policy of netsim asks clients; leave it out",
+    "probe": "no client is asked before a selection; leave it out",
     "channels": "sub-channels belong to policies and schedulers of netsim; leave it out",
     "scheduler": "sub-channels belong to policies and schedulers of netsim; leave it out",
 }
@@ -64,18 +65,21 @@ class Flower(Section):
     "acc" in its name."""
     loss_key: str | None = None
     """Metric that is the loss of a round; absent: "loss", else the first that has "loss" in its name."""
+    per_round: Annotated[int, Field(ge=1)] | None = None
+    """With `[policy]`: number of nodes that the policy selects for a training, which are all that the app's Grid names. Absent,
+    without `[policy]`: the Grid names all nodes that are present."""
 
 
 class FlowerServer(Server):
-    """Rounds of a Flower app (`[flower]`): its strategy opens them, and chooses who takes part."""
+    """Rounds of a Flower app (`[flower]`): its strategy opens them, and chooses who takes part, where `[policy]` does not."""
 
     kind: Literal["flower"] = "flower"
     """flower: the ServerApp of `[flower]` sends messages and waits for replies."""
 
-    decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
+    why_no_probes: ClassVar[str] = "beside [flower] the app alone sends messages; choose another policy"
 
     def check(self, scenario: "Scenario") -> None:
-        """It needs an app, which leaves nothing to decide, to train or to compress."""
+        """It needs an app, which leaves nothing to train or to compress."""
         if scenario.flower is None:
             raise missing("flower", scenario)
         for name, why in _NOT_BESIDE.items():
@@ -84,16 +88,51 @@ class FlowerServer(Server):
         for name in type(scenario.payload).model_fields:
             if name != "header_bytes" and getattr(scenario.payload, name) != getattr(Payload(), name):
                 raise problem(("payload", name), "..", "beside [flower]: the app's messages have their own sizes; leave it out")
+        _check_per_round(scenario, scenario.flower)
         _refuse_rounds(scenario)
         check_channels(scenario, False, "clients.count", 1)
         refuse_oracle(scenario)
-        refuse_reward(scenario, "beside [flower]: measures a policy of netsim; leave it out")
+        refuse_reward(scenario, "beside [flower]: measures rounds that wait for m clients; leave it out")
+
+    def check_policy(self, policy: Any, scenario: "Scenario") -> None:
+        """Refuse a policy that must know more of updates than an app tells."""
+        super().check_policy(policy, scenario)
+        chosen = resolve("policy", policy.kind)
+        if chosen.needs_updates:
+            why = "chooses by the content of updates, which stays within the app; choose another policy"
+            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {why}")
+        if "truth" in inspect.signature(chosen).parameters and _depends_on_content(scenario):
+            why = "goes by expected latencies, which depend on bytes and samples that only the app knows; choose another policy"
+            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {why}, or give delays alone")
 
     def describe(self, scenario: "Scenario") -> str:
-        return "as the app's strategy decides"
+        if scenario.policy is None or scenario.flower is None:
+            return "as the app's strategy decides"
+        return f"{scenario.flower.per_round} at a time for the app's strategy"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         return 0.0
+
+
+def _check_per_round(scenario: "Scenario", section: Flower) -> None:
+    """Refuse a policy without the number of its clients, and this number without a policy."""
+    per_round, clients = section.per_round, scenario.clients.count
+    if scenario.policy is None:
+        if per_round is not None:
+            raise problem(("flower", "per_round"), per_round, "is of a policy of netsim; give [policy], or leave it out")
+        return
+    if per_round is None:
+        raise problem(("flower", "per_round"), None, "must be given beside [policy]: the number of nodes that it selects")
+    if per_round > clients:
+        raise problem(("flower", "per_round"), per_round, f"must be at most the {clients} clients of clients.count")
+
+
+def _depends_on_content(scenario: "Scenario") -> bool:
+    """Return True if bytes or samples of messages take time."""
+    links = (scenario.downlink, scenario.uplink)
+    bandwidths = [getattr(link, name) for link in links for name in ("bandwidth_bytes_per_s", "bandwidth", "shared")]
+    speeds = [getattr(scenario.compute, name) for name in SPEEDS]
+    return scenario.network is not None or any(value is not None for value in (*bandwidths, *speeds))
 
 
 def _refuse_rounds(scenario: "Scenario") -> None:

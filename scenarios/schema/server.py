@@ -87,8 +87,8 @@ class Server(Component):
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
 
-    def check_policy(self, policy: Any, clients: int) -> None:
-        """Raise a pydantic refusal of a policy of `clients` clients that does not go with the other keys of this table.
+    def check_policy(self, policy: Any, scenario: "Scenario") -> None:
+        """Raise a pydantic refusal of the policy of `scenario` that does not go with the other keys of this table.
 
         Here: where every update is fresh, of one that counts on late ones. Policies of opinions are not checked.
         """

@@ -175,6 +175,7 @@ def fl_da(world: World) -> Server:
 def flower(world: World) -> Server:
     """`server.kind = "flower"`."""
     from netsim.servers.loop import RoundLoop
+    from netsim.servers.message_selection import ChosenByPolicy, EveryonePresent, MessageSelection
     from netsim.servers.messages import ClosedByApp, MessageDispatch, Messages, MessageServer, MessageSizes
     from scenarios.flower.reports import ReportedMetrics, Reports
 
@@ -185,8 +186,13 @@ def flower(world: World) -> Server:
     pool = world.pool(on_work=messages.work_on)
     messages.connect(pool)
     reports = Reports(section.samples_key, section.accuracy_key, section.loss_key)
-    loop = RoundLoop(pool=pool, dispatch=MessageDispatch(messages), close=ClosedByApp(pool), learner=ReportedMetrics(reports))
-    return MessageServer(loop=loop, messages=messages)
+    choice: MessageSelection = EveryonePresent(messages)
+    if section.per_round is not None:
+        policy = world.policy(section.per_round, reported_losses=True)
+        choice = ChosenByPolicy(messages=messages, policy=policy, streams=world.streams, per_round=section.per_round)
+    dispatch = MessageDispatch(messages, choice)
+    loop = RoundLoop(pool=pool, dispatch=dispatch, close=ClosedByApp(pool), learner=ReportedMetrics(reports))
+    return MessageServer(loop=loop, messages=messages, choice=choice)
 
 
 def peers(world: World) -> Server:

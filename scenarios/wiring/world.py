@@ -135,12 +135,16 @@ class World(Context):
             "presence": self.availability,
         }
 
-    def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
-        """A policy that selects clients round by round, for so many a decision, and a model; raises UserError."""
+    def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
+        """A policy that selects clients round by round, for so many a decision, and a model; raises UserError.
+
+        `reported_losses`: updates report losses, although nothing is trained here.
+        """
         policy: SelectionPolicy = self.decider(SelectionPolicy, per_round, per_model)
         kind = self.scenario.method.kind
         # One of the user's own may do with losses that are not there.
-        wants = "the content of updates" if policy.needs_updates else "losses" if policy.needs_losses else None
+        misses_losses = policy.needs_losses and not reported_losses
+        wants = "the content of updates" if policy.needs_updates else "losses" if misses_losses else None
         if wants and self.scenario.learner is None and (policy.needs_updates or not is_own("policy", kind)):
             raise UserError(f"policy.kind = {kind!r}: chooses by {wants}, and nothing is trained; add a [learner]")
         return policy

@@ -139,7 +139,10 @@ class Counting(NumPyClient):
         return [parameters[0] + self.node], 10, {"train_loss": 1.0}
 
     def evaluate(self, parameters: Any, config: Any) -> Any:
-        return float(parameters[0].mean()), 10, {"accuracy": 0.5}
+        return float(parameters[0].mean()), 10 * (1 + self.node), {"accuracy": 0.5 + 0.1 * self.node, "sure": True}
+
+    def get_parameters(self, config: Any) -> Any:
+        return [np.zeros(3)]
 
 
 def old_client(context: Context) -> Any:
@@ -159,6 +162,19 @@ def test_the_old_api_sends_the_instructions_of_a_round_together() -> None:
     pd.testing.assert_frame_equal(first.clients, second.clients)
 
 
+def test_metrics_of_the_old_api_are_those_of_its_clients_and_initial_parameters_belong_to_the_first_round() -> None:
+    def components(context: Context) -> ServerAppComponents:
+        return ServerAppComponents(strategy=OldFedAvg(min_available_clients=3), config=ServerConfig(num_rounds=2))
+
+    done = netsim.run(world() | {"flower": {"app": "x"}}, app=(ServerApp(server_fn=components), OldClientApp(client_fn=old_client)))
+    assert done.clients["kind"].tolist() == ["get_parameters", *(["train"] * 3 + ["evaluate"] * 3) * 2]
+    assert done.rounds["selected"].tolist() == [7, 6]
+    # Weighted by 10, 20 and 30 samples.
+    assert done.rounds["accuracy"].tolist() == pytest.approx([(0.5 * 1 + 0.6 * 2 + 0.7 * 3) / 6] * 2)
+    assert done.rounds["training_loss"].tolist() == [1.0, 1.0]
+    assert done.evaluations["metric"].tolist() == ["evaluate.accuracy", "evaluate.loss", "train.train_loss"] * 2
+
+
 def test_samples_of_the_old_api_take_time() -> None:
     def components(context: Context) -> ServerAppComponents:
         strategy = OldFedAvg(initial_parameters=ndarrays_to_parameters([np.zeros(3)]), min_available_clients=3)
@@ -168,8 +184,8 @@ def test_samples_of_the_old_api_take_time() -> None:
     done = netsim.run(world(compute={"samples_per_s": 5.0}) | {"flower": {"app": "x", "evaluate_share": 0.5}}, app=apps)
     # 10 samples take 2 s, or 1 s where they are tested only.
     took = done.clients["compute_end_s"] - done.clients["compute_start_s"]
-    assert took.tolist() == pytest.approx([2.0] * 3 + [1.0] * 3)
-    assert done.clients["samples"].tolist() == [10] * 6
+    assert took.tolist() == pytest.approx([2.0] * 3 + [1.0, 2.0, 3.0])
+    assert done.clients["samples"].tolist() == [10] * 3 + [10, 20, 30]
 
 
 def test_differential_privacy_by_a_mod_changes_the_updates() -> None:

@@ -63,7 +63,6 @@ def test_run_config_has_known_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "words"),
     [
-        ({"policy": {"kind": "random"}}, ("policy", "the app's strategy chooses the clients")),
         ({"payload": {"down_bytes": 5}}, ("payload.down_bytes", "have their own sizes")),
         ({"server": {"per_round": 2}}, ("server.kind", "leave [server] out")),
         ({"work": {"steps": 3, "batch_size": 1}}, ("work", "replies say how many")),

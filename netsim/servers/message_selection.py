@@ -1,0 +1,159 @@
+"""Selection of the clients that an application may send messages to: all that are present, or those that a policy chooses.
+
+The application asks for clients when it likes. A selection is for one training: it holds until training messages have been sent,
+and the next question makes the next selection. So other messages between two trainings go to the clients that train next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from netsim.clients.attempts import Ended
+from netsim.core.causes import CLOSE, Cause
+from netsim.core.errors import AnswerError
+from netsim.core.protocols import RoundView
+from netsim.servers.checks import check_selection
+from netsim.servers.loop import ClosedRound
+from netsim.servers.reports import round_outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, SelectionPolicy
+    from netsim.core.streams import Streams
+    from netsim.servers.messages import Message, Messages
+
+
+class MessageSelection(Protocol):
+    """Names the clients that an application may send messages to."""
+
+    needs_losses: bool
+    """True if it reads the losses that replies report."""
+
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        """(round, client) of every change of a client's latency that a policy has declared so far."""
+
+    def clients(self) -> IntArray:
+        """Return the clients (n,) that the application may send messages to now, ascending."""
+
+    def on_training(self) -> None:
+        """Training messages have been sent."""
+
+    def close(self) -> None:
+        """Report what came of the training messages to the policy, if there were any since the last selection."""
+
+
+class EveryonePresent:
+    """Names all clients that are present."""
+
+    needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, messages: Messages) -> None:
+        self._messages = messages
+
+    def clients(self) -> IntArray:
+        return np.flatnonzero(self._messages.present())
+
+    def on_training(self) -> None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class _Losses(NamedTuple):
+    """Content of the updates of a selection, of which an application reports the losses only."""
+
+    loss: FloatArray
+    loss_rms: FloatArray
+    updates: None = None
+
+
+class ChosenByPolicy:
+    """Names the clients that `policy` chooses among the idle ones, `per_round` at a time, as long as they are present.
+
+    A selection that has fewer than `per_round` clients, or of which a client has left before it was sent a training message, is
+    made again at the next question at a later time. The policy learns of the training messages that have ended since it chose
+    last, whichever selection they belong to: an entry for each client, from its first message to the end of its last one. Of the
+    losses of an update only the mean is known, which stands for their root mean square, too.
+    """
+
+    def __init__(self, *, messages: Messages, policy: SelectionPolicy, streams: Streams, per_round: int) -> None:
+        self._messages, self._policy, self._per_round = messages, policy, per_round
+        self.needs_losses = policy.needs_losses
+        self._draws = streams["policy"]
+        self._number = 1
+        """Number of the present selection."""
+        self._rng = self._draws.generator(1)
+        self._begun_s = 0.0
+        """Time at which the policy was last told of an outcome."""
+        self._chosen: IntArray = np.zeros(0, np.int64)
+        self._chosen_s = -1.0
+        """Time at which the policy chose; -1: it has not chosen yet."""
+        self._trained = False
+        """True once training messages were sent after the present selection."""
+        self._ends: dict[int, tuple[Update, float, float]] = {}
+        """Last training message that has ended of each client: its update, the time at which the first was sent, its loss."""
+        messages.followers.append(self._on_end)
+
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        return self._policy.restarts
+
+    def clients(self) -> IntArray:
+        now = self._messages.pool.clock.now
+        if self._trained:
+            self.close()
+        if self._chosen_s < 0.0 or (now > self._chosen_s and not self._complete()):
+            self._chosen, self._chosen_s = self._choose(self._messages.idle()), now
+        return np.sort(self._chosen[self._messages.present()[self._chosen]])
+
+    def _complete(self) -> bool:
+        return len(self._chosen) >= self._per_round and bool(self._messages.present()[self._chosen].all())
+
+    def _choose(self, idle: BoolArray) -> IntArray:
+        if not idle.any():
+            return np.zeros(0, np.int64)
+        pool, policy = self._messages.pool, self._policy
+        view = RoundView(self._number, pool.clock.now, idle, pool.accountant.participations.copy(), self._rng)
+        answer = policy.select(view)
+        chosen, steps = check_selection(answer, idle, nobody=policy.may_select_nobody)
+        if steps is not None:
+            raise AnswerError("policy", "select", answer, "expected clients alone: how much they train is the application's")
+        return chosen
+
+    def on_training(self) -> None:
+        self._trained = True
+
+    def _on_end(self, message: Message, update: Update) -> None:
+        if message.trains:
+            sent_s = self._ends[message.client][1] if message.client in self._ends else message.sent_s
+            self._ends[message.client] = update, sent_s, message.loss
+
+    def close(self) -> None:
+        if not self._trained:
+            return
+        ends, self._ends = list(self._ends.values()), {}
+        self._trained, self._chosen_s = False, -1.0
+        if ends:
+            self._policy.observe(self._outcome(ends))
+        self._begun_s = self._messages.pool.clock.now
+        self._number += 1
+        self._rng = self._draws.generator(self._number)
+
+    def _outcome(self, ends: list[tuple[Update, float, float]]) -> Any:
+        pool, version = self._messages.pool, self._messages.round
+        updates = [update for update, _, _ in ends]
+        censored = np.array([update.censored for update in updates])
+        losses = np.array([loss for _, _, loss in ends])[~censored]
+        latency_s = np.array([update.outcome_s - sent_s for update, sent_s, _ in ends])
+        cause = Cause(CLOSE, self._number)
+        closed = ClosedRound(
+            self._number, self._begun_s, pool.clock.now, Ended(updates), _Losses(losses, losses), version, cause, cause, None, ()
+        )
+        return round_outcome(closed, latency_s, censored, phases=pool.reports_phases)
