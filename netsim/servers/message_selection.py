@@ -6,7 +6,7 @@ and the next question makes the next selection. So other messages between two tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, SelectionPolicy
     from netsim.core.streams import Streams
     from netsim.servers.messages import Message, Messages
-
-
-class MessageSelection(Protocol):
-    """Names the clients that an application may send messages to."""
-
-    needs_losses: bool
-    """True if it reads the losses that replies report."""
-
-    @property
-    def restarts(self) -> Sequence[tuple[int, int]]:
-        """(round, client) of every change of a client's latency that a policy has declared so far."""
-
-    def clients(self) -> IntArray:
-        """Return the clients (n,) that the application may send messages to now, ascending."""
-
-    def on_training(self) -> None:
-        """Training messages have been sent."""
-
-    def close(self) -> None:
-        """Report what came of the training messages to the policy, if there were any since the last selection."""
 
 
 class EveryonePresent:

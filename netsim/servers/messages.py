@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, IntArray
     from netsim.servers.loop import ClosedRound, RoundLoop
-    from netsim.servers.message_selection import MessageSelection
 
 _EVER = float("inf")
 BY_ROUNDS, BY_TIME, BY_EVENTS = "rounds", "time limit", "event limit"
@@ -255,6 +254,26 @@ class Messages:
         for queue in self._queues.values():
             while queue:
                 self._end_unsent(queue.popleft(), UNSENT)
+
+
+class MessageSelection(Protocol):
+    """Names the clients that an application may send messages to."""
+
+    needs_losses: bool
+    """True if it reads the losses that replies report."""
+
+    @property
+    def restarts(self) -> Sequence[tuple[int, int]]:
+        """(round, client) of every change of a client's latency that a policy has declared so far."""
+
+    def clients(self) -> IntArray:
+        """Return the clients (n,) that the application may send messages to now, ascending."""
+
+    def on_training(self) -> None:
+        """Training messages have been sent."""
+
+    def close(self) -> None:
+        """Report what came of the training messages to the policy, if there were any since the last selection."""
 
 
 class MessageDispatch(Dispatch):

@@ -175,8 +175,8 @@ def fl_da(world: World) -> Server:
 def flower(world: World) -> Server:
     """`server.kind = "flower"`."""
     from netsim.servers.loop import RoundLoop
-    from netsim.servers.message_selection import ChosenByPolicy, EveryonePresent, MessageSelection
-    from netsim.servers.messages import ClosedByApp, MessageDispatch, Messages, MessageServer, MessageSizes
+    from netsim.servers.message_selection import ChosenByPolicy, EveryonePresent
+    from netsim.servers.messages import ClosedByApp, MessageDispatch, Messages, MessageSelection, MessageServer, MessageSizes
     from scenarios.flower.reports import ReportedMetrics, Reports
 
     section, sizes = world.scenario.flower, world.sizes

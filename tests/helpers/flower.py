@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("flwr")
@@ -60,3 +61,23 @@ def run(main: Main, clientapp: ClientApp | None = None, clients: int = 3, flower
     """Run `main` in the world by hand; `flower`: keys of `[flower]`."""
     given = world(clients, **tables) | ({"flower": dict(flower) | {"app": "replaced"}})
     return netsim.run(given, app=(server(main), clientapp or client()))
+
+
+def weights_app(mods: Any = ()) -> ClientApp:
+    """Return a ClientApp whose node i moves every weight by i + 1, and reports the mean weight."""
+    app = ClientApp(mods=list(mods))
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        (weights,) = message.content["arrays"].to_numpy_ndarrays()
+        node = int(context.node_config["partition-id"])
+        noise = np.random.normal(size=weights.shape) * 1e-3  # noqa: NPY002  (apps may use the global generator)
+        metrics = MetricRecord({"train_loss": float(node), "num-examples": 10 * (node + 1)})
+        return Message(RecordDict({"arrays": ArrayRecord([weights + node + 1 + noise]), "metrics": metrics}), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        (weights,) = message.content["arrays"].to_numpy_ndarrays()
+        return Message(RecordDict({"metrics": MetricRecord({"acc": float(weights.mean()), "num-examples": 5})}), reply_to=message)
+
+    return app

@@ -26,7 +26,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import netsim
 from scenarios.flower.app import app_folder
-from tests.helpers.flower import server, world
+from tests.helpers.flower import server, weights_app, world
 
 DIGITS: dict[str, Any] = {
     "name": "digits",
@@ -80,26 +80,6 @@ def test_buffered_strategy_by_push_and_pull() -> None:
 
 def test_another_seed_is_another_run_of_the_same_app() -> None:
     assert netsim.run(DIGITS, seed=2).clients["outcome_s"].tolist() != netsim.run(DIGITS).clients["outcome_s"].tolist()
-
-
-def weights_app(mods: Any = ()) -> ClientApp:
-    """Return a ClientApp whose node i moves every weight by i + 1, and reports the mean weight."""
-    app = ClientApp(mods=list(mods))
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        (weights,) = message.content["arrays"].to_numpy_ndarrays()
-        node = int(context.node_config["partition-id"])
-        noise = np.random.normal(size=weights.shape) * 1e-3
-        metrics = MetricRecord({"train_loss": float(node), "num-examples": 10 * (node + 1)})
-        return Message(RecordDict({"arrays": ArrayRecord([weights + node + 1 + noise]), "metrics": metrics}), reply_to=message)
-
-    @app.evaluate()
-    def evaluate(message: Message, context: Context) -> Message:
-        (weights,) = message.content["arrays"].to_numpy_ndarrays()
-        return Message(RecordDict({"metrics": MetricRecord({"acc": float(weights.mean()), "num-examples": 5})}), reply_to=message)
-
-    return app
 
 
 def test_the_models_are_those_of_a_plain_loop() -> None:
@@ -166,7 +146,8 @@ def test_metrics_of_the_old_api_are_those_of_its_clients_and_initial_parameters_
     def components(context: Context) -> ServerAppComponents:
         return ServerAppComponents(strategy=OldFedAvg(min_available_clients=3), config=ServerConfig(num_rounds=2))
 
-    done = netsim.run(world() | {"flower": {"app": "x"}}, app=(ServerApp(server_fn=components), OldClientApp(client_fn=old_client)))
+    apps = ServerApp(server_fn=components), OldClientApp(client_fn=old_client)
+    done = netsim.run(world() | {"flower": {"app": "x"}}, app=apps)
     assert done.clients["kind"].tolist() == ["get_parameters", *(["train"] * 3 + ["evaluate"] * 3) * 2]
     assert done.rounds["selected"].tolist() == [7, 6]
     # Weighted by 10, 20 and 30 samples.

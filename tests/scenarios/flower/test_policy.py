@@ -22,8 +22,7 @@ import netsim
 from models.policies.protocols import NoMemory, NoProbes
 from netsim.core.protocols import Selection
 from tests.golden.cases import INPUTS
-from tests.helpers.flower import client, request, run, server, world
-from tests.scenarios.flower.test_apps import weights_app
+from tests.helpers.flower import client, request, run, server, weights_app, world
 
 
 class InTurn(NoMemory, NoProbes):
