@@ -5,25 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scenarios.runs.books import Accounts
-from scenarios.wiring.simulation import Built
+from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from scenarios.runs.summary import Totals
 
 
-def energy_accounts(built: Built) -> Accounts | None:
+def energy_accounts(built: World) -> Accounts | None:
     """The accounts of a run that is over, up to its very end; None where energy is not counted."""
-    energy = built.clients.energy
+    energy = built.server.clients.energy
     if energy is None:
         return None
-    built.clients.advance()
-    probes = built.clients.probes
+    built.server.clients.advance()
+    probes = built.server.clients.probes
     return Accounts.close(energy, built.simulation.clock.now, {} if probes is None else probes.joules)
 
 
-def energy_notes(built: Built, totals: Totals, accounts: Accounts) -> dict[str, Any]:
+def energy_notes(built: World, totals: Totals, accounts: Accounts) -> dict[str, Any]:
     """The entry `energy` of a summary."""
-    energy, delivered = built.clients.energy, built.clients.ended["delivered"]
+    energy, delivered = built.server.clients.energy, built.server.clients.ended["delivered"]
     assert energy is not None
     spent = {name: integral for name, (_, integral) in accounts.accounts.items()}
     total_j = sum(spent.values())

@@ -14,19 +14,19 @@ from netsim.core.rows import FORMAT
 from netsim.network.routed.cables import Cable
 from netsim.records.columns import column
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.simulation import Built
+from scenarios.wiring.world import World
 
 NAMES = ("partition", "links", "cables")
 
 
-def given_tables(built: Built, scenario: Scenario) -> dict[str, pa.Table]:
+def given_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
     """The tables of the run by name, of `NAMES` those that it has."""
     found = {}
-    if built.world.trained is not None:
-        found["partition"] = partition_table(built.world.trained.label_counts)
+    if built.trained is not None:
+        found["partition"] = partition_table(built.trained.label_counts)
     if built.graph is not None and scenario.output.beliefs_table:
         found["links"] = links_table(built.graph)
-    network = built.world.network
+    network = built.network
     if network is not None and scenario.output.transfers_table:
         found["cables"] = cables_table(network.network.cables, network.layout.places)
     return found

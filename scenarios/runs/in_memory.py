@@ -21,7 +21,7 @@ from scenarios.runs.run import summary_identity, tables_of
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.simulation import Built
+from scenarios.wiring.world import World
 from scenarios.workers.interrupts import stop_requests
 
 
@@ -31,7 +31,7 @@ def _open_table(table: Any) -> Iterator[OpenTable]:
 
 
 def run_in_memory(
-    built: Built,
+    built: World,
     scenario: Scenario,
     *,
     after_round: Callable[[Simulation], None] | None = None,

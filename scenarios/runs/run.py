@@ -38,7 +38,8 @@ from scenarios.runs.unfinished import INTERRUPTED, checksums, read_unfinished, v
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError, name_source
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.simulation import Built, build
+from scenarios.wiring.simulation import build
+from scenarios.wiring.world import World
 from scenarios.workers.interrupts import StopRequest, stop_requests
 
 _GIVEN = tuple(f"{name}.parquet" for name in NAMES)
@@ -77,7 +78,7 @@ def run(
 
 def prepare(
     scenario: Scenario, source: str, out: Path | None, *, overwrite: bool, strict: bool, event_limit: int | None
-) -> Built:
+) -> World:
     """Build the simulation of `scenario`, for the folder `out` or for memory; `source` names the scenario in messages.
 
     Raises UserError: `out` is checked first, so that a wrong folder is refused before a learner is built.
@@ -91,7 +92,7 @@ def prepare(
 
 
 def simulate(
-    built: Built,
+    built: World,
     scenario: Scenario,
     out: Path,
     *,
@@ -113,7 +114,7 @@ def simulate(
 
 
 def _from_the_start(
-    built: Built,
+    built: World,
     scenario: Scenario,
     out: Path,
     files: list[str],
@@ -186,7 +187,7 @@ def _refuse_changed_files(out: Path, state: dict[str, Any], scenario: Scenario) 
 
 
 def _simulate(
-    built: Built,
+    built: World,
     scenario: Scenario,
     marker: Marker,
     state: dict[str, Any] | None,

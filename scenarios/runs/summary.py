@@ -30,7 +30,7 @@ from scenarios.wiring.cautions.outlook import Outcome
 from scenarios.wiring.opinion_bounds import bound_notes
 from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
-from scenarios.wiring.simulation import Built
+from scenarios.wiring.world import World
 from scenarios.workers.versions import versions
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
@@ -134,17 +134,17 @@ class Summing:
         self._inner.close()
 
 
-def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> dict[str, Any]:
+def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> dict[str, Any]:
     """The content of `summary.json`; `tables`, which it is checked against, are complete."""
-    server, max_leak = built.server, built.clients.accountant.max_leak()
+    server, max_leak = built.server, built.server.clients.accountant.max_leak()
     counts = server.counts()
 
     def number_or_none(value: float) -> float | None:
         return None if math.isnan(value) else value
 
-    kept = accounts(scenario, int(np.max(built.clients.accountant.participations, initial=0)))
+    kept = accounts(scenario, int(np.max(built.server.clients.accountant.participations, initial=0)))
     waited_s = server.waited_for_lost_s
-    late = after_run(Outcome(scenario, totals, built.clients, built.world.trained, ended, waited_s))
+    late = after_run(Outcome(scenario, totals, built.server.clients, built.trained, ended, waited_s))
     energy = energy_accounts(built)
     return {
         "format": FORMAT,
@@ -163,11 +163,11 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "fastest_round_s": number_or_none(_fastest_round_s(built, scenario)),
             "regret": number_or_none(totals.regret),
         },
-        "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.world.drawn_changes],
-        "coordinator": facts_of(built.clients, slotted=scenario.server.slotted).plain(),
-        "pause": pause_notes(built.world.truth, scenario, totals.rounds),
+        "drawn_changes": [{"law": law, "unit": unit, "start": start} for law, unit, start in built.context.drawn_changes],
+        "coordinator": facts_of(built.server.clients, slotted=scenario.server.slotted).plain(),
+        "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
-        "availability": built.clients.presence.notes(),
+        "availability": built.server.clients.presence.notes(),
         "aoi": _aoi(built, scenario, totals),
         "sub_channels": _sub_channels(built, scenario, totals),
         "groups": _groups(built, scenario),
@@ -188,27 +188,27 @@ def summary(built: Built, scenario: Scenario, totals: Totals, ended: str, effort
             "also_released": also_released(scenario),
             **({} if kept is None else {"accounting": kept}),
         },
-        "learner": _learner_notes(built.world.trained),
+        "learner": _learner_notes(built.trained),
         "warnings": [caution.plain() for caution in (*built.cautions, *late)],
         "machine": effort.notes(),
         "versions": versions(),
     }
 
 
-def _fastest_round_s(built: Built, scenario: Scenario) -> float:
+def _fastest_round_s(built: World, scenario: Scenario) -> float:
     """Expected latency of a round of the m clients that are fastest in expectation; NaN where not asked for, or not known."""
     if not scenario.metrics.fastest_round:
         return math.nan
-    order = np.argsort(built.world.truth.mean_latency_s(1, 0.0), kind="stable")
-    return built.world.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
+    order = np.argsort(built.truth.mean_latency_s(1, 0.0), kind="stable")
+    return built.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
 
 
-def _groups(built: Built, scenario: Scenario) -> dict[str, Any] | None:
+def _groups(built: World, scenario: Scenario) -> dict[str, Any] | None:
     """Return the participation of each group, or None without groups; attempts are those of `totals`."""
     population = Population(scenario.clients)
     if not population.grouped:
         return None
-    begun, delivered = np.array(built.clients.selections), np.array(built.clients.successes)
+    begun, delivered = np.array(built.server.clients.selections), np.array(built.server.clients.successes)
     return {
         name: {
             "clients": len(members),
@@ -232,7 +232,7 @@ def change_points_s(channels: AssignedAccess[Any] | None) -> list[float]:
     return list(law.starts) if law is not None and law.unit == "seconds" else []
 
 
-def _aoi(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
+def _aoi(built: World, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
     """Ages of information over the whole run, what was true of the sub-channels, and what the scheduler found out of it."""
     known = _sub_channels(built, scenario, totals)
     if known is None or scenario.server.decider != "scheduler":
@@ -248,7 +248,7 @@ def _aoi(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | N
     }
 
 
-def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
+def _sub_channels(built: World, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
     """Return facts of the sub-channels with states and the scheduler's estimates of them, or None without such."""
     channels = built.channels
     if channels is None:
@@ -265,7 +265,7 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
             first = {}  # of its communication rounds a slot records no beginnings
         table = {"unit": law.unit, "starts": list(law.starts), **first, "means": law.segment_means.tolist()}
     return {
-        "successes": built.clients.successes.tolist(),
+        "successes": built.server.clients.successes.tolist(),
         "jam_dwells": built.server.counts()["jam_dwells"],
         "restarts": [row.round for row in totals.detections],
         "detects": _detects(built),
@@ -274,7 +274,7 @@ def _sub_channels(built: Built, scenario: Scenario, totals: Totals) -> dict[str,
     }
 
 
-def _detects(built: Built) -> bool:
+def _detects(built: World) -> bool:
     """Return True if a scheduler of sub-channels watches for changes."""
     found = built.server.loop.detections
     return found is not None and found.scheduler.detects()

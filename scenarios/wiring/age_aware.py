@@ -20,7 +20,7 @@ def asynchronous(world: World) -> Server:
     """`server.kind = "asynchronous"`: ages of information over the sub-channels of `[channels]`; raises UserError."""
     scenario, section = world.scenario, world.scenario.server
     channels = build_channels(world, world.population.count)
-    pool = world.pool(channels.access, retry=True, instant=not section.contention)
+    pool = world.new_pool(channels.access, retry=True, instant=not section.contention)
     scheduled = channels.schedule(world, pool)
     return age_aware_server(
         pool=pool,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -90,7 +90,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     assert channels is not None
     assert scheduler is not None
     everyone = Population(Clients(count=channels.count))
-    context = Context(everyone, streams, world.rounds, scenario.time_limit_s, world.targets)
+    context = replace(world.context.detached(), population=everyone)
     law, sequence = channel_states(scenario, context)
     given = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
     if getattr(channels, given) is not None and np.ndim(world.sizes.up):
@@ -111,7 +111,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     supplied = {
         "clients": places,
         "channels": channels.count,
-        "rounds": world.rounds,
+        "rounds": world.context.rounds,
         "truth": ChannelTruth(law, sequence, world.clock, spectrum),
     }
     return BuiltChannels(

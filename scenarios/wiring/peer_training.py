@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def peers(world: World) -> Server:
     """`server.kind = "peers"`; raises UserError."""
     scenario, section = world.scenario, world.scenario.server
-    pool = world.pool()
+    pool = world.new_pool()
     supplied = {"matchings": _divide_into_matchings, "regular_graph": _draw_regular_graph}
     protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", supplied)
     with refusals_at("server.protocol", section.protocol.parameters()):
@@ -130,7 +130,7 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
         world,
         section,
         peer_graph(section, world.clients, world.streams),
-        world,
+        world.context,
         pool.medium.outages,
         here=None if stays else here,
         resending=resending,

@@ -76,8 +76,8 @@ def build_links(
         # The cables have the delays: a distance between clients counts no second time.
         carrier, speed_km_per_s = world.network.between_clients(graph), math.inf
     cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
-    if world.targets is not None:
-        cuts.insert(0, world.targets.scripted_cuts())
+    if world.context.targets is not None:
+        cuts.insert(0, world.context.targets.scripted_cuts())
     if here is not None:
         cuts.append(Absences(graph=graph, here=here))
     laws = made_at(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -177,6 +177,10 @@ class Context:
 
     drawn_changes: list[tuple[str, str, float]] = field(default_factory=list)
     """Change points that were drawn: the law, "rounds" or "seconds", and the first round or the time."""
+
+    def detached(self) -> Context:
+        """Return a context for laws beside those of updates: nothing multiplies them, and their change points are not noted."""
+        return replace(self, multiplier=None, drawn_changes=[])
 
     @property
     def alters_bandwidth(self) -> bool:

@@ -102,7 +102,7 @@ def _answer_links(
     return pool.medium.probe_links(
         download=world.delays["download"],
         compute=_overhead(world, section, evaluated),
-        sample=None if training.sample is None else _share(training.sample, section.forward_share, world),
+        sample=None if training.sample is None else _share(training.sample, section.forward_share, world.context),
         upload=world.delays["upload"],
         streams=streams,
         answer_bytes=answer,
@@ -139,7 +139,7 @@ def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLa
     of which an evaluation takes its share. The model is decompressed for it, and no update is compressed.
     """
     codec_s = decompress_s(world.scenario, world.population, world.sizes)
-    compute = partial(timeline, world.scenario.compute, "delay", "compute", world)
+    compute = partial(timeline, world.scenario.compute, "delay", "compute", world.context)
     if world.training.sample is not None:
         besides: HasLaws = compute(besides_s=codec_s)
         return besides

@@ -14,12 +14,12 @@ from netsim.servers.dispatch import SelectionRule
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, describe_own_error
 from scenarios.wiring.server_parts import Server
-from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.servers.pacing import LatencyPacing
     from netsim.servers.staleness_bound import StalenessRule
+    from scenarios.wiring.world import World
 
 
 def synchronous(world: World) -> Server:
@@ -183,7 +183,7 @@ def flower(world: World) -> Server:
     assert section is not None
     assert isinstance(sizes, MessageSizes)
     messages = Messages(sizes, ask_s=section.polls.node_s)
-    pool = world.pool(on_work=messages.work_on)
+    pool = world.new_pool(on_work=messages.work_on)
     messages.connect(pool)
     reports = Reports(section.samples_key, section.accuracy_key, section.loss_key)
     choice: MessageSelection = EveryonePresent(messages)

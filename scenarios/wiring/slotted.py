@@ -53,7 +53,7 @@ def fl_da(world: World) -> Server:
 
 def _slot_context(world: World) -> Context:
     # What happens between slots changes by slots, not by communication rounds.
-    return Context(world.population, world.streams, world.scenario.rounds, world.scenario.time_limit_s, world.targets)
+    return replace(world.context.detached(), rounds=world.scenario.rounds)
 
 
 def _shared_arguments(world: World) -> dict[str, Any]:

@@ -1,74 +1,168 @@
-"""World of a scenario: the components of which its server is put together."""
+"""World of a scenario: its parts, the server that is put together of them, and the simulation of both."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from models.laws.expectations import Truth
-from models.privacy import Schedule
-from netsim.clients.energy import Energy, Followed
+from models.privacy import Ledger, NoPrivacy, NoSchedule, Schedule
+from netsim.clients.energy import Followed
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
-from netsim.core.clock import Clock
-from netsim.core.protocols import (
-    Accountant,
-    Availability,
-    FloatArray,
-    Learner,
-    RewardMeter,
-    SelectionPolicy,
-)
+from netsim.core.null_objects import NoLearner
+from netsim.core.protocols import Accountant, Learner, RewardMeter, SelectionPolicy
 from netsim.network.access import OwnLinkAccess, QueuedAccess, UplinkAccess
-from netsim.network.medium import Medium
+from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
+from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
-from netsim.servers.probing import Probing
+from netsim.servers.instruments import CableJamming
+from netsim.simulation import Simulation
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
-from scenarios.schema.scenario import Scenario
-from scenarios.wiring.network import WiredNetwork
-from scenarios.wiring.population import Context, resolve_parameters
+from scenarios.wiring.accounting import require_accountant
+from scenarios.wiring.energy import build_energy
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.outages import build_outages
+from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.probes import build_probing
-from scenarios.wiring.work import Training
+from scenarios.wiring.script.wiring import build_script
+from scenarios.wiring.servers import compose
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
+    from models.laws.expectations import Truth
     from netsim.clients.rules import Load
     from netsim.clients.update import Update
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import Availability, FloatArray
+    from netsim.core.streams import Streams
+    from netsim.network.access import AssignedAccess
+    from netsim.network.transport.messages import PeerGraph
+    from netsim.servers.probing import Probing
+    from scenarios.schema.cautions import Caution
+    from scenarios.schema.scenario import Scenario
+    from scenarios.wiring.bandwidth import Carried
     from scenarios.wiring.cautions.outlook import HasLaws
+    from scenarios.wiring.network import WiredNetwork
+    from scenarios.wiring.server_parts import Server
+    from scenarios.wiring.work import Training
 
 
 @dataclass(frozen=True, kw_only=True)
-class World(Context):
-    """The components of a scenario, of which its server is put together. `rounds` are those of training: a slot has several."""
+class World:
+    """A scenario, wired: parts that its server is put together of, and the server and its simulation, built when first read."""
 
     scenario: Scenario
+    context: Context
+    """What laws are built with. `rounds` are those of training: a slot has several."""
     clock: Clock
-    medium_with: Callable[[UplinkAccess[Update]], Medium]
     availability: Availability
-    energy: Energy | None
-    """Energy of the clients and their batteries; None: not counted."""
-    accountant: Accountant
-    learner: Learner
     trained: FederatedLearner | None
-    """The torch learner behind it; None if nothing is trained, or the scenario is only checked."""
+    """The torch learner; None if nothing is trained, or the scenario is only checked."""
     sizes: Sizes
     """Bytes of models and updates."""
     data_sizes: FloatArray
     """(K,) samples each client holds."""
-    schedule: Schedule
-    """Budgets of a client's releases."""
     truth: Truth
     """Expected latencies of all clients, over time."""
     delays: Mapping[str, HasLaws]
     """The delays of the phases of an update: download, compute, upload."""
     training: Training
     """Work of the clients, and the time of a sample."""
-    network: WiredNetwork | None = None
+    down: Carried
+    """The bytes of models on their way to clients."""
+    up: Carried
+    """The bytes of updates on their way to the server."""
+    network: WiredNetwork | None
     """The network that all messages cross; None: every client has a link of its own."""
+    warned: Sequence[Caution]
+    """The warnings of the scenario so far; complete once it is built."""
+
+    @property
+    def cautions(self) -> tuple[Caution, ...]:
+        """The warnings of the scenario."""
+        return tuple(self.warned)
+
+    @property
+    def population(self) -> Population:
+        """The clients and their groups."""
+        return self.context.population
+
+    @property
+    def streams(self) -> Streams:
+        """The random numbers of the run, by their address."""
+        return self.context.streams
+
+    @cached_property
+    def server(self) -> Server:
+        """The server, with columns of rounds for the jamming of cables; raises UserError."""
+        server, trained = compose(self), self.trained
+        if trained is not None and trained.eager:
+            # An eager trainer trains ahead: it keeps what updates that are delivered were trained to.
+            server.clients.follow(
+                lambda update: trained.on_delivery(update.client, update.begun_round) if update.outcome == "delivered" else None
+            )
+        network = None if self.network is None else self.network.network
+        if network is not None and network.jammed is not None and network.jammers is not None:
+            server.loop.add_instrument(CableJamming(cables=network.jammed, jammers=network.jammers))
+        return server
+
+    @cached_property
+    def simulation(self) -> Simulation:
+        """The simulation of the server, which records nothing yet; raises UserError."""
+        keywords: dict[str, Any] = {
+            "clock": self.clock,
+            "recorder": NoRecorder(),
+            "rounds": self.scenario.rounds,
+            "time_limit_s": self.scenario.time_limit_s,
+            "script": build_script(self, self.server),
+            "log": None if self.network is None else self.network.network,
+        }
+        if self.scenario.flower is not None:
+            from scenarios.flower.running import app_simulation
+
+            return app_simulation(self.scenario, self.server, keywords)
+        return Simulation(server=self.server, **keywords)
+
+    @property
+    def channels(self) -> AssignedAccess[Update] | None:
+        """The sub-channels with states, or None if the server has none."""
+        return self.server.clients.medium.access.assigned
+
+    @property
+    def graph(self) -> PeerGraph | None:
+        """The graph between the clients, or None if they do not decide among themselves."""
+        transport = self.server.transport if self.scenario.server.sends_between_clients else None
+        return None if transport is None else transport.graph
+
+    @property
+    def parameters(self) -> int | None:
+        """Numbers in one update; None without a learner."""
+        return None if self.trained is None else self.trained.release.numbers
+
+    @property
+    def unprotected(self) -> int:
+        """Numbers in one update that no mechanism protects."""
+        return 0 if self.trained is None else self.trained.release.unprotected
+
+    @property
+    def learner(self) -> Learner:
+        """What trains and aggregates; does nothing without a `[learner]`."""
+        return NoLearner() if self.trained is None else self.trained
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """Budgets of a client's releases; raises UserError."""
+        section = self.scenario.privacy
+        if section is None or section.mechanism == "none":
+            return NoSchedule()
+        require_accountant(self.scenario)
+        schedule: Schedule = construct(section.schedule, "schedule", "privacy.schedule", section.schedule.parameters(), {})
+        return schedule
 
     @property
     def clients(self) -> int:
@@ -83,12 +177,12 @@ class World(Context):
         from scenarios.wiring.channels import build_channels
 
         if self.scenario.channels is None:
-            return OwnLinks(), self.pool()
+            return OwnLinks(), self.new_pool()
         built = build_channels(self, places)
-        pool = self.pool(built.access)
+        pool = self.new_pool(built.access)
         return built.schedule(self, pool, places=places, refill=refill), pool
 
-    def pool(
+    def new_pool(
         self,
         access: UplinkAccess[Update] | None = None,
         *,
@@ -96,16 +190,16 @@ class World(Context):
         instant: bool = False,
         on_work: Callable[[Update], Load] | None = None,
     ) -> ClientPool:
-        """The clients; `access` None: as `[uplink]` says; `on_work`: as of `UpdateRules`."""
-        scenario = self.scenario
+        """Return the clients; `access` None: as `[uplink]` says; `on_work`: as of `UpdateRules`. Raises UserError."""
+        scenario, context = self.scenario, self.context
         if access is None:
             count = scenario.uplink.sub_channels
             access = OwnLinkAccess() if count is None else QueuedAccess(count=count)
         return ClientPool(
             clock=self.clock,
-            medium=self.medium_with(access),
+            medium=self._medium(access),
             presence=Followed(self.availability, self.streams["availability"]),
-            accountant=self.accountant,
+            accountant=self._accountant(),
             rules=UpdateRules(
                 charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",
                 retry=retry,
@@ -113,9 +207,37 @@ class World(Context):
                 on_work=on_work,
                 reports_phases=scenario.clients.report_phases,
             ),
-            energy=self.energy,
+            energy=build_energy(scenario, context.population, context.streams, self.availability),
             groups=self.population if self.population.grouped else None,
-            taken_away=None if self.targets is None else self.targets.absent.away,
+            taken_away=None if context.targets is None else context.targets.absent.away,
+        )
+
+    def _accountant(self) -> Accountant:
+        private = self.scenario.privacy is not None and self.scenario.privacy.mechanism != "none"
+        return Ledger(clients=self.clients, schedule=self.schedule) if private else NoPrivacy(clients=self.clients)
+
+    def _medium(self, access: UplinkAccess[Update]) -> Medium:
+        """Return the links of all clients, who get access to the uplink by `access`."""
+        scenario, context, delays = self.scenario, self.context, self.delays
+        return Medium(
+            clients=self.clients,
+            laws=MediumLaws(
+                download=delays["download"],
+                compute=delays["compute"],
+                upload=delays["upload"],
+                downlink=timeline(scenario.downlink, "channel", "downlink", context),
+                uplink=timeline(scenario.uplink, "channel", "uplink", context),
+                work=self.training.work,
+                sample=self.training.update_sample(),
+            ),
+            streams=context.streams,
+            access=access,
+            down=self.down.carrier,
+            up=self.up.carrier,
+            outages=build_outages(
+                scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
+            ),
+            sizes=self.sizes if scenario.server.sends_updates else Sizes(),
         )
 
     def component(

@@ -8,7 +8,8 @@ from typing import Any
 from netsim.records.sinks import MemoryRecorder
 from scenarios.registry.in_process import place_of
 from scenarios.runs.reading import parse
-from scenarios.wiring.simulation import Built, build
+from scenarios.wiring.simulation import build
+from scenarios.wiring.world import World
 
 THREE: dict[str, Any] = {
     "name": "three",
@@ -22,7 +23,7 @@ THREE: dict[str, Any] = {
 """Three clients that compute for 1, 2 and 4 s and then send for 2 s, two rounds."""
 
 
-def built(tables: dict[str, Any], script: Callable[..., Any] | None, **arguments: Any) -> Built:
+def built(tables: dict[str, Any], script: Callable[..., Any] | None, **arguments: Any) -> World:
     """The simulation of a scenario, with a script."""
     named = {} if script is None else {"script": {"kind": place_of(script), **arguments}}
     return build(parse(tables | named))

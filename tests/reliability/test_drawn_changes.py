@@ -27,7 +27,7 @@ def test_drawn_changes_of_many_clients_hold_no_array_a_change() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20e6  # an array of 64-bit numbers for each change would be 32 MB
-    drawn_laws, everyone = built.world.delays["upload"].laws, np.arange(count)
+    drawn_laws, everyone = built.delays["upload"].laws, np.arange(count)
     assert len(drawn_laws) == count + 1
     first = drawn_laws[0].mean_s(everyone)
     factors = [float((drawn_laws[j].mean_s(everyone) / first).mean()) for j in range(1, count + 1, 8)]

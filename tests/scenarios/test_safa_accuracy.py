@@ -106,7 +106,7 @@ def test_safa_is_that_of_a_plain_reference() -> None:
     made, records = build(parse(tables("Safa", seed, picked=quota, lag_tolerance=tolerated))), MemoryRecorder()
     simulation: Any = made.simulation
     simulation.record_to(records)
-    epoch = np.ceil(made.world.data_sizes / 40)
+    epoch = np.ceil(made.data_sizes / 40)
     p, last = batches_per_s(Streams(seed), CLIENTS), set[int]()
     base, ahead = dict.fromkeys(range(CLIENTS), 0), crashed(seed, 1)
     seen_ahead = seen_renewed = 0

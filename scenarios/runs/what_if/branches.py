@@ -25,7 +25,8 @@ from scenarios.runs.failures import refusing
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.multiplied import Multiplier
-from scenarios.wiring.simulation import Built, build
+from scenarios.wiring.simulation import build
+from scenarios.wiring.world import World
 
 
 class _OverError(Exception):
@@ -164,7 +165,7 @@ class Replay:
         self.scenario = scenario
         self.multiplied, self.link = multiplied, link
         multiplier = Multiplier(link) if multiplied else None
-        self.built: Built = build(scenario, multiplier=multiplier)
+        self.built: World = build(scenario, multiplier=multiplier)
         self.limits_bandwidth = bool(multiplier)
         """True if there are bandwidths to multiply."""
         self.per_unit = rounds_per_unit(scenario)
@@ -173,7 +174,7 @@ class Replay:
         self._loop(self.built).alter(self._watch)
 
     @staticmethod
-    def _loop(built: Built) -> RoundLoop:
+    def _loop(built: World) -> RoundLoop:
         server: Any = built.simulation.server
         loop: RoundLoop = server.loop
         return loop
@@ -209,7 +210,7 @@ class Replay:
     def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
         """Run round `number` once more from `state`, with a difference; None if it does not close up to `limit_s`."""
         multiplier = Multiplier(self.link) if self.multiplied else None
-        built = build(self.scenario, trained=self.built.world.trained if state else None, multiplier=multiplier)
+        built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
         simulation, loop = built.simulation, self._loop(built)
         one = _OneRound(number, change, multiplier)
         one.watch(loop)

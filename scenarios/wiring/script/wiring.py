@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from netsim.clients.update import Drawn
 from netsim.network.jamming import Jammers
@@ -12,14 +14,16 @@ from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
 from scenarios.wiring.laws import Law
-from scenarios.wiring.population import Context, Population
+from scenarios.wiring.population import Population
 from scenarios.wiring.script.observed import Scene
 from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import ScriptedObject, Targets
 from scenarios.wiring.script.waits import Declared
 from scenarios.wiring.script.world import World as ScriptWorld
 from scenarios.wiring.server_parts import Server
-from scenarios.wiring.world import World
+
+if TYPE_CHECKING:
+    from scenarios.wiring.world import World
 
 _OF_UPDATES: dict[str, Drawn] = {
     "downlink.delay": "download",
@@ -35,7 +39,7 @@ _OF_PEERS = ("peers.delay", "peers.channel")
 
 def build_script(world: World, server: Server) -> ScriptRunner | None:
     """Return the script that acts on the run of a server, or None; raises UserError where there is no such function."""
-    section, targets = world.scenario.script, world.targets
+    section, targets = world.scenario.script, world.context.targets
     if section is None or targets is None:
         return None
     function = resolve("script", section.kind)
@@ -96,14 +100,14 @@ def _jammers(world: World, server: Server) -> Jammers | None:
 def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
     """Add the targets that have a state and change as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
-    context = Context(world.population, world.streams, world.rounds, scenario.time_limit_s)
+    context = replace(world.context.detached(), targets=None)
     presence = Law.from_scenario(scenario.availability, "availability", "availability", context)
     targets.all["availability"] = ScriptedObject(
         key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow
     )
     if jammers is None:
         return
-    reached = Context(Population(Clients(count=jammers.channels)), world.streams, world.rounds, scenario.time_limit_s)
+    reached = replace(context, population=Population(Clients(count=jammers.channels)))
     for i, section in enumerate(scenario.jammers):
         jammer, key = jammers.find(section.name), f"jammers.{section.name}"
         law = Law.from_scenario(section.law, "jammer", f"jammers.{i}.law", reached)
@@ -112,7 +116,7 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
 
 def _renewals(world: World, server: Server) -> None:
     """Have whoever keeps values of a law evaluate them again after the script changed it."""
-    targets = world.targets
+    targets = world.context.targets
     assert targets is not None
     channels, consensus = server.clients.medium.access.assigned, server.consensus
     renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _OF_UPDATES.items()}

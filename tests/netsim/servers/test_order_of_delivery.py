@@ -11,7 +11,8 @@ from netsim.clients import whole_rounds
 from netsim.clients.columns import CLIENT, ROUND, Columns
 from netsim.core.protocols import Deliveries
 from scenarios.runs.reading import parse
-from scenarios.wiring.simulation import Built, build
+from scenarios.wiring.simulation import build
+from scenarios.wiring.world import World
 from tests.helpers.rough_scenarios import FLOORED, rough
 from tests.helpers.server_worlds import LEARNER, WORLDS
 
@@ -46,16 +47,16 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 
 
-def deliveries_of(built: Built) -> list[Deliveries]:
+def deliveries_of(built: World) -> list[Deliveries]:
     """Record what the learner of a simulation is given from now on."""
     seen: list[Deliveries] = []
-    aggregate = built.world.trained.aggregate
+    aggregate = built.trained.aggregate
 
     def recorded(deliveries: Deliveries, *wanted: bool) -> Any:
         seen.append(deliveries)
         return aggregate(deliveries, *wanted)
 
-    built.world.trained.aggregate = recorded
+    built.trained.aggregate = recorded
     return seen
 
 
@@ -80,10 +81,10 @@ def test_mixing_weighs_the_last_arrival_most_and_the_policy_gets_each_clients_ow
     built = build(parse(SIX | {"server": {"per_round": 6}, "policy": policy, "rounds": 1}))
     dispatch = built.simulation.server.loop.dispatch
     dispatch.needs_updates = True
-    width = built.world.trained.release.numbers
-    before = built.world.trained.state_dict()["models"][-1][:width]
+    width = built.trained.release.numbers
+    before = built.trained.state_dict()["models"][-1][:width]
     built.simulation.run()
-    after = built.world.trained.state_dict()["models"][-1][:width]
+    after = built.trained.state_dict()["models"][-1][:width]
     (outcome,) = dispatch.policy.outcomes
     # Client 2 arrives last and weighs alpha; each arrival before it weighs 1 - alpha times as much as the next.
     weights = np.array([ALPHA * (1 - ALPHA) ** (5 - ARRIVALS.index(client)) for client in range(6)])
@@ -105,7 +106,8 @@ def test_every_aggregation_follows_the_order_of_ends(world: str, monkeypatch: py
     def ended_together(ended: Columns) -> None:
         ends.extend(zip(ended.counts[CLIENT].tolist(), ended.counts[ROUND].tolist(), strict=True))
 
-    built.clients.follow(lambda update: update.censored or ends.append((update.client, update.begun_round)), ended_together)
+    pool = built.server.clients
+    pool.follow(lambda update: update.censored or ends.append((update.client, update.begun_round)), ended_together)
     built.simulation.run()
     assert sum(len(deliveries.clients) for deliveries in seen) > 5
     for deliveries in seen:

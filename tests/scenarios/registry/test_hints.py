@@ -131,7 +131,7 @@ def _lab(tmp_path_factory):
 
 def means(kind: str, value: str | None, *settings: str) -> list[float]:
     x = "" if value is None else f",x={value}"
-    truth = build(small(f"uplink.delay={{kind='hinted:{kind}'{x}}}", "uplink.changes=[]", *settings)).world.truth
+    truth = build(small(f"uplink.delay={{kind='hinted:{kind}'{x}}}", "uplink.changes=[]", *settings)).truth
     return truth.mean_latency_s(1, 0.0).tolist()
 
 
@@ -158,7 +158,7 @@ def test_a_word_beside_numbers_is_one_choice_more():
 def test_a_parameter_that_may_be_none_changes_like_others():
     def over_time(*changes: str) -> list[list[float]]:
         settings = ("uplink.delay={kind='hinted:or_word'}", f"uplink.changes=[{','.join(changes)}]")
-        truth = build(small(*settings)).world.truth
+        truth = build(small(*settings)).truth
         return [truth.mean_latency_s(round, 0.0).tolist() for round in (1, 2, 3, 4)]
 
     some = "{at_round=3,clients='fast',delay={x={from=0.0,to=3.0}}}"

@@ -297,7 +297,7 @@ def test_a_law_of_ones_own_takes_values_per_client_and_changes(shell):
     from scenarios.wiring.simulation import build
     from tests.helpers.small_scenario import small
 
-    truth = build(small(*settings)).world.truth
+    truth = build(small(*settings)).truth
     assert truth.mean_latency_s(1, 0.0).tolist() == [0.5, 0.5, 0.5, 1.5, 2.0, 2.5]
     assert truth.mean_latency_s(2, 0.0).tolist() == [4.5, 4.5, 4.5, 1.5, 2.0, 2.5]
     assert truth.mean_latency_s(3, 0.0).tolist() == [9.0, 9.0, 9.0, 3.0, 4.0, 5.0]

@@ -93,7 +93,7 @@ def test_a_set_gives_a_key_for_every_field():
 
 def test_its_fields_reach_the_constructor_and_the_saved_scenario():
     scenario = law(",mean_s={by_group={fast=2.0,slow=3.0}},shift_s=0.5")
-    assert build(scenario).world.truth.mean_latency_s(1, 0.0).tolist() == [4.5] * 3 + [6.5] * 3
+    assert build(scenario).truth.mean_latency_s(1, 0.0).tolist() == [4.5] * 3 + [6.5] * 3
     assert tomllib.loads(to_toml(scenario))["uplink"]["delay"] == {
         "kind": "with_sets:Law",
         "mean_s": {"by_group": {"fast": 2.0, "slow": 3.0}},

@@ -59,7 +59,7 @@ class Never(WhenEnded):
 
 class Server:
     def compose(self, world):
-        pool = world.pool()
+        pool = world.new_pool()
         rule = SelectionRule(policy=world.policy(2), streams=world.streams)
         dispatch = PolicyDispatch(pool=pool, rule=rule, learner=world.learner)
         close = Never(pool=pool, rule=WaitRule())

@@ -69,7 +69,7 @@ def test_every_number_may_differ_between_clients() -> None:
     shares = {"initial": {"from": 0.0, "to": 1.0}, "threshold": {"by_group": {"old": 0.5, "new": 0.25}}}
     battery = {"capacity_j": [1.0, 2.0, 3.0, 4.0], "charge_w": {"by_group": {"old": 1.0, "new": {"from": 0.0, "to": 2.0}}}}
     energy = {"idle_w": {"by_group": {"old": 1.0, "new": 0.5}}, "battery": battery | shares | {"charging": ALWAYS}}
-    found = build(parse(tables(energy)), learner=False).clients.energy
+    found = build(parse(tables(energy)), learner=False).server.clients.energy
     assert found is not None
     assert found.batteries is not None
     np.testing.assert_allclose(found.powers.idle_w, [1.0, 1.0, 0.5, 0.5])
@@ -85,7 +85,7 @@ def test_powers_and_capacities_may_come_from_a_table_of_devices(tmp_path: Path) 
     scenario = tables({"battery": {}})
     scenario["clients"] = {"count": 4, "devices": str(tmp_path / "devices.csv")}
     scenario |= {"compute": {}, "work": {"steps": 5, "batch_size": 4}}
-    found = build(parse(scenario), learner=False).clients.energy
+    found = build(parse(scenario), learner=False).server.clients.energy
     assert found is not None
     assert found.batteries is not None
     assert (found.powers.compute_w.tolist(), found.batteries.capacity_j.tolist()) == ([4, 4, 30, 30], [50, 50, 900, 900])
@@ -94,4 +94,4 @@ def test_powers_and_capacities_may_come_from_a_table_of_devices(tmp_path: Path) 
 def test_without_the_table_energy_is_not_counted() -> None:
     scenario = tables(SOME)
     del scenario["energy"]
-    assert build(parse(scenario), learner=False).clients.energy is None
+    assert build(parse(scenario), learner=False).server.clients.energy is None

@@ -186,13 +186,13 @@ def test_every_carrier_gives_the_same_times() -> None:
     ample = {"bandwidth_bytes_per_s": 1e6}
     plain = {"bandwidth_bytes_per_s": 100.0}
     links = [plain, plain | {"changes": late}, plain | {"changes": never}, plain | {"shared": ample}]
-    kinds = [type(build(parse(rough(link))).clients.medium.up) for link in links]
+    kinds = [type(build(parse(rough(link))).server.clients.medium.up) for link in links]
     assert kinds == [FixedLinks, KnownLinks, VaryingLinks, SharedMedium]
     expected = table(rough(links[0]))
     assert all(same(expected, table(rough(link))) for link in links[1:])
     drawn = {"bandwidth": GAUSS}
     links = [drawn, drawn | {"changes": [{"at_round": 1000, "bandwidth": {"memory": 0.1}}]}, drawn | {"shared": ample}]
-    kinds = [type(build(parse(rough(link))).clients.medium.up) for link in links]
+    kinds = [type(build(parse(rough(link))).server.clients.medium.up) for link in links]
     assert kinds == [KnownLinks, VaryingLinks, VaryingMedium]
     expected = table(rough(links[0]))
     assert all(same(expected, table(rough(link))) for link in links[1:])
@@ -225,9 +225,9 @@ def test_what_is_expected() -> None:
         )
     )
     mean = 550.0 / 6.0
-    assert it.world.truth.mean_latency_s(1, 0.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 360.0 / mean])
-    assert it.world.truth.mean_latency_s(2, 9.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 250.0 / mean + 220.0 / mean])
-    medium = it.clients.medium
+    assert it.truth.mean_latency_s(1, 0.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 360.0 / mean])
+    assert it.truth.mean_latency_s(2, 9.0) == pytest.approx([1.0 + 550.0 / mean, 1.0 + 250.0 / mean + 220.0 / mean])
+    medium = it.server.clients.medium
     # Down by 3 s, training to 4 s: 50 bytes by 5 s; of the other 250, 200 by 6 s and 50 in half a second. Or 60 in 0.3 s.
     assert medium.latency_s(1, 0.0, np.array([0, 1])) == pytest.approx([6.5, 5.3])
     # A trace later everything is the same.
@@ -248,8 +248,8 @@ def test_what_is_expected_of_a_shared_link() -> None:
             }
         )
     )
-    assert it.world.truth.mean_latency_s(1, 0.0) == pytest.approx([5.0, 100.0 / (550.0 / 6.0)])
-    assert it.clients.medium.latency_s(1, 1.5, np.array([0, 1])) == pytest.approx([5.0, 1.5])
+    assert it.truth.mean_latency_s(1, 0.0) == pytest.approx([5.0, 100.0 / (550.0 / 6.0)])
+    assert it.server.clients.medium.latency_s(1, 1.5, np.array([0, 1])) == pytest.approx([5.0, 1.5])
 
 
 def test_a_run_too_short_for_any_transfer_is_warned_of() -> None:
@@ -284,7 +284,7 @@ def test_a_script_changes_a_bandwidth_under_way() -> None:
     assert [row.upload_end_s for row in rows.updates] == [pytest.approx(3.25, rel=1e-12)]
     made = built_with(tables, script)
     made.simulation.run()
-    assert made.world.truth.mean_latency_s(1, 1.0).tolist() == [10.0]
+    assert made.truth.mean_latency_s(1, 1.0).tolist() == [10.0]
 
     def wrong(world: Any) -> Any:
         world.change("uplink.bandwidth", rate=3.0)
@@ -353,10 +353,10 @@ def test_energy_is_counted_while_bytes_are_carried() -> None:
 
 def test_the_trace_that_comes_along_is_found_wherever_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert isinstance(build(load("bandwidth_trace")).clients.medium.up, KnownLinks)
+    assert isinstance(build(load("bandwidth_trace")).server.clients.medium.up, KnownLinks)
     (tmp_path / "bandwidth_trace.csv").write_text("time_s,bytes_per_s\n0,1e6\n")
     # A file of that name in the folder one is in is the user's own.
-    medium = build(load("bandwidth_trace")).clients.medium
+    medium = build(load("bandwidth_trace")).server.clients.medium
     assert medium.up.alone_s(1, np.zeros(60), np.arange(60)) == pytest.approx(1.6)
 
 

@@ -140,7 +140,7 @@ def test_the_payload_travels_both_ways_in_a_run():
             "uplink.changes=[]",
         )
     )
-    assert built.world.truth.mean_latency_s(1, 0.0).tolist() == [2.0 + 4.0 + 1.0 + 0.25] * 6
+    assert built.truth.mean_latency_s(1, 0.0).tolist() == [2.0 + 4.0 + 1.0 + 0.25] * 6
 
 
 BY_GROUP = (

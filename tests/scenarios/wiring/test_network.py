@@ -195,5 +195,5 @@ def test_opinions_and_messages_between_clients_are_flows_too(tmp_path: Path) -> 
 def test_a_built_network_has_the_expected_latency_of_every_client() -> None:
     tables = {"name": "n", "rounds": 1, "server": {"per_round": 2}, "policy": {"kind": "all"}}
     scenario = parse(tables | {"clients": {"count": 2}, "payload": {"up_bytes": 500}, "network": LINE})
-    expected = build(scenario).world.truth.mean_latency_s(1, 0.0)
+    expected = build(scenario).truth.mean_latency_s(1, 0.0)
     assert expected == pytest.approx([0.75 * 2 + 0.5, 0.5 * 2 + 0.5], rel=1e-12)

@@ -99,8 +99,8 @@ def test_expected_latencies_are_those_of_who_shares_with_nobody() -> None:
     limits = {"shared": {"bandwidth_bytes_per_s": 1000.0}, "bandwidth_bytes_per_s": {"by_group": {"a": 250.0, "b": 5000.0}}}
     built = build(parse(SYNCHRONOUS | {"uplink": {**limits, **constant(0.5, 0.5, 0.5, 0.5)}}))
     expected = [1 + 0.5 + 4, 1 + 0.5 + 4, 1 + 0.5 + 1, 1 + 0.5 + 1]
-    assert built.world.truth.mean_latency_s(1, 0.0).tolist() == expected
-    assert built.clients.medium.latency_s(1, 0.0, np.arange(4)).tolist() == expected
+    assert built.truth.mean_latency_s(1, 0.0).tolist() == expected
+    assert built.server.clients.medium.latency_s(1, 0.0, np.arange(4)).tolist() == expected
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -163,7 +163,7 @@ def test_a_scenario_to_train_is_checked_without_its_network() -> None:
     built = build(parse(SYNCHRONOUS | {"payload": {}, "learner": learner}), learner=False)
     # The network is not built, and its 650 numbers of 4 bytes are known all the same; what is wrong with the medium is found.
     assert built.parameters is None
-    shared = built.clients.medium.up
+    shared = built.server.clients.medium.up
     assert (shared.bandwidth, shared.alone_s(1, np.zeros(4), np.arange(4)).tolist()) == (1000.0, [2.6] * 4)
     limits = {"shared": {"bandwidth_bytes_per_s": 1000.0}, "bandwidth_bytes_per_s": [1.0, 0.0, 1.0, 1.0]}
     with pytest.raises(UserError, match=r"uplink\.bandwidth_bytes_per_s = 0\.0 for client 1: must be finite and > 0"):

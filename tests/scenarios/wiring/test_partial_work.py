@@ -49,19 +49,19 @@ def test_a_share_of_the_updates_is_of_fewer_passes_and_takes_less_time(server: d
 def test_expected_latencies_count_the_parts_in() -> None:
     # A pass takes 4 s: in half of all updates all four, else 1, 2 or 3 of them.
     rows, built = rows_of(override(TABLES, {"rounds": 400}))
-    assert built.world.truth.mean_latency_s(1, 0.0) == pytest.approx([0.5 * 16.0 + 0.5 * 8.0] * 8)
-    assert built.world.truth.mean_ratio(2.0, 1, 0.0) == pytest.approx([0.5 / 8 + (1 / 2 + 1 / 4 + 1 / 6) / 6] * 8)
+    assert built.truth.mean_latency_s(1, 0.0) == pytest.approx([0.5 * 16.0 + 0.5 * 8.0] * 8)
+    assert built.truth.mean_ratio(2.0, 1, 0.0) == pytest.approx([0.5 / 8 + (1 / 2 + 1 / 4 + 1 / 6) / 6] * 8)
     played = [row.outcome_s - row.selected_s for row in rows]
     assert sum(played) / len(played) == pytest.approx(12.0, abs=0.3)
     slowest_s = [1 - 0.5**8, 1 - (1 / 3) ** 8, 1 - (1 / 6) ** 8]
     expected_s = 4.0 + 4.0 * sum(slowest_s)
-    assert built.world.truth.round_s(np.arange(8), 1, 0.0) == pytest.approx(expected_s)
+    assert built.truth.round_s(np.arange(8), 1, 0.0) == pytest.approx(expected_s)
 
 
 def test_the_latency_of_a_round_that_was_not_played_is_of_the_part_that_was_drawn() -> None:
     rows, built = rows_of(TABLES)
     last = [row for row in rows if row.round == 6]
-    drawn_s = built.clients.medium.latency_s(6, last[0].selected_s, np.array([row.client for row in last]))
+    drawn_s = built.server.clients.medium.latency_s(6, last[0].selected_s, np.array([row.client for row in last]))
     assert drawn_s == pytest.approx([row.outcome_s - row.selected_s for row in last])
 
 
@@ -79,7 +79,7 @@ def test_a_learner_trains_what_was_asked_for() -> None:
     assert {(row.samples, row.steps) for row in rows} == {(20, 2)}
     # All do one pass in place of two: as if they had been asked for one.
     _, one = rows_of(override(trained, {"work": {"epochs": 1, "batch_size": 10}, "rounds": 2}))
-    assert (whole.world.trained.state_dict()["models"] == one.world.trained.state_dict()["models"]).all()
+    assert (whole.trained.state_dict()["models"] == one.trained.state_dict()["models"]).all()
 
 
 def test_no_share_changes_nothing() -> None:

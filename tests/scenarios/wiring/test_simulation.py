@@ -28,12 +28,12 @@ def test_a_simulation_that_is_over_makes_room_for_the_next(settings: tuple[str, 
     try:
         built = build(study)
         simulate(built, study, tmp_path / "run")
-        first = ref(built.clients)
+        first = ref(built.server.clients)
         second = build(study)
-        assert first() is built.clients  # which is still used
+        assert first() is built.server.clients  # which is still used
         del built
         third = build(study)
         assert first() is None
-        assert second.clients is not third.clients
+        assert second.server.clients is not third.server.clients
     finally:
         gc.enable()

@@ -41,15 +41,15 @@ def test_control_variates_take_time_on_both_links() -> None:
     [("scaffold", (5200, 5200)), ("feddyn", (2600, 2600)), ("fednova", (2600, 2608)), ("q-ffl", (2600, 2608))],
 )
 def test_sizes_are_known_before_the_network_is_built(kind: str, sizes: tuple[int, int]) -> None:
-    known = build(parse(with_method(kind)), learner=False).clients.medium.sizes
+    known = build(parse(with_method(kind)), learner=False).server.clients.medium.sizes
     assert (known.down, known.up) == sizes
 
 
 def test_sizes_that_are_given_are_those_of_a_plain_model_and_update() -> None:
     given = {"payload": {"down_bytes": 1000, "up_bytes": {"from": 100.0, "to": 400.0}, "header_bytes": 7}}
-    known = build(parse(with_method("scaffold", **given)), learner=False).clients.medium.sizes
+    known = build(parse(with_method("scaffold", **given)), learner=False).server.clients.medium.sizes
     assert (known.down, known.up.tolist()) == (2007, [357, 507, 657, 807])
-    known = build(parse(with_method("fednova", **given)), learner=False).clients.medium.sizes
+    known = build(parse(with_method("fednova", **given)), learner=False).server.clients.medium.sizes
     assert (known.down, known.up.tolist()) == (1007, [190, 265, 340, 415])
 
 
@@ -62,7 +62,7 @@ def test_lost_updates_move_no_control_variate() -> None:
     delivered = {row.client for row in recorder.updates if row.outcome == "delivered"}
     assert len(delivered) < len({row.client for row in recorder.updates}) or len(delivered) == 4
     assert sum(row.outcome == "lost" for row in recorder.updates) > 0
-    state = built.world.trained.state_dict()["corrections"]
+    state = built.trained.state_dict()["corrections"]
     assert set(state["own"]["clients"]) == delivered
     assert sum(state["own"]["vectors"]) / 4 == pytest.approx(state["mean"], abs=1e-6)
 
@@ -153,7 +153,7 @@ def test_a_pass_of_its_own_is_of_all_samples_that_each_client_holds() -> None:
     held = {"learner.partition": {"kind": "dirichlet-sizes", "concentration": 1.0}, "clients.count": 3, "server.per_round": 3}
     speed = {"compute": {"seconds_per_sample": 0.1}, "learner.max_steps": 1, "learner.batch_size": 5}
     tables = override(TRAINED, {"learner.aggregation": {"kind": "q-ffl"}, "rounds": 1, **held, **speed})
-    rows, sizes = played(tables).updates, build(parse(tables)).world.trained.data_sizes
+    rows, sizes = played(tables).updates, build(parse(tables)).trained.data_sizes
     for row in rows:
         expected = 0.1 * (row.samples + sizes[row.client] / 3)
         assert row.compute_end_s - row.compute_start_s == pytest.approx(expected)

@@ -134,12 +134,13 @@ def test_noise_multiplies_the_time_of_all_samples_and_has_a_stream_of_its_own() 
 def test_expected_latencies_know_the_work() -> None:
     compute = WORK["compute"] | {"noise": {"kind": "gamma", "shape": 2.0}, "changes": [{"at_round": 5, "samples_per_s": 0.5}]}
     tables = {"name": "work", "rounds": 9, "policy": {"kind": "random"}} | WORK | {"compute": compute}
-    truth = build(parse(tables)).world.truth
+    truth = build(parse(tables)).truth
     assert truth.mean_latency_s(1, 0.0).tolist() == [21, 9, 5.5]
     assert truth.mean_latency_s(5, 0.0).tolist() == [41, 33, 37]
     # E[min(1, 1/(1 + 20 G))], G gamma with shape 2 and mean 1, by a fine sum.
     u = (np.arange(1 << 18) + 0.5) / (1 << 18)
-    drawn = 1 + 20 * build(parse(tables)).clients.medium.sample.law.at(1, 0.0)[0].noise.quantile(u, np.zeros(len(u), np.int64))
+    noise = build(parse(tables)).server.clients.medium.sample.law.at(1, 0.0)[0].noise
+    drawn = 1 + 20 * noise.quantile(u, np.zeros(len(u), np.int64))
     assert truth.mean_ratio(1.0, 1, 0.0)[0] == pytest.approx((1 / drawn).mean(), rel=1e-4)
     assert truth.round_s(np.arange(3), 1, 0.0) > 21
 
@@ -252,7 +253,7 @@ def trained(**changes: Any) -> tuple[Any, list[tuple[int, int]], bool]:
     records = MemoryRecorder()
     built.simulation.record_to(records)
     seen: list[tuple[int, int]] = []
-    trainer = built.world.trained._trainer
+    trainer = built.trained._trainer
     chunk = trainer._train_chunk
 
     def counting(rows: Any, local: Any) -> Any:
@@ -262,7 +263,7 @@ def trained(**changes: Any) -> tuple[Any, list[tuple[int, int]], bool]:
 
     trainer._train_chunk = counting
     built.simulation.run()
-    work = built.world.trained.work
+    work = built.trained.work
     return records, seen, bool((work.steps < work.drawn).any())
 
 

@@ -119,7 +119,7 @@ def test_weights_of_every_round_are_doubly_stochastic(kind: str) -> None:
 def test_models_are_the_recursion_of_the_weights_of_each_round(kind: str) -> None:
     tables = learning(peers={"topology": {"kind": "complete"}, "delay": EXPONENTIAL}, server=changing(kind))
     simulation, _ = ready(tables)
-    other = build(parse(tables)).world.trained
+    other = build(parse(tables)).trained
     assert other is not None
     alone = PeerLearner(learner=other, tested=np.arange(1))
     mixed = [alone.first()] * COUNT

@@ -56,7 +56,7 @@ def test_combining_while_computing_adds_the_own_step_to_the_mean() -> None:
 def test_models_of_a_ring_are_the_recursion_of_its_weights() -> None:
     simulation, records = ready(learning())
     weights = simulation.server.peers.mixing.matrix()
-    other = build(parse(learning())).world.trained
+    other = build(parse(learning())).trained
     assert other is not None
     alone = PeerLearner(learner=other, tested=np.arange(1))
     mixed = [alone.first()] * COUNT

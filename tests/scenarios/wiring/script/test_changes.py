@@ -24,9 +24,9 @@ def test_a_change_in_mid_phase_holds_for_what_begins_after_it():
     made.simulation.run()
     assert [row.outcome_s for row in rows.updates] == [3.0, 4.0, 14.0, 25.0, 26.0, 28.0]
     assert [(act.round, act.time_s, act.before, act.after) for act in rows.acts] == [(1, 3.0, "2.0", "10.0")]
-    assert made.world.truth.mean_latency_s(2, 20.0).tolist() == [11.0, 12.0, 14.0]
+    assert made.truth.mean_latency_s(2, 20.0).tolist() == [11.0, 12.0, 14.0]
     # Of the time before, the truth is still what it was.
-    assert made.world.truth.mean_latency_s(1, 2.9).tolist() == [3.0, 4.0, 6.0]
+    assert made.truth.mean_latency_s(1, 2.9).tolist() == [3.0, 4.0, 6.0]
 
 
 def test_who_waits_for_a_sub_channel_begins_after_the_change():
@@ -107,8 +107,8 @@ def test_a_transfer_under_way_follows_a_bandwidth_that_changes(direction: str) -
     assert sorted(row.outcome_s for row in rows.updates) == pytest.approx([2.0, 4.4])
     made = built(tables, script)
     made.simulation.run()
-    assert made.world.truth.mean_latency_s(1, 2.0).tolist() == [10.0, 2.0]
-    assert made.world.truth.mean_latency_s(1, 4.0).tolist() == [2.0, 2.0]
+    assert made.truth.mean_latency_s(1, 2.0).tolist() == [10.0, 2.0]
+    assert made.truth.mean_latency_s(1, 4.0).tolist() == [2.0, 2.0]
 
 
 @pytest.mark.parametrize("direction", ["downlink", "uplink"])
