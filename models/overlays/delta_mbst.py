@@ -12,13 +12,14 @@ from models.overlays.trees import Pairs, grown_tree
 class DeltaMbst(StaticOverlay):
     """The tree of least cycle time among delta-Prim, delta = 2 .. n - 1, and a path in the cube of the minimum spanning tree.
 
-    The path is a 3-approximation of the bottleneck spanning tree of degree 2.
+    The path is a 3-approximation of the bottleneck spanning tree of degree 2. The weights are those of the published code:
+    s T_c + l + 2 max(M / C_up, M / C_down, M / A). Where access is slow, hops cost nothing.
     """
 
     kind = "delta-mbst"
 
     def __init__(self, silos: Silos) -> None:
-        weights = silos.path_ms
+        weights = silos.work_ms + silos.latency_ms + 2.0 * silos.share_ms
         trees = [grown_tree(weights, most) for most in range(2, silos.count)]
         trees.append(path_in_cube(grown_tree(weights), silos.count))
         best = min((StaticOverlay(silos, both_ways(tree)) for tree in trees), key=lambda overlay: overlay.cycle_ms())

@@ -11,18 +11,20 @@ Pair = tuple[int, int]
 def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
     """Return matchings of a simple graph of `count` nodes that hold each edge once; at most one more than the greatest degree.
 
+    Neighbours are tried in the order of `edges`, as in the code of Marfoq et al. 2020, so that the matchings are theirs.
+
     >>> matchings(3, [(0, 1), (1, 2), (0, 2)])
-    [[(0, 1)], [(1, 2)], [(0, 2)]]
+    [[(1, 2)], [(0, 2)], [(0, 1)]]
     """
-    degrees = [0] * count
-    for edge in edges:
-        for node in edge:
-            degrees[node] += 1
-    colours = max(degrees, default=0) + 1
+    beside: list[list[int]] = [[] for _ in range(count)]
+    for a, b in edges:
+        beside[a].append(b)
+        beside[b].append(a)
+    colours = max(map(len, beside), default=0) + 1
     at: list[dict[int, int]] = [{} for _ in range(count)]
     """Neighbour of each node by the colour of the edge."""
     for edge in edges:
-        _colour(edge, at, colours)
+        _colour(edge, at, beside, colours)
     found: list[list[Pair]] = [[] for _ in range(colours)]
     for a, b in edges:
         found[next(colour for colour, other in at[a].items() if other == b)].append((a, b))
@@ -33,34 +35,35 @@ def _free(node: int, at: list[dict[int, int]], colours: int) -> int:
     return next(colour for colour in range(colours) if colour not in at[node])
 
 
-def _colour(edge: Pair, at: list[dict[int, int]], colours: int) -> None:
+def _colour(edge: Pair, at: list[dict[int, int]], beside: Sequence[Sequence[int]], colours: int) -> None:
     """Give one more edge a colour, and change colours of other edges where need be; `at` stays a proper colouring.
 
     `at[node]` maps the colour of each edge of a node to the neighbour at its other end. An edge stands in two of these
-    dictionaries, which change together. `colours` is above every degree, so that each node has a free colour.
+    dictionaries, which change together. `beside`: neighbours of each node. `colours` is above every degree, so that each node has
+    a free colour.
     """
     centre, first = edge
+    colour_to = {neighbour: colour for colour, neighbour in at[centre].items()}
     # A fan: neighbours of the centre, where the colour of each edge is free at the neighbour before it.
     fan = [first]
-    coloured = dict(at[centre])
     while True:
-        step = next((c for c, other in coloured.items() if c not in at[fan[-1]] and other not in fan), None)
+        taken = at[fan[-1]]
+        step = next((n for n in beside[centre] if n in colour_to and colour_to[n] not in taken and n not in fan), None)
         if step is None:
             break
-        fan.append(coloured[step])
+        fan.append(step)
     of_centre, of_last = _free(centre, at, colours), _free(fan[-1], at, colours)
     # Swap both colours along the path from the centre: after it `of_last` is free at the centre, too.
-    _invert(centre, of_last, of_centre, at)
-    # Up to the first neighbour at which `of_last` is free, the fan still is one.
-    for place, node in enumerate(fan):
-        if of_last not in at[node] and _is_fan(centre, fan[: place + 1], at):
-            _rotate(centre, fan[: place + 1], of_last, at)
-            return
-    raise AssertionError("a fan of Misra and Gries always has such a neighbour")
+    path = _invert(centre, of_last, of_centre, at)
+    # `of_last` is free at the neighbour before the edge that had it, or, where the path comes to that neighbour, at the last one.
+    end = next((place for place, node in enumerate(fan) if place and colour_to[node] == of_last), len(fan))
+    if fan[end - 1] in path:
+        end = len(fan)
+    _rotate(centre, fan[:end], of_last, at)
 
 
-def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> None:
-    """Swap two colours along the path from `start` that begins with an edge of colour `first`."""
+def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> list[int]:
+    """Swap two colours along the path from `start` that begins with an edge of colour `first`; return its nodes."""
     path, colour = [start], first
     while colour in at[path[-1]]:
         path.append(at[path[-1]][colour])
@@ -74,14 +77,11 @@ def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> No
         colour = swapped[colour]
     for a, b, colour in edges:
         at[a][swapped[colour]], at[b][swapped[colour]] = b, a
+    return path
 
 
 def _colour_of(centre: int, node: int, at: list[dict[int, int]]) -> int | None:
     return next((colour for colour, other in at[centre].items() if other == node), None)
-
-
-def _is_fan(centre: int, fan: list[int], at: list[dict[int, int]]) -> bool:
-    return all(_colour_of(centre, b, at) not in at[a] for a, b in itertools.pairwise(fan))
 
 
 def _rotate(centre: int, fan: list[int], last: int, at: list[dict[int, int]]) -> None:

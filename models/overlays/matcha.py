@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import linprog, minimize_scalar
 
 from models.overlays.cycle_time import FloatArray
@@ -34,8 +35,17 @@ class Matcha:
     def __init__(self, silos: Silos, *, budget: float = 0.5, seed: int = 1) -> None:
         self.silos = silos
         self.groups = matchings(silos.count, self._pairs(silos))
-        self.probabilities = best_probabilities(silos.count, self.groups, budget)
-        self._on = np.random.default_rng(seed).random((ROUNDS, len(self.groups))) < self.probabilities
+        self._budget, self._seed = budget, seed
+
+    @cached_property
+    def probabilities(self) -> FloatArray:
+        """(m,) probability that each matching is on in a round. Takes seconds for a hundred silos."""
+        return best_probabilities(self.silos.count, self.groups, self._budget)
+
+    @cached_property
+    def _on(self) -> NDArray[np.bool_]:
+        """(rounds, m) True for the matchings that are on."""
+        return np.random.default_rng(self._seed).random((ROUNDS, len(self.groups))) < self.probabilities
 
     def _pairs(self, silos: Silos) -> list[Pair]:
         return [(min(cable.a, cable.b), max(cable.a, cable.b)) for cable in silos.underlay.cables]
@@ -144,7 +154,7 @@ def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatching
 
     >>> plan = draw_plan(3, [(0, 1), (1, 2)], 0.5)
     >>> plan.groups, plan.probabilities.round(3).tolist(), round(plan.step, 3), round(plan.contraction, 3)
-    ([[(0, 1)], [(1, 2)]], [0.5, 0.5], 0.667, 0.667)
+    ([[(1, 2)], [(0, 1)]], [0.5, 0.5], 0.667, 0.667)
     """
     groups = matchings(count, pairs)
     if not groups:

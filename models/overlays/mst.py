@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from models.overlays.overlay import StaticOverlay
 from models.overlays.silos import Silos, both_ways
-from models.overlays.trees import grown_tree
+from models.overlays.trees import lightest_tree
 
 
 class Mst(StaticOverlay):
@@ -13,4 +13,4 @@ class Mst(StaticOverlay):
     kind = "mst"
 
     def __init__(self, silos: Silos) -> None:
-        super().__init__(silos, both_ways(grown_tree(silos.path_ms)))
+        super().__init__(silos, both_ways(lightest_tree(silos.path_ms)))

@@ -18,8 +18,7 @@ class Ring(StaticOverlay):
     kind = "ring"
 
     def __init__(self, silos: Silos) -> None:
-        weights = silos.work_ms + silos.latency_ms + np.maximum(max(silos.up_ms, silos.down_ms), silos.core_ms)
-        self.tour = christofides(weights)
+        self.tour = christofides(silos.work_ms + silos.latency_ms + silos.share_ms)
         following = [*self.tour[1:], self.tour[0]]
         super().__init__(silos, [Arc(a, b) for a, b in zip(self.tour, following, strict=True)])
 

@@ -96,6 +96,11 @@ class Silos:
             return capacities[0] / len(capacities)
         return 1.0 / sum(1.0 / capacity for capacity in capacities) if capacities else _NEVER
 
+    @property
+    def share_ms(self) -> FloatArray:
+        """(n, n) time of a model that a silo sends or gets alone, max(M / C_up, M / C_down, M / A)."""
+        return np.asarray(np.maximum(max(self.up_ms, self.down_ms), self.core_ms))
+
     @cached_property
     def path_ms(self) -> FloatArray:
         """(n, n) weights by which overlays are built: s T_c + l + M / A, A the bandwidth of the path."""

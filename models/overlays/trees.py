@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from models.overlays.cycle_time import FloatArray
 
 Pairs = list[tuple[int, int]]
@@ -25,4 +27,19 @@ def grown_tree(weights: FloatArray, most: int | None = None) -> Pairs:
         inside.append(pair[1])
         for node in pair:
             degrees[node] += 1
+    return pairs
+
+
+def lightest_tree(weights: FloatArray) -> Pairs:
+    """Return the minimum spanning tree by Kruskal's algorithm (1956); of equal edges the one whose nodes come first.
+
+    Equal weights make many trees the lightest. They differ in the degrees of their nodes, and so in the time of a round.
+    """
+    piece = list(range(len(weights)))
+    pairs: Pairs = []
+    for a, b in sorted(combinations(range(len(weights)), 2), key=lambda pair: float(weights[pair])):
+        if piece[a] != piece[b]:
+            pairs.append((a, b))
+            old, new = piece[b], piece[a]
+            piece = [new if one == old else one for one in piece]
     return pairs

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Literal
 
 from models.errors import ParameterError
 
@@ -48,6 +49,9 @@ class Way:
 class Underlay:
     """Sites with names, and cables between them.
 
+    `ties`: of several shortest routes, take the one over the sites that come first, or that over the cables that come first. The
+    latter is the rule of the published tables of overlays, where cables within a town have 0 km and many routes are equally long.
+
     Raises ParameterError for fewer than two sites, names twice, a cable from a site to itself or to a site that does not exist,
     two cables between the same sites, a length that is negative or infinite, and sites that no route joins.
 
@@ -59,6 +63,7 @@ class Underlay:
     name: str
     sites: tuple[str, ...]
     cables: tuple[Cable, ...]
+    ties: Literal["sites", "cables"] = "cables"
 
     def __post_init__(self) -> None:
         count = len(self.sites)
@@ -93,7 +98,7 @@ class Underlay:
 
     @cached_property
     def ways(self) -> Sequence[Sequence[Way]]:
-        """Shortest routes, by source and target; ties by the order of the nodes. Found for a source when it is asked for."""
+        """Shortest routes, by source and target. Found for a source when it is asked for."""
         return _Ways(self)
 
     @cached_property
@@ -110,16 +115,18 @@ class Underlay:
         beside = self._beside
         lengths = {source: 0.0}
         before: dict[int, tuple[int, int]] = {}
-        queue, settled = [(0.0, source)], set()
+        # Among sites at one distance the first in order is settled first, or the one that was come to first.
+        steps = itertools.count(1)
+        queue, settled = [(0.0, 0, source)], set()
         while queue:
-            length, site = heappop(queue)
+            length, _, site = heappop(queue)
             if site in settled:
                 continue
             settled.add(site)
             for other, cable, more in beside[site]:
                 if length + more < lengths.get(other, _NEVER):
                     lengths[other], before[other] = length + more, (site, cable)
-                    heappush(queue, (length + more, other))
+                    heappush(queue, (length + more, next(steps) if self.ties == "cables" else 0, other))
         return [self._way(source, target, before) for target in range(len(self.sites))]
 
     def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:

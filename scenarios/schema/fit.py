@@ -20,6 +20,8 @@ LARGEST = 2**63 - 1
 """Largest whole number of a Parquet column, and of TOML."""
 SLOT_TABLES = ("slots", "opinions", "belief", "gossip")
 """Tables of the servers with slots."""
+DRAWN_OVERLAYS = {"matcha": "matcha", "matcha+": "matcha", "one-peer": "one-peer"}
+"""Overlays whose links change from round to round, and the protocol of peers that chooses those of each round."""
 
 
 def check_fit(scenario: Scenario) -> None:
@@ -40,6 +42,7 @@ def check_fit(scenario: Scenario) -> None:
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")
     _check_network(scenario)
+    _check_overlay(scenario)
     check_probes(scenario)
     _check_protection(scenario)
     _amounts(scenario)
@@ -87,6 +90,18 @@ def _check_network(scenario: Scenario) -> None:
         for i, change in enumerate(section.changes):
             if change.bandwidth_bytes_per_s is not None or change.bandwidth:
                 raise problem((name, "changes", i, "bandwidth_bytes_per_s"), "..", reason)
+
+
+def _check_overlay(scenario: Scenario) -> None:
+    """Refuse an overlay whose links change from round to round where no protocol chooses those of each round."""
+    topology = None if scenario.peers is None else scenario.peers.topology
+    if topology is None or topology.kind != "overlay" or topology.overlay not in DRAWN_OVERLAYS:
+        return
+    chosen, protocol = topology.overlay, DRAWN_OVERLAYS[topology.overlay]
+    if not scenario.server.trains_peers or scenario.server.protocol.kind != protocol:
+        remedy = f"set server.kind = 'peers' and server.protocol = {{ kind = \"{protocol}\" }}, or name another overlay"
+        why = f"uses other links in each round, which a protocol of peers chooses; {remedy}"
+        raise problem(("peers", "topology", "overlay"), chosen, why)
 
 
 def _check_protection(scenario: Scenario) -> None:

@@ -109,7 +109,7 @@ class Layout:
                 raise UserError(f"network.routing = 'km': cable {plan.name!r} has no km; give it, or set routing = 'delay'")
             cables.append(Length(self._sites[plan.a], self._sites[plan.b], delay_ms=length))
         try:
-            return Underlay("network", tuple(self.nodes), tuple(cables))
+            return Underlay("network", tuple(self.nodes), tuple(cables), ties="sites")
         except ParameterError as error:
             raise UserError(f"network: {error}") from error
 

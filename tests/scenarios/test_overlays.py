@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,54 @@ def test_a_cell_that_differs() -> None:
     assert not Cell("m", "n", "ring", 10.0, 10.1, 10.1001).agrees
     assert Cell("m", "n", "matcha", 10.0, 10.4, 10.4).agrees
     assert not Cell("m", "n", "matcha", 10.0, 10.6, 10.6).agrees
+
+
+@pytest.mark.parametrize("name", ["geant", "exodus", "ebone"])
+def test_routes_and_trees_are_those_of_networkx(name: str) -> None:
+    """The published code takes both from NetworkX. Half the links of Exodus and Ebone have 0 km, so that ties abound."""
+    import networkx as nx
+
+    network = read_network(name)
+    graph = nx.Graph()
+    graph.add_nodes_from(range(len(network.sites)))
+    graph.add_weighted_edges_from((cable.a, cable.b, cable.km) for cable in network.cables)
+    for source, (_, paths) in nx.all_pairs_dijkstra(graph):
+        assert [tuple(paths[target]) for target in graph] == [way.sites for way in network.ways[source]]
+    # Where access is slow, the degrees decide, and so which of the lightest trees it is.
+    silos = Silos(network, *MODELS["inaturalist"], up_bits_per_s=1e8, down_bits_per_s=1e8)
+    weights = silos.path_ms
+    pairs = nx.Graph()
+    pairs.add_weighted_edges_from((a, b, weights[a, b]) for a in graph for b in graph if a < b)
+    tree = nx.minimum_spanning_tree(pairs)
+    assert {(arc.source, arc.target) for arc in OVERLAYS["mst"](silos).arcs} == set(tree.to_directed().edges)
+
+
+@pytest.mark.parametrize(("name", "most"), [("gaia", 1), ("geant", 24), ("exodus", 40), ("ebone", 42)])
+def test_paths_of_a_star_that_cross_one_link_in_one_direction(name: str, most: int) -> None:
+    silos = Silos(read_network(name), *MODELS["inaturalist"])
+    crossed = Counter(
+        hop
+        for arc in OVERLAYS["star-direct"](silos).arcs
+        for hop in itertools.pairwise(silos.underlay.ways[arc.source][arc.target].sites)
+    )
+    assert max(crossed.values()) == most
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "ring_ms"),
+    [("exodus", "femnist", 24.7), ("exodus", "inaturalist", 103.9), ("exodus", "sent140", 50.9), ("ebone", "sent140", 43.9)],
+)
+def test_rings_where_ties_abound(name: str, model: str, ring_ms: float) -> None:
+    """Times of the published algorithm on NetworkX: its spanning tree, matching and Eulerian tour."""
+    silos = Silos(read_network(name), *MODELS[model])
+    assert OVERLAYS["ring"](silos).cycle_ms() == pytest.approx(ring_ms, abs=0.06)
+
+
+def test_slow_access_makes_a_tree_of_small_degree() -> None:
+    # By the published algorithm: a tree of degree 3, on weights that count access in both directions.
+    silos = Silos(read_network("geant"), *MODELS["femnist"], up_bits_per_s=1e9, down_bits_per_s=1e9)
+    assert OVERLAYS["mst"](silos).cycle_ms() == pytest.approx(64.31, abs=0.01)
+    assert OVERLAYS["delta-mbst"](silos).cycle_ms() == pytest.approx(52.87, abs=0.01)
 
 
 def test_the_worked_ring_of_gaia() -> None:
@@ -211,10 +261,44 @@ def test_a_scenario_names_an_overlay(name: str, degrees: list[int]) -> None:
     [
         ({"network": "geant"}, "peers.topology.network = 'geant': has 40 nodes: must have 11, one a client"),
         ({"network": "gaja"}, "peers.topology.network = 'gaja'"),
-        ({"network": "gaia", "overlay": "matcha"}, "peers.topology.overlay"),
+        (
+            {"network": "gaia", "overlay": "matcha"},
+            'peers.topology.overlay = "matcha": uses other links in each round, which a protocol of peers chooses; set '
+            "server.kind = 'peers' and server.protocol = { kind = \"matcha\" }, or name another overlay",
+        ),
+        ({"network": "gaia", "overlay": "mcst"}, "peers.topology.overlay = 'mcst': is no overlay; did you mean 'mst'"),
     ],
 )
 def test_an_overlay_that_does_not_fit_is_refused(topology: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError) as caught:
         netsim.run(PEERS | {"peers": {"topology": {"kind": "overlay"} | topology}})
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overlay", "protocol", "links"), [("matcha", "matcha", 4), ("matcha+", "matcha", 6), ("one-peer", "one-peer", 6)]
+)
+def test_overlays_that_change_by_round_are_topologies_of_their_protocol(
+    overlay: str, protocol: str, links: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "towns.csv"
+    file.write_text(CSV)
+    scenario = {
+        "name": "silos",
+        "rounds": 3,
+        "clients": {"count": 4},
+        "server": {"kind": "peers", "protocol": {"kind": protocol}},
+        "payload": {"up_bytes": 1000},
+        "network": {"source": str(file), "server": "Paris", "clients": ["Paris", "Lyon", "Nice", "Turin"]},
+        "peers": {"topology": {"kind": "overlay", "network": str(file), "overlay": overlay}},
+        "output": {"messages_table": True},
+    }
+    scenario["network"]["bandwidth_bytes_per_s"] = 1e6  # type: ignore[index]
+    messages = netsim.run(scenario).messages
+    used = {frozenset(pair) for pair in zip(messages["source"], messages["target"], strict=True)}
+    assert 0 < len(used) <= links
+    towns = {frozenset(pair) for pair in [(0, 1), (1, 2), (2, 3), (3, 0)]}
+    assert used <= towns if overlay == "matcha" else used - towns
+    scenario["server"]["protocol"] = {"kind": "d-psgd"}  # type: ignore[index]
+    with pytest.raises(UserError, match=r'peers\.topology\.overlay = "'):
+        netsim.run(scenario)

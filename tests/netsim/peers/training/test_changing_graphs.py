@@ -38,14 +38,14 @@ PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300, "delay
 
 
 def test_three_rounds_of_matcha_on_a_path_by_hand() -> None:
-    # 0 - 1 - 2, trainings of 1, 2, 4 s, messages of 0.5 s. Round 1: link 0 - 1 is on; round 2: link 1 - 2; round 3: none.
+    # 0 - 1 - 2, trainings of 1, 2, 4 s, messages of 0.5 s. Matchings: link 1 - 2, link 0 - 1. Round 1: link 0 - 1 is on; round 2: link 1 - 2; round 3: none.
     # Peer 0 has 1's model at 2.5 s, peer 1 0's before its training ends at 2 s; peer 2 ends at 4 s and waits for none.
     # Round 2: peer 0 waits for none, 3.5 s. Peer 1 trains to 4 s and waits for 2's model, 8.5 s. Round 3: trainings only.
     compute = {"delay": CONSTANT | {"value_s": [1.0, 2.0, 4.0]}}
     simulation, records = ready(
         study(rounds=3, clients={"count": 3}, peers=PATH, compute=compute, server=changing("matcha"))
     )
-    simulation.server.peers.protocol._drawn = {1: [True, False], 2: [False, True], 3: [False, False]}.__getitem__
+    simulation.server.peers.protocol._drawn = {1: [False, True], 2: [True, False], 3: [False, False]}.__getitem__
     simulation.run()
     assert by_round(records.updates, "compute_end_s", 3).tolist() == [[1.0, 2.0, 4.0], [3.5, 4.0, 8.0], [4.5, 10.5, 12.0]]
     assert [row.end_s for row in records.rounds] == [4.0, 8.5, 12.0]
