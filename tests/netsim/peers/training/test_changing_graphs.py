@@ -38,7 +38,8 @@ PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300, "delay
 
 
 def test_three_rounds_of_matcha_on_a_path_by_hand() -> None:
-    # 0 - 1 - 2, trainings of 1, 2, 4 s, messages of 0.5 s. Matchings: link 1 - 2, link 0 - 1. Round 1: link 0 - 1 is on; round 2: link 1 - 2; round 3: none.
+    # 0 - 1 - 2, trainings of 1, 2, 4 s, messages of 0.5 s. Matchings: link 1 - 2, link 0 - 1.
+    # Round 1: link 0 - 1 is on; round 2: link 1 - 2; round 3: none.
     # Peer 0 has 1's model at 2.5 s, peer 1 0's before its training ends at 2 s; peer 2 ends at 4 s and waits for none.
     # Round 2: peer 0 waits for none, 3.5 s. Peer 1 trains to 4 s and waits for 2's model, 8.5 s. Round 3: trainings only.
     compute = {"delay": CONSTANT | {"value_s": [1.0, 2.0, 4.0]}}
