@@ -12,15 +12,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netsim.collisions import FOLDERS
 from scenarios.flower.internals import require_flwr
+from scenarios.flower.simulated_time import in_library
 from scenarios.registry.in_process import find
-from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.errors import UserError, did_you_mean, first_line
 
 if TYPE_CHECKING:
     from scenarios.schema.flower import Flower
 
 _PROJECT = "pyproject.toml"
-_LIBRARY = Path(__file__).parents[1] / "library"
+_ROOT = Path(__file__).parents[2]
+_LIBRARY = _ROOT / "scenarios" / "library"
+_NETSIM = tuple(f"{_ROOT / name}{os.sep}" for name in ("netsim", *FOLDERS))
+"""Beginnings of the names of netsim's files."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +41,20 @@ class App:
     objects: tuple[Any, Any] | None = None
 
     def is_file(self, file: str) -> bool:
-        """Return True if `file` is one of the app's."""
-        return self.folder is not None and file.startswith(f"{self.folder}{os.sep}")
+        """Return True if `file` is one of the app's; of an app of objects: neither of a library nor of netsim."""
+        if self.folder is not None:
+            return file.startswith(f"{self.folder}{os.sep}")
+        return not (in_library(file) or f"{os.sep}flwr{os.sep}" in file or file.startswith(_NETSIM))
 
     def owns(self, module: str) -> bool:
         """Return True if a module of this name is one of the app's."""
-        if self.objects is not None:
-            return module in {getattr(one, "__module__", "") for one in self.objects}
-        return self.is_file(getattr(sys.modules.get(module), "__file__", None) or "")
+        file = getattr(sys.modules.get(module), "__file__", None)
+        return module == "__main__" if file is None else self.is_file(file)
+
+    def _paths(self) -> list[str]:
+        """Return the folders on the import path while the app runs."""
+        assert self.folder is not None
+        return [str(place) for place in (self.folder, self.folder / "src") if place.is_dir()]
 
     @contextmanager
     def components(self) -> Iterator[tuple[Any, Any]]:
@@ -52,21 +63,20 @@ class App:
         if self.objects is not None:
             yield self.objects
             return
-        folder, before = str(self.folder), dict(sys.modules)
-        sys.path.insert(0, folder)
+        # Modules of the same names, of another app or of the user's own program, are out of the way meanwhile.
+        names = {name for path in self._paths() for name in _top_modules(Path(path))}
+        hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
+        for name in hidden:
+            del sys.modules[name]
+        sys.path[:0] = self._paths()
         written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-        for name in _modules_of(self.folder):
-            sys.modules.pop(name, None)
         try:
             yield self._load("serverapp"), self._load("clientapp")
         finally:
             sys.dont_write_bytecode = written
-            if folder in sys.path:
-                sys.path.remove(folder)
             for name in _modules_of(self.folder):
-                sys.modules.pop(name, None)
-                if name in before:
-                    sys.modules[name] = before[name]
+                del sys.modules[name]
+            sys.modules.update(hidden)
 
     def _load(self, component: str) -> Any:
         place: str = getattr(self, component)
@@ -78,15 +88,23 @@ class App:
             found: Any = import_module(module)
             for part in name.split("."):
                 found = getattr(found, part)
-        except Exception as error:
-            raise UserError(f"{told}: cannot be imported: {type(error).__name__}: {error}; {_remedy(error)}") from error
+        except (Exception, SystemExit) as error:
+            why = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"{told}: cannot be imported: {why}; {_remedy(error)}") from error
         return found
 
 
-def _remedy(error: Exception) -> str:
+def _remedy(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name}, or correct the name"
     return "correct the app"
+
+
+def _top_modules(folder: Path) -> list[str]:
+    """Return the names of modules and packages in `folder`; those of the standard library are left out."""
+    packages = [entry.name for entry in folder.iterdir() if entry.is_dir() and next(entry.glob("*.py"), None) is not None]
+    names = [*packages, *(file.stem for file in folder.glob("*.py"))]
+    return [name for name in names if name not in sys.stdlib_module_names]
 
 
 def _modules_of(folder: Path | None) -> list[str]:
@@ -134,6 +152,10 @@ def read_app(app: str, run_config: Mapping[str, Any]) -> App:
             raise UserError(
                 f'flower.app = {app!r}: {_PROJECT} names no {name}; give it in [tool.flwr.app.components], as "module:object"'
             )
+    for name in _top_modules(folder):
+        if name in ("netsim", *FOLDERS):
+            told = f"flower.app = {app!r}: its {name} has the name of a package of netsim's, which hides it"
+            raise UserError(f"{told}; move it into the app's own package")
     return App(
         name=app,
         run_config=join_run_config(flatten(_table(settings, "config")), run_config),

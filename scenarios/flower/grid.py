@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_MOST_QUESTIONS = 1000
+"""Questions for nodes without a message between them, after which an app waits for ever, where no node comes or goes."""
 _ERRORS = {
     engine.ABSENT: (internals.NODE_UNAVAILABLE, "the node is not connected"),
     engine.EXPIRED: (internals.REPLY_UNAVAILABLE, "the message has expired without a reply"),
@@ -57,12 +59,20 @@ class SimulatedGrid(Grid):
     """Grid over the clients of `server`; `nodes` answer the messages, `reports` hear their metrics."""
 
     def __init__(
-        self, *, server: MessageServer, nodes: Nodes, reports: Reports, section: Flower, run_config: dict[str, Any]
+        self,
+        *,
+        server: MessageServer,
+        nodes: Nodes,
+        reports: Reports,
+        section: Flower,
+        run_config: dict[str, Any],
+        is_file: Callable[[str], bool],
     ) -> None:
+        """`is_file`: True for names of files of the app."""
         self.section = section
         self._server, self._nodes, self._reports = server, nodes, reports
         self._clock = server.clients.clock
-        self.time = AppTime(self._now_s, self._sleep)
+        self.time = AppTime(self._now_s, self._sleep, is_file)
         self._run = internals.run_details(run_config)
         self._replies: dict[str, Message] = {}
         self._waiting: dict[str, Any] = {}
@@ -74,6 +84,8 @@ class SimulatedGrid(Grid):
         self._early = False
         """True while the first round has messages that belong to none, such as questions for initial parameters."""
         self._pulled_s = -1.0
+        self._asked = 0
+        """Calls of `get_node_ids` since the last message was sent."""
         self._working = False
         self._randomness: tuple[Any, ...] | None = None
         """Random state of the ServerApp, kept while ClientApps run."""
@@ -130,6 +142,7 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def get_node_ids(self) -> list[int]:
+        self._refuse_endless_asking()
         with self._own_failures():
             return [internals.node_id(client) for client in self._server.choice.clients().tolist()]
 
@@ -165,6 +178,17 @@ class SimulatedGrid(Grid):
             self._timeout_s = 0.0
 
     # Engine
+
+    def _refuse_endless_asking(self) -> None:
+        """Raise UserError for an app that waits for nodes which never come."""
+        self._asked += 1
+        pool = self._server.clients
+        if self._asked < _MOST_QUESTIONS or pool.under_way or float(pool.availability.next_change_s.min()) < math.inf:
+            return
+        named, present = len(self._server.choice.clients()), int(self._server.messages.present().sum())
+        told = f"its ServerApp asked {_MOST_QUESTIONS:,} times for nodes without sending a message; {present} of {pool.count} are"
+        nodes = "present, and no node will come or go" if named == present else f"present, of which the policy names {named}"
+        self.refuse(f"{told} {nodes}; let it wait for fewer, such as by min_available_nodes of its strategy")
 
     def _receive(self, ids: list[str], timeout: float | None) -> list[Message]:
         """Return the replies to `ids` that arrive within `timeout` seconds; None: however long it takes."""
@@ -212,6 +236,7 @@ class SimulatedGrid(Grid):
     def _push(self, given: list[Any]) -> list[str]:
         if not given:
             return []
+        self._asked = 0
         for message in given:
             if not isinstance(message, Message):
                 self.refuse(f"its ServerApp sends a {type(message).__name__}; must send Messages of flwr.app")

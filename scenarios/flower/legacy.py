@@ -140,8 +140,6 @@ def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
 
 def _register(mail: _Mail, manager: Any, proxy: Any) -> None:
     """Keep the clients of `manager` those nodes that are present, whenever it is asked."""
-    import time
-
     known: dict[int, Any] = {}
 
     def update() -> None:
@@ -164,7 +162,7 @@ def _register(mail: _Mail, manager: Any, proxy: Any) -> None:
         until_s = mail.now + timeout
         update()
         while len(manager) < num_clients and mail.now < until_s:
-            time.sleep(_REGISTER_S)
+            mail.time.sleep(_REGISTER_S)
             update()
         return len(manager) >= num_clients
 

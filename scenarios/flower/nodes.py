@@ -12,7 +12,7 @@ from netsim.clients.rules import Load
 from scenarios.flower import internals
 from scenarios.flower.randomness import seed_all
 from scenarios.flower.simulated_time import AppTime, inside
-from scenarios.schema.errors import UserError
+from scenarios.schema.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -95,7 +95,7 @@ class Nodes:
         try:
             with internals.task_identity(node), inside(time, True):
                 reply: Any = self._app(message, self._context(client))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return self._answer(message, self._error_reply(message, error))
         if not isinstance(reply, AnyMessage):
             kind = f"returned {type(reply).__name__} to a message {message.metadata.message_type!r} at node {node}"
@@ -104,7 +104,7 @@ class Nodes:
         internals.set_source(reply, node)
         return self._answer(message, reply)
 
-    def _error_reply(self, message: Message, error: Exception) -> Message:
+    def _error_reply(self, message: Message, error: BaseException) -> Message:
         from flwr.app import Error
         from flwr.app import Message as AnyMessage
 
@@ -112,7 +112,7 @@ class Nodes:
         frames = traceback.extract_tb(error.__traceback__)[1:]
         frames = [frame for frame in frames if "flwr" not in Path(frame.filename).parts] or frames
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        reason = f"{_name(message)}: {type(error).__name__}: {error}{line}"
+        reason = f"{_name(message)}: {type(error).__name__}: {first_line(error)}{line}"
         self.raised.append(reason)
         logging.getLogger("netsim.flower").warning("the ClientApp raised: %s", reason)
         with internals.task_identity(message.metadata.dst_node_id):

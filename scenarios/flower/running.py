@@ -10,10 +10,11 @@ from netsim.servers.messages import RunOverError
 from netsim.simulation import AppSimulation
 from scenarios.flower import internals
 from scenarios.flower.app import app_of
+from scenarios.flower.process_state import process_kept
 from scenarios.flower.randomness import seed_all, states_kept
 from scenarios.flower.reports import watched
 from scenarios.flower.simulated_time import inside, simulated
-from scenarios.schema.errors import UserError
+from scenarios.schema.errors import UserError, first_line
 from scenarios.schema.flower import check_work
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class AppRun:
 
     def __call__(self) -> None:
         """Run the ServerApp to its end; raises RunOverError if the run is over before, and UserError."""
-        with states_kept(), self.app.components() as (serverapp, clientapp):
+        with process_kept(), states_kept(), self.app.components() as (serverapp, clientapp):
             self._check(serverapp, clientapp)
             self._run(serverapp, clientapp)
 
@@ -83,7 +84,14 @@ class AppRun:
             seed=self.seed,
             needs_samples=self._needs_samples,
         )
-        grid = SimulatedGrid(server=self.server, nodes=self.nodes, reports=self.reports, section=self.section, run_config=config)
+        grid = SimulatedGrid(
+            server=self.server,
+            nodes=self.nodes,
+            reports=self.reports,
+            section=self.section,
+            run_config=config,
+            is_file=self.app.is_file,
+        )
         context = Context(
             run_id=internals.RUN_ID, node_id=internals.SERVER_NODE, node_config={}, state=RecordDict(), run_config=dict(config)
         )
@@ -98,16 +106,18 @@ class AppRun:
                     serverapp(grid, context)
             except RunOverError:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 grid.check()
-                raise UserError(self._told(error)) from error
+                # A ServerApp may leave by sys.exit().
+                if not (isinstance(error, SystemExit) and error.code in (None, 0)):
+                    raise UserError(self._told(error)) from error
         grid.check()
         self._refuse_silence()
 
-    def _told(self, error: Exception) -> str:
+    def _told(self, error: BaseException) -> str:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self.app.is_file(frame.filename)]
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        told = f"flower.app = {self.app.name!r}: its ServerApp raised {type(error).__name__}: {error}{line}"
+        told = f"flower.app = {self.app.name!r}: its ServerApp raised {type(error).__name__}: {first_line(error)}{line}"
         if self.nodes.raised:
             told += f"; before, its ClientApp raised at {self.nodes.raised[0]}"
         return f"{told} (round {self.server.round + 1}, {self.server.clients.clock.now:g} s, seed {self.seed})"

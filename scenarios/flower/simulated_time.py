@@ -1,14 +1,18 @@
 """Simulated time for an app: while its code runs, `time` and `datetime` tell the simulated time, and `sleep` lets it pass.
 
-Names that the app or flwr bound before are replaced, too. Other threads, and netsim itself, see real time.
+Names that the app or flwr bound before are replaced, too. Other threads, netsim itself, and other libraries see real time: they
+wait for threads and processes of their own.
 """
 
 from __future__ import annotations
 
 import datetime as datetimes
+import os
 import sys
+import sysconfig
 import threading
 import time as times
+import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,41 +24,64 @@ _REAL |= {f"{name}_ns": getattr(times, f"{name}_ns") for name in ("time", "monot
 _DATETIME = datetimes.datetime
 
 
-class AppTime:
-    """Time as the code of an app sees it. `now_s` returns the simulated seconds; `sleep` lets so many pass."""
+_LIBRARIES = ("<frozen ", *(f"{sysconfig.get_path(name)}{os.sep}" for name in ("stdlib", "platstdlib", "purelib", "platlib")))
+"""Beginnings of the names of files of the standard library and of installed packages."""
 
-    def __init__(self, now_s: Callable[[], float], sleep: Callable[[float], object]) -> None:
+
+def in_library(file: str) -> bool:
+    """Return True for the name of a file of the standard library or of an installed package, flwr excepted."""
+    return file.startswith(_LIBRARIES) and f"{os.sep}flwr{os.sep}" not in file
+
+
+class AppTime:
+    """Time as the code of an app sees it. `now_s` returns the simulated seconds; `sleep` lets so many pass.
+
+    `is_file`: True for names of files of the app.
+    """
+
+    def __init__(self, now_s: Callable[[], float], sleep: Callable[[float], object], is_file: Callable[[str], bool]) -> None:
         self.now_s, self.sleep = now_s, sleep
         self.thread = threading.get_ident()
         self.inside = False
         """True while code of the app runs."""
+        self._is_file = is_file
+        self._known: dict[str, bool] = {}
+
+    def is_for(self, file: str) -> bool:
+        """Return True if code in `file` sees simulated time: of the app, of flwr, and of no installed package."""
+        known = self._known.get(file)
+        if known is None:
+            known = self._known[file] = self._is_file(file) or not in_library(file)
+        return known
 
 
 _present: AppTime | None = None
 
 
-def _app_time() -> AppTime | None:
-    """Return the time of the app whose code calls this; None: none of an app."""
+def _app_time(caller: types.FrameType) -> AppTime | None:
+    """Return the time of the app of which `caller` is code; None: it sees real time."""
     present = _present
-    return present if present is not None and present.inside and threading.get_ident() == present.thread else None
+    if present is None or not present.inside or threading.get_ident() != present.thread:
+        return None
+    return present if present.is_for(caller.f_code.co_filename) else None
 
 
 def _clock(name: str, start_s: float) -> Callable[[], Any]:
     real = _REAL[name]
 
     def seconds() -> Any:
-        app = _app_time()
+        app = _app_time(sys._getframe(1))
         return real() if app is None else start_s + app.now_s()
 
     def nanoseconds() -> Any:
-        app = _app_time()
+        app = _app_time(sys._getframe(1))
         return real() if app is None else int(start_s) * 10**9 + round(app.now_s() * 1e9)
 
     return nanoseconds if name.endswith("_ns") else seconds
 
 
 def _sleep(seconds: float) -> None:
-    app = _app_time()
+    app = _app_time(sys._getframe(1))
     if app is None:
         _REAL["sleep"](seconds)
         return
@@ -67,34 +94,49 @@ class _Like(type):
     """Lets the class stand for `datetime` in tests of instances."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, _DATETIME)
+        return isinstance(instance, _DATETIME) if cls is _SimulatedDatetime else type.__instancecheck__(cls, instance)
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, _DATETIME)
+        return issubclass(subclass, _DATETIME) if cls is _SimulatedDatetime else type.__subclasscheck__(cls, subclass)
+
+
+def _present_datetime(caller: types.FrameType, zone: Any) -> datetimes.datetime:
+    app = _app_time(caller)
+    return _DATETIME.now(zone) if app is None else _DATETIME.fromtimestamp(EPOCH_S + app.now_s(), zone)
 
 
 class _SimulatedDatetime(_DATETIME, metaclass=_Like):
     """`datetime` whose present is the simulation's; what it makes are plain datetimes."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _DATETIME(*args, **kwargs)
+        return _DATETIME(*args, **kwargs) if cls is _SimulatedDatetime else _DATETIME.__new__(cls, *args, **kwargs)
 
     @classmethod
     def now(cls, tz: Any = None) -> Any:
-        app = _app_time()
-        return _DATETIME.now(tz) if app is None else _DATETIME.fromtimestamp(EPOCH_S + app.now_s(), tz)
+        return _present_datetime(sys._getframe(1), tz)
 
     @classmethod
     def utcnow(cls) -> Any:
-        return cls.now(datetimes.UTC).replace(tzinfo=None)
+        return _present_datetime(sys._getframe(1), datetimes.UTC).replace(tzinfo=None)
 
     @classmethod
     def today(cls) -> Any:
-        return cls.now()
+        return _present_datetime(sys._getframe(1), None)
 
     @classmethod
     def fromtimestamp(cls, timestamp: float, tz: Any = None) -> Any:
         return _DATETIME.fromtimestamp(timestamp, tz)
+
+
+class _DatetimeModule(types.ModuleType):
+    """The module `datetime`, whose class `datetime` is the simulated one for code of the app.
+
+    Others must have the real class: an extension module that is imported while the app runs checks the layout of what it derives.
+    """
+
+    @property
+    def datetime(self) -> Any:
+        return _DATETIME if _app_time(sys._getframe(1)) is None else _SimulatedDatetime
 
 
 _REPLACED: dict[str, Any] = {name: _clock(name, EPOCH_S if name.startswith("time") else 0.0) for name in _REAL if name != "sleep"}
@@ -119,7 +161,7 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
 
     for name, value in _REPLACED.items():
         replace(times, name, value)
-    replace(datetimes, "datetime", _SimulatedDatetime)
+    plain, datetimes.__class__ = datetimes.__class__, _DatetimeModule
     for module_name, module in list(sys.modules.items()):
         if module is not None and (module_name.partition(".")[0] == "flwr" or is_app(module_name)):
             for name, value in list(vars(module).items()):
@@ -129,6 +171,7 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
         yield
     finally:
         _present = before
+        datetimes.__class__ = plain
         for module, name, value in reversed(changed):
             setattr(module, name, value)
         # Modules that were imported in the block have bound the replacements.
