@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from netsim.network.flows.corrections import PRESETS, Corrections
 from scenarios.cli.main import main
 from scenarios.papers.flow_cases import FILE, corrections_of, ends, read_cases
+from tests.helpers.max_min import Demand, rates
 
 FOUND = ends(read_cases(None), "flow-cases.json")
 
@@ -107,3 +110,105 @@ def test_cases_belong_to_flow_cases_alone(monkeypatch: Any, capsys: Any) -> None
         main()
     assert exit.value.code == 2
     assert "safa_table reads no cases" in capsys.readouterr().err
+
+
+MODELS = (
+    "raw",
+    "CM02",
+    "LV08",
+    "LV08, split duplex",
+    "CM02, no crosstraffic, weight-S 300",
+    "LV08, no RTT bias",
+    "raw, crosstraffic",
+)
+
+
+def drawn_case(seed: int) -> dict[str, Any]:
+    """Return a random case without its ends: fat pipes, links that change, flows of 0 bytes and within a node."""
+    rng = random.Random(seed)
+    links = {
+        f"l{number}": {
+            "bytes_per_s": rng.choice([100, 250, 1000, 4000]),
+            "latency_s": rng.choice(["0", "0.01", "0.5"]),
+            "shared": rng.random() < 0.8,
+        }
+        for number in range(rng.randint(1, 5))
+    }
+    flows = []
+    for number in range(rng.randint(2, 7)):
+        route = rng.sample(list(links), rng.randint(0, min(3, len(links))))
+        flows.append(
+            {"id": f"f{number}", "start_s": rng.choice(["0", "0.3", "2"]), "bytes": rng.choice([0, 1, 700, 5000]), "route": route}
+        )
+    changes = []
+    for number in range(rng.randint(0, 3)):
+        what = {"bytes_per_s": rng.choice([50, 800, 3000])} if rng.random() < 0.6 else {"latency_s": rng.choice(["0.02", "0.2"])}
+        changes.append({"at_s": 1 + number, "link": rng.choice(list(links))} | what)
+    window = rng.choice([None, None, 40, 2000])
+    model = rng.choice(MODELS) + (f", window {window}" if window else "")
+    return {"name": f"drawn {seed}", "model": model, "links": links, "flows": flows, "changes": changes}
+
+
+def exact(value: Any) -> Fraction:
+    """Return a printed number as it stands."""
+    return Fraction(str(value))
+
+
+def exact_ends(case: dict[str, Any]) -> dict[str, float]:
+    """Return the ends of all flows, in rational numbers, by the definition of the rates alone."""
+    corrections, same_links = corrections_of(case["model"])
+    capacity = {name: exact(link["bytes_per_s"]) for name, link in case["links"].items()}
+    delay = {name: exact(link["latency_s"]) for name, link in case["links"].items()}
+    fat = {name for name, link in case["links"].items() if not link["shared"]}
+    waiting = {flow["id"]: (exact(flow["start_s"]), flow) for flow in case["flows"]}
+    begins: dict[str, tuple[Fraction, dict[str, Any]]] = {}
+    left: dict[str, tuple[Fraction, dict[str, Any]]] = {}
+    changes = [(exact(change["at_s"]), change) for change in case["changes"]]
+    found: dict[str, float] = {}
+    now = Fraction(0)
+
+    def demand(flow: dict[str, Any]) -> Demand:
+        uses: dict[str, Fraction] = {}
+        for name in flow["route"]:
+            back = exact(corrections.reverse_share) if same_links and name not in fat else Fraction(0)
+            uses[name] = 1 + back
+        whole = sum((delay[name] for name in flow["route"]), Fraction(0))
+        bound = min(capacity[name] for name in flow["route"])
+        if corrections.window_bytes < float("inf") and whole:
+            bound = min(bound, exact(corrections.window_bytes) / (2 * whole))
+        penalty = Fraction(1)
+        if corrections.rtt_fair:
+            penalty = whole + exact(corrections.weight_s) * sum(1 / capacity[name] for name in flow["route"]) or Fraction(1)
+        return Demand(uses, penalty, bound)
+
+    while waiting or begins or left:
+        speed = dict(zip(left, rates(capacity, fat, [demand(flow) for _, flow in left.values()]), strict=True))
+        due = [now + rest / speed[name] for name, (rest, _) in left.items() if speed[name]]
+        next_s = min([time for time, _ in [*waiting.values(), *begins.values(), *changes]] + due)
+        left = {name: (rest - speed[name] * (next_s - now), flow) for name, (rest, flow) in left.items()}
+        now = next_s
+        found |= {name: float(now) for name, (rest, _) in left.items() if rest == 0}
+        left = {name: one for name, one in left.items() if name not in found}
+        for at_s, change in [one for one in changes if one[0] == now]:
+            changes.remove((at_s, change))
+            (capacity if "bytes_per_s" in change else delay)[change["link"]] = exact(
+                change.get("bytes_per_s", change.get("latency_s"))
+            )
+        for name, (_, flow) in [one for one in waiting.items() if one[1][0] == now]:
+            del waiting[name]
+            begins[name] = now + exact(corrections.latency_factor) * sum(delay[link] for link in flow["route"]), flow
+        for name, (_, flow) in [one for one in begins.items() if one[1][0] == now]:
+            del begins[name]
+            if flow["bytes"] and flow["route"]:
+                left[name] = exact(flow["bytes"]) / exact(corrections.bandwidth_factor), flow
+            else:
+                found[name] = float(now)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_drawn_cases_against_rational_numbers(seed: int) -> None:
+    case = drawn_case(seed)
+    expected = exact_ends(case)
+    found = ends({"cases": [case | {"expect_end_s": expected}]}, "drawn")
+    assert {end.flow: end.simulated for end in found} == pytest.approx(expected, rel=1e-9, abs=1e-12)
