@@ -106,15 +106,16 @@ def watched(reports: Reports) -> Iterator[None]:
     from flwr.server.history import History
     from flwr.serverapp.strategy import Strategy
 
-    losses, metrics = History.add_loss_centralized, History.add_metrics_centralized
+    add_loss, add_metrics = History.add_loss_centralized, History.add_metrics_centralized
 
+    # Named as in flwr, which gives them by name.
     def heard_loss(self: Any, server_round: int, loss: float) -> None:
         reports.add_server({"loss": loss})
-        losses(self, server_round, loss)
+        add_loss(self, server_round, loss)
 
-    def heard_metrics(self: Any, server_round: int, metrics_: Any) -> None:
-        reports.add_server(metrics_)
-        metrics(self, server_round, metrics_)
+    def heard_metrics(self: Any, server_round: int, metrics: Any) -> None:
+        reports.add_server(metrics)
+        add_metrics(self, server_round, metrics)
 
     starting = [kind for kind in _family(Strategy) if "start" in vars(kind)]
     changes: list[tuple[Any, str, Any]] = [(kind, "start", _heard_start(vars(kind)["start"], reports)) for kind in starting]

@@ -156,6 +156,16 @@ def test_metrics_of_the_old_api_are_those_of_its_clients_and_initial_parameters_
     assert done.evaluations["metric"].tolist() == ["evaluate.accuracy", "evaluate.loss", "train.train_loss"] * 2
 
 
+def test_a_round_of_the_old_api_has_what_its_evaluate_fn_returns() -> None:
+    def evaluate(server_round: int, parameters: Any, config: Any) -> Any:
+        return 5.0 - server_round, {"accuracy": server_round / 10, "note": "text"}
+
+    strategy = OldFedAvg(min_available_clients=3, evaluate_fn=evaluate)
+    apps = ServerApp(config=ServerConfig(num_rounds=2), strategy=strategy), OldClientApp(client_fn=old_client)
+    done = netsim.run(world() | {"flower": {"app": "x"}}, app=apps)
+    assert done.rounds[["accuracy", "loss"]].to_numpy().tolist() == [[0.1, 4.0], [0.2, 3.0]]
+
+
 def test_samples_of_the_old_api_take_time() -> None:
     def components(context: Context) -> ServerAppComponents:
         strategy = OldFedAvg(initial_parameters=ndarrays_to_parameters([np.zeros(3)]), min_available_clients=3)
