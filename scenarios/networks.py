@@ -68,6 +68,8 @@ def _read_csv(path: Path) -> Underlay:
             links = []
             for row in rows:
                 place = f"line {rows.line_num}"
+                if None in row:
+                    raise ValueError(f"{place}: has more cells than line 1 has columns; a number has no comma in it")
                 links.append((place, row["a"], row["b"], _attributes(place, row)))
         except csv.Error as error:
             raise ValueError(f"line {rows.line_num}: {error}") from None

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from analysis.results.run import Run
     from analysis.statistics.arrays import FloatArray
 
+_PHASES = {"model": "download", "update": "upload"}
+"""Phase of a client that a transfer is, by its kind."""
 _SAME_S = 1e-9
 """Relative difference of two times that are one."""
 
@@ -114,11 +116,10 @@ def path_limits(run: Run, path: pd.DataFrame) -> pd.DataFrame:
 
 def _transfers_of_clients(run: Run) -> dict[tuple[int, str], list[tuple[float, float, str]]]:
     """Return (sent, end, limits) of models and updates, by client and phase."""
-    server = run.scenario["network"]["server"]
     found: dict[tuple[int, str], list[tuple[float, float, str]]] = defaultdict(list)
-    for piece in run.pieces("transfers", ["kind", "source", "number", "sent_s", "end_s", "limits"]):
+    for piece in run.pieces("transfers", ["kind", "number", "sent_s", "end_s", "limits"]):
         for row in piece.to_pylist():
-            if row["kind"] == "update":
-                phase = "download" if row["source"] == server else "upload"
+            phase = _PHASES.get(row["kind"])
+            if phase is not None:
                 found[row["number"], phase].append((row["sent_s"], row["end_s"], row["limits"]))
     return found

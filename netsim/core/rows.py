@@ -313,7 +313,7 @@ class TransferRow(NamedTuple):
     round: int
     """Round in which it was sent."""
     kind: str
-    """update (also of models), probe, test, opinion, peers, or background with the name of its source."""
+    """model, update, probe, test, opinion, peers, or background with the name of its source."""
     source: str
     """Node that sends."""
     target: str

@@ -215,6 +215,7 @@ def test_bad_options_are_refused(monkeypatch: Any, capsys: Any, words: list[str]
         ("csv", "a,b,km\nA,B,far\n", "line 2: km = 'far' is no number"),
         ("csv", "a,b,km,delay_s\nA,B,1,1\n", "line 2: give either km or delay_s"),
         ("csv", "a,b,km\nA,,1\n", "line 2: names no node"),
+        ("csv", "a,b,km,bytes_per_s\nA,B,1,125,000\n", "line 2: has more cells than line 1 has columns"),
         ("csv", "a,b,km\nA,A,1\n", "link between A and A: is a loop"),
         ("csv", "a,b,km\nA,B,1\nB,A,2\n", "between B and A: stands twice"),
         ("csv", "a,b,km\nA,B,1\nC,D,1\n", "no route joins A and C"),

@@ -42,7 +42,7 @@ class TransferLog:
         self._recorder.transfer(
             TransferRow(
                 journey.round,
-                journey.owner if journey.owner.startswith("background") else journey.key[0],
+                _kind(journey),
                 self._node(journey.source),
                 self._node(journey.target),
                 journey.key[1],
@@ -86,3 +86,11 @@ class TransferLog:
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
         self._since_s, self._before = state["since_s"], dict(state["before"])
+
+
+def _kind(journey: Journey) -> str:
+    """Return the kind of a transfer as tables name it: models and updates have keys of one kind, and carriers of their own."""
+    if journey.owner.startswith("background"):
+        return journey.owner
+    kind = journey.key[0]
+    return "model" if (journey.owner, kind) == ("down", "update") else kind

@@ -34,7 +34,7 @@ def test_twice_the_bandwidths_and_twice_the_bytes_change_no_time() -> None:
 
     one, two = doubled(1.0), doubled(2.0)
     assert one[TIMES].to_numpy() == pytest.approx(two[TIMES].to_numpy(), rel=1e-9)
-    updates = one["kind"] == "update"
+    updates = one["kind"].isin(["model", "update"])
     assert (two["size_bytes"][updates] == 2 * one["size_bytes"][updates]).all()
 
 

@@ -30,6 +30,7 @@ def test_the_link_that_limits_and_for_how_long(tmp_path: Path) -> None:
     assert sent["limit"].tolist() == ["near>s"] * 3
     assert sent["limited_s"].tolist() == pytest.approx([0.9, 1.2, 0.9], rel=1e-9)
     assert sent["route"].tolist() == ["near", "near", "far>near"]
+    assert rows.groupby("kind")["target"].unique().apply(list).to_dict() == {"model": ["y", "x"], "update": ["s"]}
     assert sent["mean_bytes_per_s"].tolist() == pytest.approx([300 / 0.9, 500.0, 300 / 0.9], rel=1e-9)
     loads = pq.read_table(tmp_path / "run" / "link_loads.parquet").to_pandas().set_index("link")
     assert loads.loc["near>s", "carried_bytes"] == pytest.approx(1200.0, rel=1e-9)
