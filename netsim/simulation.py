@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.core.clock import EventLimitError
+from netsim.core.clock import EventLimitError, Process
 from netsim.core.errors import ParameterError
-from netsim.core.protocols import State, Stateful
+from netsim.core.protocols import Notes, State, Stateful
 from netsim.servers.loop import NobodyLeftError
 from netsim.servers.messages import BY_EVENTS as BY_EVENTS
 from netsim.servers.messages import BY_ROUNDS as BY_ROUNDS
@@ -44,7 +44,7 @@ class Server(Stateful, Protocol):
     def in_flight(self) -> int:
         """Attempts that have not ended."""
 
-    def run_round(self) -> Generator[Any, Any, None]:
+    def run_round(self) -> Process[None]:
         """Run one round as a process of the clock; raises NobodyLeftError if there can never be another."""
 
     def counts(self) -> dict[str, int]:
@@ -55,7 +55,7 @@ class Server(Stateful, Protocol):
         `messages_delivered`, `messages_lost` and `messages_in_flight`.
         """
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return entries of the summary that no table holds, as plain data."""
 
     def record_to(self, recorder: Recorder) -> None:

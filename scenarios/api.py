@@ -123,7 +123,7 @@ ScriptSource = str | Callable[..., Script] | Mapping[str, Any]
 
 
 @_public
-def load(source: Source, changes: Mapping[str, Any] | None = None) -> Scenario:
+def load(source: Source, changes: Mapping[str, object] | None = None) -> Scenario:
     """Read and check a scenario: a file, the name of one that comes with netsim, or a dictionary.
 
     `changes`: dotted keys and their values, as `--set` of the command line has them. A `kind` may be a class of your own.
@@ -255,7 +255,7 @@ def resume(
 def _make_plan(
     scenario: Source,
     script: ScriptSource | None,
-    grid: Mapping[str, Sequence[Any]],
+    grid: Mapping[str, Sequence[object]],
     seeds: Iterable[int] | None,
     *,
     variants: Iterable[str] | None,
@@ -293,7 +293,7 @@ def _machines(*, jobs: int | None, scheduler: str | None, send_back: bool, retri
 def sweep(
     scenario: Source,
     *,
-    grid: Mapping[str, Sequence[Any]] | None = None,
+    grid: Mapping[str, Sequence[object]] | None = None,
     seeds: Iterable[int] | None = None,
     variants: Iterable[str] | None = None,
     script: ScriptSource | None = None,
@@ -510,7 +510,7 @@ def _limit_time(wall: WallLimit) -> Iterator[None]:
         raise TimeoutError(str(error) if wall.words in str(error) else f"{wall.words}; {error}") from None
 
 
-def _finish(summary: Mapping[str, Any], folder: Path, *, shown: Iterable[Caution] = (), resumable: bool = True) -> Run:
+def _finish(summary: Mapping[str, object], folder: Path, *, shown: Iterable[Caution] = (), resumable: bool = True) -> Run:
     if summary["ended"] == INTERRUPTED:
         remedy = f"to go on: netsim.resume({str(folder)!r})" if resumable else "a Flower app cannot be resumed: run it again"
         raise KeyboardInterrupt(f"after {summary['rounds']} rounds; {remedy}")

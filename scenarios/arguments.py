@@ -13,7 +13,7 @@ import numpy as np
 from scenarios.schema.errors import UserError
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a copy of tables and lists with NumPy numbers and arrays, also within them, as numbers and lists of Python.
 
     >>> plain({"rounds": np.int64(5), "mean_s": np.arange(3)})
@@ -37,12 +37,12 @@ def integer(name: str, value: Any, *, least: int | None = None) -> int:
     return number
 
 
-def integer_or_none(name: str, value: Any, *, least: int | None = None) -> int | None:
+def integer_or_none(name: str, value: object, *, least: int | None = None) -> int | None:
     """As `integer`; None stays None."""
     return None if value is None else integer(name, value, least=least)
 
 
-def text_or_none(name: str, value: Any) -> str | None:
+def text_or_none(name: str, value: object) -> str | None:
     """`value`, if it is a text or None; raises UserError."""
     if value is not None and not isinstance(value, str):
         raise UserError(f"{name} = {value!r}: must be a text")
@@ -61,21 +61,21 @@ def seconds_or_none(name: str, value: Any) -> float | None:
         raise UserError(f"{name} = {value!r}: must be a number of seconds") from None
 
 
-def several(name: str, value: Any, example: str) -> list[Any]:
+def several(name: str, value: object, example: str) -> list[Any]:
     """`value` as a list, if it holds several values, as a text does not; raises UserError that shows an `example`."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise UserError(f"{name} = {value!r}: must be a list, such as {example}")
     return list(value)
 
 
-def keys_and_values(name: str, value: Any, example: str) -> Mapping[str, Any]:
+def keys_and_values(name: str, value: object, example: str) -> Mapping[str, Any]:
     """`value`, if it is a dictionary whose keys are texts; raises UserError that shows an `example`."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise UserError(f"{name} = {value!r}: must be a dictionary of dotted keys and values, such as {example}")
     return value
 
 
-def folder(name: str, value: Any) -> Path:
+def folder(name: str, value: object) -> Path:
     """`value` as a path; raises UserError."""
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{name} = {value!r}: must be the path of a folder")

@@ -100,7 +100,7 @@ def _read_json(path: Path) -> Underlay:
     return _from_json(path.stem, content)
 
 
-def _from_json(name: str, content: Any) -> Underlay:
+def _from_json(name: str, content: object) -> Underlay:
     if not isinstance(content, dict) or not isinstance(content.get("nodes"), list) or not isinstance(content.get("links"), list):
         raise ValueError('must be an object with "nodes" (names) and "links" (pairs of numbers of nodes, and km)')
     cables = []

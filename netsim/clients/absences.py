@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, State
+    from netsim.core.protocols import Availability, BoolArray, Draws, FloatArray, IntArray, Notes, State
 
 _NEVER = float("inf")
 
@@ -77,7 +77,7 @@ class Absences:
         self._any_away = bool(self.away.any())
         self._show()
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return entries of the summary on presence."""
         return self.inner.notes()
 

@@ -48,7 +48,7 @@ class Ended:
 
     updates = ()
 
-    def __init__(self, ends: Sequence[Any]) -> None:
+    def __init__(self, ends: Sequence[object]) -> None:
         self._ends = ends
 
     def __len__(self) -> int:

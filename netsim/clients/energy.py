@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -328,7 +328,7 @@ class Energy:
 
     def state_dict(self) -> State:
         """Return both accounts, charges, and presence at chargers; presence itself is not part of it."""
-        state: dict[str, Any] = {
+        state: State = {
             "integral": self.integral.state_dict(),
             "besides": self.besides.state_dict(),
             "spent": self.spent.state_dict(),

@@ -6,16 +6,16 @@ changes no update. What is computed is an evaluation; nothing is released that p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from simpy.events import Event
 
 from netsim.clients.lifecycle import UpdateLifecycle
 from netsim.clients.steps.stages import WAIT
 from netsim.clients.update import OUTCOMES, ModelDraws, SendDraws, Update
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Process
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoAccountant
 
@@ -132,7 +132,7 @@ class Probes:
 
     def ask(
         self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Generator[Any, Any, list[Update]]:
+    ) -> Process[list[Update]]:
         """Probe `clients` (n,), who are present and not busy, in `round`, where that was done `times` times before.
 
         `test`: they are asked to test the model. Returns their probes, ended, in the same order.

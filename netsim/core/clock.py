@@ -12,15 +12,19 @@ from collections.abc import Callable, Generator
 from copy import copy
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from simpy import Environment
-from simpy.events import Event, EventPriority
+from simpy.events import Event as Event
+from simpy.events import EventPriority
 
 from netsim.core.errors import ParameterError
 
 BEFORE_ALL, FIRST, NORMAL, LAST = -1, 0, 1, 2
 """Priorities among events of one instant; within a priority they fire in scheduling order. BEFORE_ALL is a script's alone."""
+ResultT = TypeVar("ResultT")
+Process: TypeAlias = Generator[Event, Any, ResultT]
+"""A process of the clock, or a part of one: it yields events to wait for, and returns a result."""
 _CALL = 5  # entries of this length are timed calls, those of SimPy's events are shorter
 
 
@@ -55,7 +59,7 @@ class Clock(Environment):
             raise ParameterError("time_s", time_s, "the clock can be set only while nothing is scheduled")
         self._now = time_s
 
-    def call_at(self, time_s: float, fn: Callable[[Any], object], payload: Any = None, priority: int = NORMAL) -> int:
+    def call_at(self, time_s: float, fn: Callable[[Any], object], payload: object = None, priority: int = NORMAL) -> int:
         """Call `fn(payload)` at `time_s`; raises ValueError for a time that has passed.
 
         Returns the call's number: of two calls of one instant and priority, that of the smaller number comes first.
@@ -76,7 +80,7 @@ class Clock(Environment):
         """Return how many calls and events are scheduled."""
         return len(self._queue)
 
-    def call_in(self, delay_s: float, fn: Callable[[Any], object], payload: Any = None) -> int:
+    def call_in(self, delay_s: float, fn: Callable[[Any], object], payload: object = None) -> int:
         """Call `fn(payload)` after `delay_s` seconds; returns as `call_at`; raises ValueError for a negative delay."""
         if not delay_s >= 0:
             raise ParameterError("delay_s", delay_s, "must be >= 0 seconds")
@@ -91,7 +95,7 @@ class Clock(Environment):
         self._eid = itertools.count(first + count)
         return first
 
-    def call_numbered(self, time_s: float, number: int, fn: Callable[[Any], object], payload: Any = None) -> None:
+    def call_numbered(self, time_s: float, number: int, fn: Callable[[Any], object], payload: object = None) -> None:
         """Call `fn(payload)` at `time_s`, not before now, under a reserved number.
 
         Among the calls of an instant it has the place of its number, as if it had been made when that was reserved.
@@ -147,7 +151,7 @@ class Clock(Environment):
             raise awaited.value
         return True
 
-    def run_process(self, process: Generator[Event, Any, None], limit_s: float = float("inf")) -> bool:
+    def run_process(self, process: Process[None], limit_s: float = float("inf")) -> bool:
         """Run `process`, a generator of the events that it waits for, to its end: True. False and raises as `run_until`.
 
         In the order of a SimPy process that the caller waits for, without the two events of its beginning and its end, which

@@ -23,6 +23,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 LawT = TypeVar("LawT", covariant=True)
+Notes = dict[str, Any]
+"""Entries of a summary, as plain data."""
 State = dict[str, Any]
 """Plain data: numbers, strings, NumPy arrays, and lists and dicts of these. What `state_dict` returns is a copy: later rounds do
 not change it; what `load_state_dict` is given is not kept."""
@@ -198,7 +200,7 @@ class Availability(Stateful, Protocol):
         self.advance(now_s, draws)
 
     @optional
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return entries of the summary about presence, beyond the scenario's; plain data."""
         return {}
 

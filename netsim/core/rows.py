@@ -402,6 +402,8 @@ class ScriptRow(NamedTuple):
     """The number of the act that is taken back."""
 
 
+ColumnValues = dict[str, Any]
+"""Values of a row, by column."""
 ROWS: dict[str, Any] = {
     "rounds": RoundRow,
     "clients": UpdateRow,
@@ -456,7 +458,7 @@ def schema_of(table: str, columns: tuple[str, ...] | None = None) -> pa.Schema:
     return pa.schema(fields, metadata={"netsim.table": table, "netsim.format": str(FORMAT)})
 
 
-def _kind(hint: Any) -> type:
+def _kind(hint: object) -> type:
     """Return the type of a column's values: `int` of `int | None`."""
     kinds = [kind for kind in (get_args(hint) or (hint,)) if kind is not type(None)]
     return cast("type", kinds[0])

@@ -69,7 +69,7 @@ def _fields_of(kind: type) -> list[str]:
     return [name for base in reversed(kind.__mro__) for name in base.__dict__.get("state_fields", ())]
 
 
-def _saved(value: Any) -> Any:
+def _saved(value: object) -> Any:
     if hasattr(value, "state_dict"):
         return value.state_dict()
     if isinstance(value, list | tuple) and value and hasattr(value[0], "state_dict"):

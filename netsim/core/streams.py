@@ -99,7 +99,7 @@ class _Key(ISeedSequence):
     def __init__(self, words: Sequence[int]) -> None:
         self._words = np.array(words, np.uint64)
 
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> Any:
+    def generate_state(self, n_words: int, dtype: object = np.uint32) -> Any:
         return self._words
 
 

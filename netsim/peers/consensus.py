@@ -8,13 +8,13 @@ the top m. A client that has heard of fewer than m better ones believes so: cut 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Process
 from netsim.core.errors import ParameterError
 from netsim.core.rows import BeliefRow
 from netsim.network.transport.draws import EdgeDraws
@@ -154,7 +154,7 @@ class ConsensusPhase:
 
     def run(
         self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]
-    ) -> Generator[Any, Any, ConsensusOutcome]:
+    ) -> Process[ConsensusOutcome]:
         """One slot's phase from now on, within a process: `opinions` (K,) of the present model, `index_of` the beliefs."""
         links, clock = self.links, self.links.clock
         start_s = clock.now
@@ -193,7 +193,7 @@ class ConsensusPhase:
         for draws in (self._belief_draws, self._gossip_draws, self._answer_draws):
             draws.renew()
 
-    def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Generator[Any, Any, BeliefResult]:
+    def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Process[BeliefResult]:
         kind = SynchronousBelief if self._belief_rules.update == "synchronous" else AsynchronousBelief
         protocol = kind(
             links=self.links, draws=self._belief_draws, maths=self._belief, rules=self._belief_rules, fields=fields
@@ -219,7 +219,7 @@ class ConsensusPhase:
 
         return Push(**shared, answers=self._answer_draws, contacts=contacts)
 
-    def _complete(self, protocol: PeerProtocol, what: str, deadline_s: float) -> Generator[Any, Any, None]:
+    def _complete(self, protocol: PeerProtocol, what: str, deadline_s: float) -> Process[None]:
         """Let a protocol begin now and come to its end, at the latest at `deadline_s`."""
         clock = self.links.clock
         closed = None if self._engine == "events" else protocol.closed_form(deadline_s)

@@ -7,8 +7,8 @@ the untimed algorithm (Li et al. 2025).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.core.clock import Event, Process
     from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
+    from netsim.core.rows import ColumnValues
     from netsim.core.scheduling import AgeMeter
     from netsim.network.spectrum import Spectrum
     from netsim.servers.channels import ScheduledChannels
@@ -57,13 +59,13 @@ class Everyone(StateFields, Dispatch):
     def selection(self) -> IntArray | Selection:
         return self._chosen
 
-    def wait(self, number: int) -> Iterable[Any]:
+    def wait(self, number: int) -> Iterable[Event]:
         """Wait until a client is present; a round of fixed length does not wait past its end."""
         if self._for_good and True not in self.pool.accountant.exhausted.tolist():
             return ()
         return self._wait(number)
 
-    def _wait(self, number: int) -> Generator[Any, Any, None]:
+    def _wait(self, number: int) -> Process[None]:
         pool = self.pool
         present = self._present()
         while not present.any():
@@ -78,7 +80,7 @@ class Everyone(StateFields, Dispatch):
         self._chosen = np.flatnonzero(present)
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -112,7 +114,7 @@ class Ages(Instrument):
         """The oracle runs on the states of the round as it opens."""
         self._oracle = self.meter.measure(number, self.spectrum.open_to_all())
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
         pool = self.pool
         following = closed.number + 1

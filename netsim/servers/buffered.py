@@ -8,9 +8,9 @@ may only have started from an old version.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from netsim.servers.waking import Waking
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.clock import Event, Process
     from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy
     from netsim.core.streams import Streams
 
@@ -73,10 +74,10 @@ class KeepAtWork(StateFields, Dispatch):
     def selection(self) -> IntArray | Selection:
         return _NOBODY
 
-    def wait(self, number: int) -> Iterable[Any]:
+    def wait(self, number: int) -> Iterable[Event]:
         return ()
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -168,7 +169,7 @@ class BufferFull(EndsOfRound):
         for end in self.ends:
             self.dispatch.exclude(end.client)
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         pool = self.pool
         while not self._full():
             self.dispatch.refill()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from simpy.events import Event
 
 from netsim.clients.attempts import Ended
 from netsim.clients.columns import DELIVERED, NUMBER, OUTCOME, ROUND
 from netsim.core.causes import END, OPEN, Cause
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Event, Process
 from netsim.core.closing import RoundState, fold_ends, look_follows_end
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
@@ -150,7 +149,7 @@ class WhenEnded(_OfOneRound):
             self._look_s = None if close.by_end else close.time_s
         return close
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         """Wait for the close of the open round: a known time for a round that was foreseen whole, else the rule on each end."""
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
@@ -240,7 +239,7 @@ class FixedLength(_OfOneRound):
         self._end_s = max(number * self.round_s, start_s)
         self._announce(self._end_s)
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         # After everything else of that instant: who arrives exactly as the round ends is in time.
         yield self.pool.clock.event_at(self._end_s, LAST)
         self.pool.causes.close_by_schedule("fixed length")
@@ -273,7 +272,7 @@ class NothingOnTheAir(_OfOneRound):
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._sent_before = self.pool.life.uploads
 
-    def wait(self) -> Iterable[Any]:
+    def wait(self) -> Iterable[Event]:
         if self._over():
             self.pool.causes.close_now(self._rule)
             return ()
@@ -370,7 +369,7 @@ class FixedLengthCarryOver(EndsOfRound):
     def open(self, number: int, start_s: float, expected: int) -> None:
         self._length.open(number, start_s, expected)
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         return self._length.wait()
 
     def _on_end(self, update: Update) -> None:

@@ -8,13 +8,13 @@ group may is not waited for. A round is the time from one new model to the next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Ended, Single
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
+    from netsim.core.rows import ColumnValues
 
 
 class BySteps(StateFields, Dispatch):
@@ -64,10 +65,10 @@ class BySteps(StateFields, Dispatch):
     def selection(self) -> IntArray | Selection:
         return self._chosen
 
-    def wait(self, number: int) -> Iterable[Any]:
+    def wait(self, number: int) -> Iterable[Event]:
         return ()
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -139,11 +140,11 @@ class GroupComplete(EndsOfRound):
     def open(self, number: int, start_s: float, expected: int) -> None:
         """Open the round; attempts that ended before it count for it."""
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         yield from self._wait()
         self.pool.causes.close_now("group complete", "latest time of a group")
 
-    def _wait(self) -> Generator[Any, Any, None]:
+    def _wait(self) -> Process[None]:
         pool = self.pool
         while not self._ready:
             self.dispatch.refill()
@@ -226,7 +227,7 @@ class OpenGroups(Instrument):
     def __init__(self, *, scheduler: StepScheduler) -> None:
         self.scheduler = scheduler
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """`groups`."""
         return {"groups": len(self.scheduler.groups)}
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from netsim.servers.reports import round_outcome
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.core.clock import Event, Process
     from netsim.core.streams import Streams
     from netsim.servers.probing import Probing
 
@@ -91,14 +92,14 @@ class PolicyDispatch(StateFields, Dispatch):
     def selection(self) -> IntArray | Selection:
         return self._chosen if self._steps is None else Selection(self._chosen, self._steps)
 
-    def wait(self, number: int) -> Generator[Any, Any, None]:
+    def wait(self, number: int) -> Process[None]:
         """Wait until `need` clients are selectable; raise NobodyLeftError if none ever will be and none is at work."""
         pool, busy_too = self.pool, self.reselect_busy
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), None, self.need)
         if not (self._selectable.any() or pool.under_way or pool.ever_selectable().any()):
             raise NobodyLeftError
 
-    def prepare(self, number: int) -> Generator[Any, Any, None]:
+    def prepare(self, number: int) -> Process[None]:
         """Let the policy probe clients before it selects, again and again while it asks for more.
 
         Probes take time, in which clients come and go: after them it waits once more for selectable clients.
@@ -193,7 +194,7 @@ class MembersDispatch(StateFields, Dispatch):
     def selection(self) -> IntArray | Selection:
         return self._chosen if self._chosen_steps is None else Selection(self._chosen, self._chosen_steps)
 
-    def wait(self, number: int) -> Generator[Any, Any, None]:
+    def wait(self, number: int) -> Process[None]:
         """Until they are there."""
         pool, busy_too = self.pool, self.reselect_busy
         among = np.zeros(pool.count, np.bool_)
@@ -201,7 +202,7 @@ class MembersDispatch(StateFields, Dispatch):
         need = len(self.members) if self.whole else 1
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), among, need)
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         """Nobody is asked for anything."""
         return ()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.core.protocols import Notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ class Facts:
     inexact: tuple[str, ...]
     """Phases of attempts whose end does not shift one to one with their start, in ascending order."""
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> Notes:
         """Return them as plain data."""
         return {**asdict(self), "inexact": list(self.inexact)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from netsim.core.rows import DetectionRow
+from netsim.core.rows import ColumnValues, DetectionRow
 from netsim.servers.loop import ClosedRound, Dispatch, Instrument
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Reward(Instrument):
         self.dispatch = dispatch
         self.meter = meter
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """`reward` and `genie_reward`."""
         dispatch, medium = self.dispatch, self.dispatch.pool.medium
         reward, genie = self.meter.measure(
@@ -47,7 +47,7 @@ class Jamming(Instrument):
         self.jammers = jammers
         self._spent_before = 0
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """`jammed`, `collided` and `jam_dwells`."""
         spent = self.jammers.spent
         said = {
@@ -74,7 +74,7 @@ class CableJamming(Instrument):
         self._jammers = jammers
         self._before = (0, 0)
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """`jammed`: transfers hit, of all kinds, and `jam_dwells`."""
         before, self._before = self._before, (self._cables.hit, self._jammers.spent)
         return {"jammed": self._before[0] - before[0], "jam_dwells": self._before[1] - before[1]}
@@ -89,7 +89,7 @@ class Undisturbed(Instrument):
 
     round_columns = Jamming.round_columns
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """None of what `Jamming` counts."""
         return {"jammed": 0, "collided": 0, "jam_dwells": 0}
 
@@ -108,7 +108,7 @@ class Restarts(Instrument):
         self.on_declared = on_declared
         self._told = 0
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return no column: the follower is called with the round and its clients."""
         restarts = self.dispatch.restarts
         if len(restarts) > self._told:
@@ -142,7 +142,7 @@ class Detections(Instrument):
         """Send all records to `recorder` from now on."""
         self.recorder = recorder
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """No column: what was declared goes into its own table."""
         for update in closed.ended:
             if update.jammed and update.channel is not None:

@@ -6,7 +6,7 @@ attempts it is then about). What is measured from outside are `Instrument`s, eac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.clock import Event, Process
     from netsim.core.closing import Closing
+    from netsim.core.rows import ColumnValues
     from netsim.servers.instruments import Detections
 
 
@@ -125,10 +127,10 @@ class Dispatch(Stateful, Protocol):
     def selection(self) -> IntArray | Selection:
         """Clients that take part in the present round from the beginning, as decided."""
 
-    def wait(self, number: int) -> Iterable[Any]:
+    def wait(self, number: int) -> Iterable[Event]:
         """Let time pass, by the events to wait for, until round `number` may open; raises NobodyLeftError where it never can."""
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         """The round has opened: let time pass until it can be said who takes part; raises NobodyLeftError as `wait`."""
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -166,7 +168,7 @@ class CloseRule(Stateful, Protocol):
     def limit(self, deadline_s: float) -> None:
         """The round that opens next closes `deadline_s` after its start at the latest; raises ParameterError where none can."""
 
-    def wait(self) -> Iterable[Any]:
+    def wait(self) -> Iterable[Event]:
         """Let time pass to the close; raises NobodyLeftError where it can never come."""
 
     def collect(self, attempts: Attempts) -> Attempts:
@@ -198,7 +200,7 @@ class Instrument(StateFields):
     def open(self, number: int) -> None:
         """The round has opened; nothing has been sent."""
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return its columns of the round's record."""
         return {}
 
@@ -305,7 +307,7 @@ class RoundLoop:
         """Measure by `instrument`, too, which reads no ends, from the next round on."""
         self.instruments = [*self.instruments, instrument]
 
-    def run_round(self) -> Generator[Any, Any, ClosedRound]:
+    def run_round(self) -> Process[ClosedRound]:
         """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
         number, pool = self.round + 1, self.pool
         for on_open in self._on_open:
@@ -343,7 +345,7 @@ class RoundLoop:
             self.learner.retain([*versions, *self.dispatch.held_versions(number + 1)])
         return closed
 
-    def _wait_for_open(self, number: int) -> Generator[Any, Any, Cause]:
+    def _wait_for_open(self, number: int) -> Process[Cause]:
         """Wait until round `number` may open; returns the cause of its opening."""
         causes, asked_s = self.pool.causes, self.clock.now
         yield from self.dispatch.wait(number)
@@ -352,7 +354,7 @@ class RoundLoop:
             return Cause(CLOSE, number - 1) if number > 1 else Cause(START)
         return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
 
-    def _wait_for_close(self) -> Generator[Any, Any, Cause]:
+    def _wait_for_close(self) -> Process[Cause]:
         """Wait for the close of the present round; returns its cause."""
         causes = self.pool.causes
         set_by = causes.latest()
@@ -395,9 +397,9 @@ class RoundLoop:
         """Columns of rounds that the learner and the instruments fill."""
         return [*self.learner.round_columns, *(name for one in self.instruments for name in one.round_columns)]
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return the columns of all instruments."""
-        said: dict[str, Any] = {}
+        said: ColumnValues = {}
         for instrument in self.instruments:
             said |= instrument.columns(closed)
         return said

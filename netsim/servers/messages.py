@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from netsim.clients.attempts import Single
-from netsim.core.clock import LAST, EventLimitError, NothingScheduledError
+from netsim.core.clock import LAST, Event, EventLimitError, NothingScheduledError, Process
 from netsim.network.sizes import Sizes
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import Dispatch
 from netsim.servers.rounds import RoundServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from simpy.events import Event
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.rules import Load
     from netsim.clients.update import Update
-    from netsim.core.protocols import BoolArray, IntArray
+    from netsim.core.protocols import BoolArray, IntArray, State
     from netsim.servers.loop import ClosedRound, RoundLoop
 
 _EVER = float("inf")
@@ -294,10 +294,10 @@ class MessageDispatch(Dispatch):
     def restarts(self) -> Sequence[tuple[int, int]]:
         return self.choice.restarts
 
-    def wait(self, number: int) -> Iterable[Any]:
+    def wait(self, number: int) -> Iterable[Event]:
         return ()
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -312,10 +312,10 @@ class MessageDispatch(Dispatch):
     def tell(self, closed: ClosedRound) -> None:
         self.choice.close()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         return None
 
 
@@ -333,7 +333,7 @@ class ClosedByApp(EndsOfRound):
     def open(self, number: int, start_s: float, expected: int) -> None:
         return None
 
-    def wait(self) -> Iterable[Any]:
+    def wait(self) -> Iterable[Event]:
         yield self._pool.clock.event()
         self._pool.causes.close_now("application")
 
@@ -362,7 +362,7 @@ class MessageServer(RoundServer):
         """Time at which the run is over."""
         self.on_round: Callable[[], object] = lambda: None
         """Called as a round has closed."""
-        self._round: Generator[Any, Any, None] | None = None
+        self._round: Process[None] | None = None
 
     @property
     def is_open(self) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from netsim.network.transport.draws import StarDraws
 from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:
+    from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
     from netsim.network.transport.messages import Message
@@ -71,7 +71,7 @@ class OpinionUplink:
         self._wait_s = math.inf if wait_s is None else wait_s
         self._draws = StarDraws(transport, "opinion", streams, attempts=transport.max_resends + 1)
 
-    def collect(self, slot: int, ready_s: FloatArray) -> Generator[Any, Any, BoolArray]:
+    def collect(self, slot: int, ready_s: FloatArray) -> Process[BoolArray]:
         """Wait for the opinions that clients send at `ready_s` (K,), none before now; return the clients (K,) that were heard."""
         transport, clock = self.transport, self.transport.clock
         transport.open_slot(slot, clock.now)

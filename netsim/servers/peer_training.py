@@ -7,14 +7,14 @@ peers have finished r on average); peers that are ahead go on.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
 from netsim.core.causes import END, MESSAGE, SENT, Cause
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
 from netsim.network.transport.draws import EdgeDraws
 from netsim.peers.training.protocol import NOTE, Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, IntArray, Learner, Selection, State
+    from netsim.core.rows import ColumnValues
     from netsim.core.streams import Streams
     from netsim.network.transport.messages import Message, PeerGraph
     from netsim.network.transport.transport import Transport
@@ -110,10 +111,10 @@ class PeersAtWork(StateFields):
 
     # Dispatch
 
-    def wait(self, number: int) -> Iterable[Any]:
+    def wait(self, number: int) -> Iterable[Event]:
         return ()
 
-    def prepare(self, number: int) -> Iterable[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -329,7 +330,7 @@ class AllFinished(EndsOfRound):
     def open(self, number: int, start_s: float, expected: int) -> None:
         return None
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         pool, peers = self._pool, self._peers
         while not peers.is_closed():
             if peers.is_blocked():
@@ -367,7 +368,7 @@ class MessagesBetweenPeers(Instrument):
             "message_bytes": links.sent_bytes,
         }
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         now, before = self._now(), self._before
         self._before = now
         said = {name: count - before[name] for name, count in now.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from netsim.servers.waking import Waking
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray
 
 _EVER = float("inf")
@@ -24,7 +25,7 @@ class Presence:
         self._pool = pool
         self._waking = Waking(pool.clock)
 
-    def wait_for(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Generator[Any, Any, BoolArray]:
+    def wait_for(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Process[BoolArray]:
         """Wait until `need` clients of `among` (K,; None: all) are `able` () -> (K,); return that. Raises NobodyLeftError."""
         pool, waking, before = self._pool, self._waking, None
         while int(np.count_nonzero(now_able := _restrict(able(), among))) < need:

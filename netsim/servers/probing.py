@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from netsim.core.reports import Probed
-from netsim.core.rows import ALWAYS, ProbeRow
+from netsim.core.rows import ALWAYS, ColumnValues, ProbeRow
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.loop import ClosedRound, Instrument
 
 if TYPE_CHECKING:
     from netsim.clients.probes import Probes
     from netsim.clients.update import Update
-    from netsim.core.clock import Clock
+    from netsim.core.clock import Clock, Process
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner
 
 _NAN = float("nan")
@@ -68,7 +67,7 @@ class Probing(Instrument, ABC):
     @abstractmethod
     def ask(
         self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Generator[Any, Any, Probed]:
+    ) -> Process[Probed]:
         """Ask `clients` (n,) in round `number`, for the loss of the model, `version`, or for what else the policy wants to know;
         `times`: how often that was done before in this round; `test`: for its accuracy on test data of their own."""
 
@@ -117,7 +116,7 @@ class Probing(Instrument, ABC):
         self._spent_s = 0.0
         self.holders = frozenset()
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         asked, answered = self._before
         self._before = (self.asked, self.answered)
         return {"probes": self.asked - asked, "probes_answered": self.answered - answered, "probe_s": self._spent_s}
@@ -162,7 +161,7 @@ class TimedProbing(Probing):
 
     def ask(
         self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Generator[Any, Any, Probed]:
+    ) -> Process[Probed]:
         start_s = self.clock.now
         self.asked += len(clients)
         asked = yield from self.probes.ask(number, clients, version, times, test)
@@ -230,7 +229,7 @@ class FreeProbing(Probing):
 
     def ask(
         self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Generator[Any, Any, Probed]:
+    ) -> Process[Probed]:
         yield from ()
         answered = np.ones(len(clients), np.bool_)
         losses, accuracy = self._answers(number, clients, answered, test=test)

@@ -6,17 +6,18 @@ import math
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.core.rows import ALWAYS, LATER, ROUND_CAUSES, EvaluationRow, RoundRow, UpdateRow
+from netsim.core.rows import ALWAYS, LATER, ROUND_CAUSES, ColumnValues, EvaluationRow, RoundRow, UpdateRow
 from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder
 from netsim.servers.reports import losses_by_update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.protocols import Evaluation, Learner, State
+    from netsim.core.clock import Process
+    from netsim.core.protocols import Evaluation, Learner, Notes, State
     from netsim.network.transport.transport import Transport
     from netsim.peers.consensus import ConsensusPhase
     from netsim.records.sinks import Recorder
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from netsim.servers.probing import Probing
 
 _NAN = float("nan")
-_BLANK: dict[str, Any] = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_defaults
+_BLANK: ColumnValues = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_defaults
 """A row without values: all columns in order, NaN or their default."""
 
 
@@ -44,7 +45,7 @@ class Book(StateFields):
         self._columns = frozenset((*ALWAYS["rounds"], *energy, *columns))
         return [name for name in _BLANK if name in self._columns]
 
-    def _now(self) -> dict[str, Any]:
+    def _now(self) -> ColumnValues:
         pool, life = self._pool, self._pool.life
         down, up = life.bytes_down, life.bytes_up
         if pool.probes is not None:
@@ -56,7 +57,7 @@ class Book(StateFields):
         return {**self._now(), "in_flight": self._pool.under_way}
 
     def row(
-        self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: dict[str, Any]
+        self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: ColumnValues
     ) -> RoundRow:
         """The record of what closes now, with further `columns`; its attempts began or ended since the last such call."""
         pool, now, before = self._pool, self._now(), self._before
@@ -257,7 +258,7 @@ class RoundServer(LoopServer):
         """Take this round for the last of the run, whose model is evaluated."""
         self.last_round = rounds
 
-    def run_round(self) -> Generator[Any, Any, None]:
+    def run_round(self) -> Process[None]:
         """One round, as a process of the clock. Raises NobodyLeftError if there can never be another."""
         closed = yield from self.loop.run_round()
         self._record(closed)
@@ -281,7 +282,7 @@ class RoundServer(LoopServer):
         if evaluation is not None:
             record_metrics(self.recorder, number, end_s, learner.version, evaluation)
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Its tables say all."""
         return {}
 

@@ -9,14 +9,14 @@ theirs. Of the updates that arrive `per_round` are picked, first those of client
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Ended, Single
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Event, Process
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, Deliveries, FloatArray, IntArray, Learner, Selection
+    from netsim.core.rows import ColumnValues
 
 _EVER = float("inf")
 _NAN = float("nan")
@@ -72,13 +73,13 @@ class ByVersion(StateFields, Dispatch):
     def selection(self) -> IntArray | Selection:
         return self._chosen
 
-    def wait(self, number: int) -> Generator[Any, Any, None]:
+    def wait(self, number: int) -> Process[None]:
         """Wait until a client is present or at work."""
         pool = self.pool
         if not pool.in_flight:
             yield from self._presence.wait_for(lambda: pool.selectable(busy_too=False), None, 1)
 
-    def prepare(self, number: int) -> Sequence[Any]:
+    def prepare(self, number: int) -> Iterable[Event]:
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -195,7 +196,7 @@ class PickedArrived(EndsOfRound):
         for end in self.ends:
             self._count(end)
 
-    def wait(self) -> Generator[Any, Any, None]:
+    def wait(self) -> Process[None]:
         pool = self.pool
         if self._due_s < _EVER:
             self._set_alarm()
@@ -282,7 +283,7 @@ class Picks(Instrument):
         self.dispatch = dispatch
         self.close = close
 
-    def columns(self, closed: ClosedRound) -> dict[str, Any]:
+    def columns(self, closed: ClosedRound) -> ColumnValues:
         """`picked`, `picked_s` and `renewed`."""
         picked = self.close.picked
         last_s = max((one.outcome_s for one in picked), default=_NAN)

@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
-from netsim.core.clock import LAST
+from netsim.core.clock import LAST, Process
 from netsim.core.errors import ParameterError
-from netsim.core.protocols import FloatArray, IntArray, Learner, RoundView, Selection, State, Stateful, optional
+from netsim.core.protocols import FloatArray, IntArray, Learner, Notes, RoundView, Selection, State, Stateful, optional
 from netsim.records.sinks import NoRecorder, Recorder
 from netsim.servers.reports import communication_row
 from netsim.servers.rounds import AttemptRows, Book, LoopServer, Recording, record_metrics
 
 if TYPE_CHECKING:
+    from netsim.core.rows import ColumnValues
     from netsim.core.streams import Streams
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
@@ -59,7 +60,7 @@ class OpinionPolicy(Stateful, Protocol):
         """Learn from slot `round`: `clients` were selected, `opinions` (K,) are all clients'."""
 
     @optional
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return entries of the summary, as plain data."""
         return {}
 
@@ -123,7 +124,7 @@ class SlotServer(LoopServer, ABC):
         """Take this slot for the last of the run, whose model is evaluated."""
         self._last_round = rounds
 
-    def run_round(self) -> Generator[Any, Any, None]:
+    def run_round(self) -> Process[None]:
         """Run one slot as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
         slot, start_s = self.round + 1, self.clock.now
         self._on_open(slot)
@@ -132,7 +133,7 @@ class SlotServer(LoopServer, ABC):
         if self.reset_each_slot and slot > 1:
             self.learner.reset()
         self.members.open_slot(members)
-        trained: dict[str, Any] = {}
+        trained: ColumnValues = {}
         for _ in range(self.rounds_per_slot):
             closed = yield from self.training.run_round()
             self.rows.record_round(closed)
@@ -143,7 +144,7 @@ class SlotServer(LoopServer, ABC):
         trained_s = self.clock.now
         ready_s = self._test(slot, trained_s)
         opinions = self.learner.opinions(slot)
-        columns: dict[str, Any] = {"consensus_s": decided_s - start_s, **trained}
+        columns: ColumnValues = {"consensus_s": decided_s - start_s, **trained}
         columns |= yield from self._close_slot(slot, self.members.members, opinions, ready_s)
         self.round = slot
         self._record(slot, start_s, trained_s, opinions, columns)
@@ -157,16 +158,16 @@ class SlotServer(LoopServer, ABC):
         return ready_s
 
     @abstractmethod
-    def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
+    def _decide(self, slot: int) -> Process[IntArray | Selection]:
         """Settle who takes part in the slot, which takes time."""
 
     @abstractmethod
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
-    ) -> Generator[Any, Any, dict[str, Any]]:
+    ) -> Process[ColumnValues]:
         """Let the tests end at `ready_s` (K,) and learn from the `opinions` (K,); further columns of the slot's record."""
 
-    def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: dict[str, Any]) -> None:
+    def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: ColumnValues) -> None:
         self.clients.charge()
         now, learner, opinion = self.clock.now, self.learner, float(opinions.mean())
         evaluation = learner.evaluate(slot, now, slot == self._last_round)
@@ -192,7 +193,7 @@ class SlotServer(LoopServer, ABC):
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
         self._on_open = told
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return entries of the summary that no table holds."""
         return {"rounds_per_slot": self.rounds_per_slot}
 
@@ -242,7 +243,7 @@ class FlFaServer(SlotServer):
         assert energy is not None
         energy.spend(SENDING, np.array([message.edge]), np.array([message.sent_s]), np.array([message.due_s]))
 
-    def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
+    def _decide(self, slot: int) -> Process[IntArray | Selection]:
         clients = self.clients
         everyone = np.ones(clients.count, np.bool_)
         participations = clients.accountant.participations.copy()
@@ -253,7 +254,7 @@ class FlFaServer(SlotServer):
 
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
-    ) -> Generator[Any, Any, dict[str, Any]]:
+    ) -> Process[ColumnValues]:
         arrived = yield from self.uplink.collect(slot, ready_s)
         self._heard = np.where(arrived, opinions, self._heard)
         known = ~np.isnan(self._heard)
@@ -277,7 +278,7 @@ class FlFaServer(SlotServer):
         super().record_unfinished()
         self.uplink.transport.record_unfinished()
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return the entries of any server with slots, and the policy's."""
         return super().notes() | self.policy.notes()
 
@@ -337,7 +338,7 @@ class FlDaServer(SlotServer):
             "message_bytes": links.sent_bytes,
         }
 
-    def _decide(self, slot: int) -> Generator[Any, Any, IntArray | Selection]:
+    def _decide(self, slot: int) -> Process[IntArray | Selection]:
         if self._opinions is None:
             # Before slot 1 all clients test the first model, for the opinions that the slot starts from.
             tested_s = self._test(0, self.clock.now)
@@ -362,7 +363,7 @@ class FlDaServer(SlotServer):
 
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
-    ) -> Generator[Any, Any, dict[str, Any]]:
+    ) -> Process[ColumnValues]:
         yield self.clock.event_at(float(ready_s.max()), LAST)
         self._opinions = opinions
         self.policy.observe_opinions(slot, members, opinions)
@@ -380,7 +381,7 @@ class FlDaServer(SlotServer):
             "disagreement": outcome.disagreement,
         }
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """The graph, the condition for one fixed point of the beliefs, and the messages."""
         links = self._links
         return super().notes() | {

@@ -65,7 +65,7 @@ def round_figures(log: Log, deadline_s: float | None, first: int | None = None) 
 
 
 def predict(
-    tables: Mapping[str, Any],
+    tables: Mapping[str, object],
     log: Log,
     *,
     deadline_s: float | None,

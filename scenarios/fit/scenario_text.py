@@ -89,7 +89,7 @@ def _comments(fit: PhaseFit) -> list[str]:
     return [_law_comment(fit, fit.law, since)]
 
 
-def _join_classes(laws: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _join_classes(laws: Mapping[str, Mapping[str, object]]) -> Mapping[str, Any]:
     """Return the law of all classes: the law itself if there is one class."""
     return next(iter(laws.values())) if len(laws) == 1 else {"kind": "by-group", "groups": laws}
 
@@ -183,7 +183,7 @@ def _amounts_text(estimates: Estimates) -> str:
     return text
 
 
-def _join_numbers(values: Mapping[str, Any], value_of: Callable[[Any], float]) -> Any:
+def _join_numbers(values: Mapping[str, object], value_of: Callable[[Any], float]) -> Any:
     numbers = {group: value_of(value) for group, value in values.items()}
     numbers = {group: number if isinstance(number, int) else _short(number) for group, number in numbers.items()}
     return next(iter(numbers.values())) if len(set(numbers.values())) == 1 else {"by_group": numbers}
@@ -206,11 +206,11 @@ def _speed_comment(group: str, speed: FittedSpeed) -> str:
     return f"# {group}: n = {speed.number}, cut off {cut:.1f} %; " + ", ".join(_interval(*pair) for pair in values)
 
 
-def _inline(keys: Mapping[str, Any]) -> str:
+def _inline(keys: Mapping[str, object]) -> str:
     return "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, str):

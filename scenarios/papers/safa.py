@@ -88,7 +88,7 @@ def world(seed: int) -> dict[str, Any]:
     return {"clients.data_sizes": sizes.tolist(), "compute.samples_per_s": (sizes * EPOCHS / trains_s).tolist()}
 
 
-def tables_of(base: Mapping[str, Any], cell: Cell, seed: int, drawn: Mapping[str, Any]) -> dict[str, Any]:
+def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[str, object]) -> dict[str, Any]:
     """The scenario of one cell, `base` changed; `drawn` as of `world`."""
     picked = math.ceil(CLIENTS * cell.share - 1e-9)
     changes: dict[str, Any] = {"seed": seed, **drawn, "uplink.channel": {"kind": "bernoulli", "success": 1.0 - cell.crash}}
@@ -125,7 +125,7 @@ class _Lengths(NoRecorder):
         self.sent.append(row.bytes_down / MODEL_BYTES)
 
 
-def mean_lengths_s(tables: Mapping[str, Any]) -> tuple[float, float]:
+def mean_lengths_s(tables: Mapping[str, object]) -> tuple[float, float]:
     """Mean round length of a run in seconds: with the distribution as the authors' code counts it, and as they mean it.
 
     The server sends one model after the other, before the clients' time begins. Their counter of models is that of the run so
@@ -138,7 +138,7 @@ def mean_lengths_s(tables: Mapping[str, Any]) -> tuple[float, float]:
     return length_s + each_s * float(np.cumsum(sent).mean()), length_s + each_s * float(sent.mean())
 
 
-def lengths(base: Mapping[str, Any], seeds: Sequence[int]) -> dict[Cell, FloatArray]:
+def lengths(base: Mapping[str, object], seeds: Sequence[int]) -> dict[Cell, FloatArray]:
     """(seeds, 2) mean round lengths of each cell in seconds, as published and as intended; a run for each seed."""
     found: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in CELLS}
     plain = {key: table for key, table in base.items() if key != "sweep"}

@@ -44,7 +44,7 @@ def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
     return tuple(found)
 
 
-def gather(target: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
+def gather(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
     """The keywords of a component's constructor: those that belong to sets of parameters put into these.
 
     Raises what the constructors of the sets raise.
@@ -59,7 +59,7 @@ def gather(target: Any, keywords: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _set_behind(target: Any, name: str) -> Any:
+def _set_behind(target: object, name: str) -> Any:
     """The set of parameters that an argument takes; None: it takes none."""
     try:
         hint = annotation_of(target, name)

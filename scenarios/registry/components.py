@@ -67,7 +67,7 @@ class Component(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_giants(cls, value: Any) -> Any:
+    def _no_giants(cls, value: object) -> Any:
         # Parameters have no limits of their own here; the constructors judge them, but they do not expect more than 64 bits.
         if isinstance(value, dict):
             for key, entry in value.items():
@@ -99,7 +99,7 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
     return model
 
 
-def _supplied_keys(target: Any, group: str) -> dict[str, str]:
+def _supplied_keys(target: object, group: str) -> dict[str, str]:
     """Return the refusals of keys that name an argument which the builder supplies, by key."""
     names = [name for name, _ in arguments_of(target) if name in supplied_arguments(group)]
     remedy = "leave the key out, or rename the argument of a class of your own that means something else"
@@ -128,7 +128,7 @@ def _description(doc: str) -> str:
     return re.split(r"\n(?:(?:Raises|Returns|Examples?):\n|>{3} )", doc)[0].strip()
 
 
-def _parameters(target: Any, group: str, kind: str) -> dict[str, Argument]:
+def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
     arguments = arguments_of(target)
     by_place = [
         name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
@@ -223,7 +223,7 @@ class _ComponentOf:
         target = resolve(self.group, kind)
         return self.group not in inspect.signature(target).parameters and not (self.group == "scheduler" and target.contends)
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> Any:
         if isinstance(value, BaseModel):
             return value
         if isinstance(value, dict) and "kind" in value:

@@ -31,7 +31,7 @@ class HintError(Exception):
     """An annotation that no key can have; the text says why, and what to write."""
 
 
-def annotation_of(target: Any, name: str) -> Any:
+def annotation_of(target: object, name: str) -> Any:
     """Return the annotation of one argument of a class's constructor or of a function, `Any` without one; `Annotated` stays.
 
     Other arguments are not evaluated: they may name types that are imported for type checkers only. Raises HintError.
@@ -45,7 +45,7 @@ def annotation_of(target: Any, name: str) -> Any:
         raise HintError(f"is annotated {_hint_text(given)}, which cannot be read ({told}); {REMEDY}") from error
 
 
-def _meant(target: Any, hint: Any) -> Any:
+def _meant(target: object, hint: object) -> Any:
     """Return the type for which a type parameter of a generic parent stands in `target`; any other annotation is itself."""
     bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
     for base in bases if isinstance(hint, typing.TypeVar) else ():
@@ -65,14 +65,14 @@ def _annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
     return getattr(called, "__annotations__", {}).get(name, Any), getattr(called, "__globals__", {})
 
 
-def is_parameter_set(hint: Any) -> bool:
+def is_parameter_set(hint: object) -> bool:
     """Return True if an annotation is a set of parameters: a frozen dataclass with keyword-only fields."""
     if not (isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint.__dataclass_params__.frozen):  # type: ignore[attr-defined]
         return False
     return all(field.kw_only for field in dataclasses.fields(hint))
 
 
-def meaning_of(target: Any, name: str) -> str | None:
+def meaning_of(target: object, name: str) -> str | None:
     """Return the meaning of an argument, by the `Doc` of its annotation `Annotated[type, Doc("...")]`, or None."""
     try:
         hint = annotation_of(target, name)
@@ -84,7 +84,7 @@ def meaning_of(target: Any, name: str) -> str | None:
     return told[0] if told else None
 
 
-def key_type(hint: Any, *, per_client: bool) -> Any:
+def key_type(hint: object, *, per_client: bool) -> Any:
     """Return the type of a key whose argument is annotated `hint`; `per_client`: it may differ between clients.
 
     Raises HintError.
@@ -101,13 +101,13 @@ def key_type(hint: Any, *, per_client: bool) -> Any:
     return Union[(PerClientField, *others)]
 
 
-def takes_per_client(hint: Any) -> bool:
+def takes_per_client(hint: object) -> bool:
     """Return True if an argument with this annotation takes a number or an array with one number a client."""
     options = _options(_plain(hint))
     return float in options and any(_is_array(option) for option in options)
 
 
-def _plain(hint: Any) -> Any:
+def _plain(hint: object) -> Any:
     """Return a hint without the wrappers around it: a `type` statement, a NewType, Annotated."""
     while True:
         if sys.version_info >= (3, 12) and isinstance(hint, typing.TypeAliasType):
@@ -120,18 +120,18 @@ def _plain(hint: Any) -> Any:
             return hint
 
 
-def _options(hint: Any) -> list[Any]:
+def _options(hint: object) -> list[Any]:
     """Return the members of a union, those of unions within it too; any other hint alone."""
     if get_origin(hint) not in (Union, types.UnionType):
         return [hint]
     return [option for member in get_args(hint) for option in _options(_plain(member))]
 
 
-def _is_array(hint: Any) -> bool:
+def _is_array(hint: object) -> bool:
     return hint is np.ndarray or get_origin(hint) is np.ndarray
 
 
-def _file_type(hint: Any) -> Any:
+def _file_type(hint: object) -> Any:
     """Return the type by which a file's value for `hint` is checked, where it is no number per client. Raises HintError."""
     hint = _plain(hint)
     origin, args = get_origin(hint) or hint, get_args(hint)
@@ -155,7 +155,7 @@ def _file_type(hint: Any) -> Any:
     raise HintError(f"is annotated {_hint_text(hint)}, which a file cannot hold; {REMEDY}")
 
 
-def _hint_text(hint: Any) -> str:
+def _hint_text(hint: object) -> str:
     if isinstance(hint, str):
         return repr(hint)
     if isinstance(hint, type) and not get_args(hint):

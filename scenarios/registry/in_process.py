@@ -29,7 +29,7 @@ def place_of(target: Any) -> str:
     return place_of_object(re.sub(r"\W", "_", target.__name__), target)
 
 
-def place_of_object(word: str, target: Any) -> str:
+def place_of_object(word: str, target: object) -> str:
     """Return "in_memory:word" for an object of this process, or word_2, word_3, ... if that is another one."""
     taken, number = f"{IN_MEMORY}:{word}", 1
     while _OBJECTS.setdefault(taken, target) is not target:
@@ -38,7 +38,7 @@ def place_of_object(word: str, target: Any) -> str:
     return taken
 
 
-def spell(group: str, kind: Any) -> Any:
+def spell(group: str, kind: object) -> Any:
     """A `kind` as a scenario keeps it: a class or function, and a registered name, as "module:Name"; raises UserError."""
     if isinstance(kind, str):
         return _REGISTERED.get(group, {}).get(kind, kind)
@@ -50,7 +50,7 @@ def spell(group: str, kind: Any) -> Any:
     return kind
 
 
-def name_in_text(value: Any) -> Any:
+def name_in_text(value: object) -> Any:
     """A copy of tables and lists, with classes and functions in them by their names."""
     if isinstance(value, Mapping):
         return {key: name_in_text(inner) for key, inner in value.items()}
@@ -64,7 +64,7 @@ def registered_names(group: str) -> dict[str, str]:
     return dict(_REGISTERED.get(group, {}))
 
 
-def keep(group: str, name: str, target: Any) -> None:
+def keep(group: str, name: str, target: object) -> None:
     """Register a class under a name, in place of an earlier one."""
     _REGISTERED.setdefault(group, {})[name] = place_of(target)
 
@@ -79,12 +79,12 @@ def objects() -> dict[str, Any]:
     return dict(_OBJECTS)
 
 
-def adopt(given: Mapping[str, Any]) -> None:
+def adopt(given: Mapping[str, object]) -> None:
     """Know what another process knows."""
     _OBJECTS.update(given)
 
 
-def refuse_unnamed(tables: Any, path: str = "") -> None:
+def refuse_unnamed(tables: object, path: str = "") -> None:
     """Raise UserError where the tables of a scenario name a class that no file can name."""
     items = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
     for key, inner in items:

@@ -115,13 +115,13 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
             raise UserError(f"{path}: {kind!r}: {name} returns {answer!r}; must be {clients} numbers, each finite and >= 0")
 
 
-def check_component_within(group: str, component: Any, kind: str, path: str) -> None:
+def check_component_within(group: str, component: object, kind: str, path: str) -> None:
     """Raise UserError for what `component`, built from the class `kind`, lacks of what the component around it calls."""
     if group in WITHIN:
         _check_members(WITHIN[group], component, kind, path)
 
 
-def _check_members(protocol: type, component: Any, kind: str, path: str) -> None:
+def _check_members(protocol: type, component: object, kind: str, path: str) -> None:
     lacking = [name for name in members(protocol) if not hasattr(component, name)]
     if lacking:
         needed = f"see {protocol.__name__} in {protocol.__module__} for all that is called"

@@ -106,7 +106,7 @@ def audit(
     return {"balanced": not problems, "tables": checked, "problems": problems}
 
 
-def refuse_unbalanced(books: Mapping[str, Any], place: object, kept: str = "The files are kept; ") -> None:
+def refuse_unbalanced(books: Mapping[str, Any], place: Any, kept: str = "The files are kept; ") -> None:
     """Raise BooksError if the books of the run in `place` do not balance; `kept`: what becomes of it."""
     if not books["balanced"]:
         raise BooksError(

@@ -75,7 +75,7 @@ def exists(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def _pack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
     """`value` as JSON; what JSON has no word for is a list that begins with its kind."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
@@ -110,7 +110,7 @@ def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
     return ["array", name]
 
 
-def _unpack(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
+def _unpack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
     if not isinstance(value, list):
         return value
     kind, content = value

@@ -59,7 +59,7 @@ def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
     return _table("cables", kinds, list(zip(*rows, strict=True)))
 
 
-def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[Sequence[Any] | NDArray[Any]]) -> pa.Table:
+def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[Sequence[object] | NDArray[Any]]) -> pa.Table:
     schema = pa.schema(list(kinds.items()), metadata={"netsim.table": name, "netsim.format": str(FORMAT)})
     columns = [column(list(found), kind) for found, kind in zip(values, kinds.values(), strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

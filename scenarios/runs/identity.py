@@ -49,11 +49,11 @@ def run_id(study: str, seed: int) -> str:
     return _digest({"study": study, "seed": seed})[:32]
 
 
-def _digest(content: Mapping[str, Any]) -> str:
+def _digest(content: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _files(value: Any, clients: int, key: str = "") -> Iterator[tuple[str, Path]]:
+def _files(value: object, clients: int, key: str = "") -> Iterator[tuple[str, Path]]:
     """The data files that the keys of a scenario name: values that look like a file, or are of a key of files, and are one."""
     if isinstance(value, str):
         looks = (Path(value).suffix or key in _OF_FILES) and "\0" not in value and len(value) < 4096

@@ -26,7 +26,7 @@ from scenarios.workers.interrupts import stop_requests
 
 
 @contextmanager
-def _open_table(table: Any) -> Iterator[OpenTable]:
+def _open_table(table: object) -> Iterator[OpenTable]:
     yield TableInMemory(table)
 
 

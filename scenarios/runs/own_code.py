@@ -85,7 +85,7 @@ def own_components(scenario: Scenario) -> list[OwnComponent]:
     return list(_find_components(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), ""))
 
 
-def _find_components(value: Any, path: str) -> Iterator[OwnComponent]:
+def _find_components(value: object, path: str) -> Iterator[OwnComponent]:
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, inner in items:
         here = f"{path}.{key}" if path else str(key)

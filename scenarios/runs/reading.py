@@ -82,7 +82,7 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def override(tables: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
+def override(tables: Mapping[str, object], changes: Changes) -> dict[str, Any]:
     """Return a copy of `tables` with dotted keys replaced, in order; missing tables are made.
 
     Setting `x.kind` to another value drops the other keys of x. Raises UserError where a key goes through a value that is no
@@ -106,7 +106,7 @@ def override(tables: Mapping[str, Any], changes: Changes) -> dict[str, Any]:
     return result
 
 
-def _entry(table: Any, name: str, above: str, key: str) -> Any:
+def _entry(table: object, name: str, above: str, key: str) -> Any:
     if isinstance(table, list):
         return table[_position(table, name, key)]
     if not isinstance(table, dict):
@@ -120,7 +120,7 @@ def _position(table: list[Any], name: str, key: str) -> int:
     return int(name)
 
 
-def parse(tables: Mapping[str, Any], source: str = "scenario") -> Scenario:
+def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
     """The checked scenario; raises UserError that names every wrong key (the first few), its value and what is allowed."""
     try:
         return Scenario.model_validate(dict(tables))
@@ -151,7 +151,7 @@ def to_toml(scenario: Scenario) -> str:
     return tomli_w.dumps(_kind_first(name_in_text(scenario.model_dump(exclude_none=True, by_alias=True))))
 
 
-def _kind_first(value: Any) -> Any:
+def _kind_first(value: object) -> Any:
     """The tables in `value`, each with the key first that says what the others are of."""
     if isinstance(value, dict):
         return {key: _kind_first(value[key]) for key in sorted(value, key=lambda key: bool(key != "kind"))}
@@ -212,7 +212,7 @@ def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
     return True
 
 
-def _value_text(value: Any) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True, by_alias=True)
     text = json.dumps(value, default=str)

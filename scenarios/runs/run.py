@@ -135,7 +135,7 @@ def _from_the_start(
 def go_on(
     out: str | Path,
     *,
-    script: Mapping[str, Any] | None = None,
+    script: Mapping[str, object] | None = None,
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
     allow_changed_code: bool = False,

@@ -58,7 +58,7 @@ class Energy(Section):
     """Battery that feeds the clients; absent: the mains."""
 
 
-def _nothing(spec: Any) -> bool:
+def _nothing(spec: object) -> bool:
     """Return True if a checked specification of numbers of clients is 0 for each of them."""
     if isinstance(spec, Ramp):
         return spec.start == 0 and spec.to == 0
@@ -67,6 +67,6 @@ def _nothing(spec: Any) -> bool:
     return not any(spec) if isinstance(spec, list) else bool(spec == 0)
 
 
-def _dump(spec: Any) -> Any:
+def _dump(spec: object) -> Any:
     """A specification as a message shows it."""
     return spec.model_dump(by_alias=True) if isinstance(spec, Section) else spec

@@ -166,7 +166,7 @@ def check_work(compute: Compute) -> bool:
 _IMPLIED: dict[str, Any] = {"server": {"kind": "flower"}, "rounds": MOST_ROUNDS}
 
 
-def complete(value: Any) -> Any:
+def complete(value: object) -> Any:
     """Return the tables of a scenario with the server and the number of rounds that `[flower]` implies."""
     if not (isinstance(value, dict) and value.get("flower") is not None):
         return value

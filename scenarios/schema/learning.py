@@ -47,7 +47,7 @@ from scenarios.schema.networks import NETWORKS, OwnNetwork
 from scenarios.schema.section import Section, default_table, problem, refusal
 
 
-def _read_data_set(value: Any) -> Any:
+def _read_data_set(value: object) -> Any:
     try:
         value = spell("data", value)
     except UserError as error:
@@ -61,7 +61,7 @@ _DATA_SET_JSON: dict[str, Any] = {"anyOf": [{"enum": list(DATASETS)}, {"type": "
 DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_SET_JSON)]
 
 
-def _read_function(value: Any) -> Any:
+def _read_function(value: object) -> Any:
     try:
         value = spell("function", value)
         if not isinstance(value, str) or not re.fullmatch(OWN_CLASS, value):

@@ -20,7 +20,7 @@ class Ramp(Section):
     """The value of the group's last client."""
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return True if a value of the file is a finite number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
@@ -63,7 +63,7 @@ class ByGroup(Section):
 PerClientSpec = float | Ramp | ByGroup | list[float]
 
 
-def is_per_client(value: Any) -> bool:
+def is_per_client(value: object) -> bool:
     """Return True if a checked value specifies numbers of clients, and not something else that its key allows (None, a word)."""
     if isinstance(value, Ramp | ByGroup | np.ndarray):
         return True

@@ -84,7 +84,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": SCHEMA_URL} | schema
 
 
-def _share(node: Any, shared: dict[str, Any]) -> Any:
+def _share(node: object, shared: dict[str, Any]) -> Any:
     if isinstance(node, list):
         return [_share(entry, shared) for entry in node]
     if not isinstance(node, dict):
@@ -181,7 +181,7 @@ def _default(field: dict[str, Any], tables: dict[str, Any]) -> str:
     return f"`{_toml(value)}`"
 
 
-def _toml(value: Any) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, dict):
         entries = ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items() if entry is not None)
         return f"{{ {entries} }}" if entries else "{}"

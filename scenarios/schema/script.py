@@ -13,7 +13,7 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.section import refusal
 
 
-def _read(value: Any) -> Any:
+def _read(value: object) -> Any:
     return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
 
 

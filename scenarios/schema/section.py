@@ -55,7 +55,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_absent(cls, value: Any) -> Any:
+    def _drop_absent(cls, value: object) -> Any:
         # A grid, `--set` and TOML have no null; all optional keys default to None, so that the key can be left out.
         if isinstance(value, dict) and NO_VALUE in [entry for entry in value.values() if isinstance(entry, str)]:
             optional = optional_keys(cls)
@@ -64,7 +64,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, value: Any) -> Any:
+    def _known_keys(cls, value: object) -> Any:
         # Before anything else, so that a misspelt key is told as such and not as a missing one besides.
         if isinstance(value, dict):
             keys = section_keys(cls)
@@ -104,7 +104,7 @@ def optional_keys(model: "type[Section]") -> frozenset[str]:
     return frozenset(emptied - model.names)
 
 
-def _kinds(annotation: Any) -> list[Any]:
+def _kinds(annotation: object) -> list[Any]:
     """Return the members of a union, those of a Literal as values."""
     origin = get_origin(annotation)
     if origin is Annotated:
@@ -121,12 +121,12 @@ def section_keys(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def problem(place: tuple[str | int, ...], value: Any, text: str) -> ValidationError:
+def problem(place: tuple[str | int, ...], value: object, text: str) -> ValidationError:
     """A refusal of one key, by its place below the section that is being validated."""
     return ValidationError.from_exception_data("scenario", [InitErrorDetails(type=refusal(text), loc=place, input=value)])
 
 
-def missing(key: str, value: Any) -> ValidationError:
+def missing(key: str, value: object) -> ValidationError:
     """The refusal of a table that lacks `key`, where whether it needs it depends on others."""
     return ValidationError.from_exception_data("scenario", [InitErrorDetails(type="missing", loc=(key,), input=value)])
 

@@ -214,7 +214,7 @@ class Jammer(Section):
 class _Synchronous:
     """Marks `[server]`: where it names no kind, it is the synchronous one."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_add_kind, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -225,7 +225,7 @@ class _Synchronous:
         return described
 
 
-def _add_kind(value: Any) -> Any:
+def _add_kind(value: object) -> Any:
     return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
 
 
@@ -247,7 +247,7 @@ def server_field() -> Any:
     return Annotated[component_of("server", described=KINDS, base=OwnServer), _Synchronous()]
 
 
-def has_slots(server: Any) -> bool:
+def has_slots(server: object) -> bool:
     """Return True if a `[server]` table, read or not yet, is of a kind with slots."""
     if isinstance(server, Server):
         return server.slotted

@@ -104,7 +104,7 @@ def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
     return [Planned(p.variant, p.label, seed, p.scenario.model_copy(update={"seed": seed})) for p in each for seed in seeds]
 
 
-def plan(tables: Mapping[str, Any], source: str, *, strict: bool = False) -> Plan:
+def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> Plan:
     """The runs that the `[sweep]` table asks for; raises UserError for any wrong key of any variant.
 
     With `strict` also for whatever is only warned of, in any run: what is drawn from a seed may give rise to a warning, too.
@@ -225,7 +225,7 @@ def _short(keys: list[str]) -> dict[str, str]:
     return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
 
 
-def _word(value: Any, position: int) -> str:
+def _word(value: object, position: int) -> str:
     """A value within a folder's name; one that is no short word goes by its position in the list."""
     shown = NO_VALUE if value is None else str(name_in_text(value))
     named = shown.rpartition(":")[2] if callable(value) else shown
@@ -234,7 +234,7 @@ def _word(value: Any, position: int) -> str:
 
 
 def plan_grid(
-    tables: Mapping[str, Any],
+    tables: Mapping[str, object],
     source: str,
     *,
     grid: Mapping[str, list[Any]],
@@ -246,7 +246,7 @@ def plan_grid(
     return plan(choose_variants(add_grid(tables, grid, seeds), variants, source), source, strict=strict)
 
 
-def add_grid(tables: Mapping[str, Any], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
+def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
     """A scenario's tables with more keys in the sweep's grid, and other seeds."""
     changes: dict[str, Any] = {}
     if grid:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
+from netsim.core.protocols import IntArray
 from netsim.records import atomic
 from scenarios.workers.processes import (
     Killed,
@@ -102,7 +103,7 @@ class Workers(Protocol):
 class _InMemory:
     own_process = False
 
-    def __init__(self, counts: Any, waits: dict[int, str], index: int) -> None:
+    def __init__(self, counts: IntArray, waits: dict[int, str], index: int) -> None:
         self._counts, self._waits, self._index = counts, waits, index
 
     def tell(self, rounds: int) -> None:

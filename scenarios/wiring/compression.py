@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from models.errors import ParameterError
 from models.fl.compression.messages import both_ways
@@ -32,7 +32,7 @@ def build_compressions(scenario: Scenario) -> Compressions:
     )
 
 
-def _built(scenario: Scenario, section: Component, name: str, given: Any, size: str) -> Compression:
+def _built(scenario: Scenario, section: Component, name: str, given: object, size: str) -> Compression:
     """One of them; `given` is the size that the scenario says by the key `size`."""
     compression: Compression = construct(section, "compression", f"payload.{name}", section.parameters(), {})
     if compression.exact:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from netsim.clients.battery import Batteries
@@ -47,7 +45,7 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
     return Energy(powers=powers, followed=followed, batteries=batteries, charger=charger)
 
 
-def _per_client(spec: Any, path: str, population: Population) -> FloatArray:
+def _per_client(spec: object, path: str, population: Population) -> FloatArray:
     return np.broadcast_to(np.asarray(population.values(spec, path), np.float64), (population.count,))
 
 

@@ -88,7 +88,7 @@ class Law:
             values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
         return values
 
-    def change(self, parameters: Mapping[str, Any], chosen: IntArray | None, path: str) -> Law:
+    def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law:
         """The law after `chosen` clients (None: all) were given new parameters, each where the law of the client has it."""
         inner = list(self._inner)
         without = [one.members for one in inner if parameters.keys().isdisjoint(one.keywords)]
@@ -108,7 +108,7 @@ class Law:
             ]
         return Law(self._group, self._path, self._context, inner, self._by_group)
 
-    def _change(self, inner: _Inner, name: str, spec: Any, chosen: IntArray | None, path: str) -> _Inner:
+    def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
             try:
                 given = inner.component.model_dump(by_alias=True) | {name: spec}
@@ -140,7 +140,7 @@ class Law:
         """The law after parameters of `chosen` clients (None: all) were multiplied."""
         return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
-    def _product(self, name: str, factor: Any, chosen: IntArray | None, path: str) -> FloatArray:
+    def _product(self, name: str, factor: object, chosen: IntArray | None, path: str) -> FloatArray:
         values = self.values(name, f"{path}.{name}")
         values = values if chosen is None else values[chosen]
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 from models.laws.bandwidth.laws import Multiple
-from netsim.core.protocols import BandwidthLaw
+from netsim.core.protocols import BandwidthLaw, Timeline
+
+
+class BandwidthTimeline(Timeline[BandwidthLaw], Protocol):
+    """A timeline that knows all of its laws and change points."""
+
+    @property
+    def laws(self) -> Sequence[BandwidthLaw]: ...
+    @property
+    def starts(self) -> Sequence[float]: ...
+    @property
+    def unit(self) -> Literal["rounds", "seconds"]: ...
 
 
 class Multiplier:
@@ -23,7 +34,7 @@ class Multiplier:
         """True if there is a bandwidth to multiply."""
         return self._timelines > 0
 
-    def over(self, timeline: Any) -> Multiplied:
+    def over(self, timeline: BandwidthTimeline) -> Multiplied:
         """Return `timeline` times the factor."""
         self._timelines += 1
         return Multiplied(timeline, self)
@@ -40,27 +51,24 @@ class Multiplied:
 
     fixed = False
 
-    def __init__(self, timeline: Any, multiplier: Multiplier) -> None:
+    def __init__(self, timeline: BandwidthTimeline, multiplier: Multiplier) -> None:
         self._timeline, self._multiplier = timeline, multiplier
         self._known: tuple[BandwidthLaw, float, BandwidthLaw] | None = None
 
     @property
-    def laws(self) -> Sequence[Any]:
+    def laws(self) -> Sequence[BandwidthLaw]:
         """The laws at factor 1, in the order in which they come into force."""
-        laws: Sequence[Any] = self._timeline.laws
-        return laws
+        return self._timeline.laws
 
     @property
     def starts(self) -> Sequence[float]:
         """The change points between them."""
-        starts: Sequence[float] = self._timeline.starts
-        return starts
+        return self._timeline.starts
 
     @property
     def unit(self) -> Literal["rounds", "seconds"]:
         """The unit of the change points."""
-        unit: Literal["rounds", "seconds"] = self._timeline.unit
-        return unit
+        return self._timeline.unit
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
         law, until_s = self._timeline.at(round, time_s)

@@ -124,7 +124,7 @@ def decompress_s(scenario: Scenario, population: Population, sizes: Sizes) -> Fl
     return _codec_s(scenario, population, "decompress", sizes.down)
 
 
-def _codec_s(scenario: Scenario, population: Population, name: str, size: Any) -> FloatArray:
+def _codec_s(scenario: Scenario, population: Population, name: str, size: object) -> FloatArray:
     key = f"payload.{name}_s_per_byte"
     each = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
     with np.errstate(over="ignore"):

@@ -45,7 +45,7 @@ def synchronous(world: World) -> Server:
     )
 
 
-def _wait_rule(section: Any) -> WaitRule:
+def _wait_rule(section: object) -> WaitRule:
     """The close rule of a synchronous server: each of its fields is a key of the section. Raises UserError."""
     given = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
     with refusals_at("server", given):

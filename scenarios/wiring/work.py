@@ -43,7 +43,7 @@ def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
     return WorkPlan(**{name: _integers(spec, f"work.{name}", population) for name, spec in given.items() if spec is not None})
 
 
-def _integers(spec: Any, key: str, population: Population) -> IntArray:
+def _integers(spec: object, key: str, population: Population) -> IntArray:
     values = np.asarray(population.values(spec, key))
     good = (values >= 1) & (values == np.floor(values)) & (values <= _MOST)
     if not good.all():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from scenarios.workers.interrupts import ignore_interrupts
 
 
-def dask_setup(worker: Any) -> None:
+def dask_setup(worker: object) -> None:
     """Leave Ctrl-C, which reaches all processes of a terminal, to the main one, which tells the workers."""
     ignore_interrupts()

@@ -138,7 +138,7 @@ class Bundle:
         group.mark, group.front = self._served if group.free else now_s, None
         self._refresh(group)
 
-    def add(self, group: FlowClass, size: float, number: int, key: Any, now_s: float) -> None:
+    def add(self, group: FlowClass, size: float, number: int, key: object, now_s: float) -> None:
         """Begin a flow of `size` bytes in `group`, a class of this bundle.
 
         `number` orders ends at one time; `key` is the caller's name of the flow, which its end returns.

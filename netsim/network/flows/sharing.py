@@ -144,7 +144,7 @@ class Sharing:
 
     # Changes.
 
-    def add(self, path: Path, bound: float, size: float, number: int, key: Any, now_s: float) -> PathClass:
+    def add(self, path: Path, bound: float, size: float, number: int, key: object, now_s: float) -> PathClass:
         """Begin a flow of `size` bytes, at most `bound` bytes/s; return its class."""
         group = self.classes.get((path, bound))
         if group is None:

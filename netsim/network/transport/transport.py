@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -199,7 +199,7 @@ class Transport:
         edges: IntArray,
         key: int,
         size_bytes: int,
-        content: Any,
+        content: object,
         sent_s: FloatArray,
         due_s: FloatArray,
     ) -> None:
@@ -250,7 +250,7 @@ class Transport:
         edges: list[int],
         key: int,
         size_bytes: int,
-        content: Any = None,
+        content: object = None,
         attempt: int = 0,
         tries: int = 0,
     ) -> None:

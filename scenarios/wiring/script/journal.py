@@ -33,7 +33,7 @@ class Journal:
         self.entries = entries
         self._next = 0
 
-    def note(self, *entry: Any) -> bool:
+    def note(self, *entry: object) -> bool:
         """The script does this: True where it is new, False where it is done again; raises DivergedError."""
         if self._next is None:
             self.entries.append(list(entry))

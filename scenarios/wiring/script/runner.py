@@ -141,7 +141,7 @@ class ScriptRunner:
     def _begin(self) -> None:
         self._generator = self._call_user(self._function)
 
-    def _advance(self, value: Any) -> None:
+    def _advance(self, value: object) -> None:
         """On to the next wait that is not over as it begins."""
         for _ in range(_MOST_AT_ONCE):
             wait = self._next_wait(value)
@@ -156,7 +156,7 @@ class ScriptRunner:
             f"{self._place()}: waited {_MOST_AT_ONCE:,} times for what had come already; wait for something that is to come"
         )
 
-    def _next_wait(self, value: Any) -> Wait | None:
+    def _next_wait(self, value: object) -> Wait | None:
         """Send `value` to the script and return its next wait, begun, or None if the script is over."""
         assert self._generator is not None
         try:

@@ -113,7 +113,7 @@ class _Law(ABC):
     def _version(self, time_s: float) -> int:
         return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
 
-    def _build_checked(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_checked(self, segment: object, overlays: tuple[Overlay, ...]) -> Any:
         try:
             return self._build_law(segment, overlays)
         except UserError as error:
@@ -316,7 +316,7 @@ class Targets:
         self.all[key] = self._laws[key] = made
         return made
 
-    def states(self, key: str, states: Any, count: int) -> ScriptedStates:
+    def states(self, key: str, states: object, count: int) -> ScriptedStates:
         """The timeline of these states, which a script may change."""
         made = ScriptedStates(key=key, states=states, count=count)
         self.all[key] = self._laws[key] = made

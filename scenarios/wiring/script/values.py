@@ -20,12 +20,12 @@ _LISTED = 32
 """As many values of a parameter are written out in a record; of more the least, the mean and the largest."""
 
 
-def plain_number(value: Any) -> Any:
+def plain_number(value: object) -> Any:
     """A number of NumPy's as one of Python's; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
 
-def integer(name: str, value: Any, low: int) -> int:
+def integer(name: str, value: object, low: int) -> int:
     """A whole number from `low` on; raises UserError."""
     plain = plain_number(value)
     if not isinstance(plain, int) or isinstance(plain, bool) or plain < low:
@@ -38,12 +38,12 @@ def to_list(entities: IntArray | None) -> list[int] | None:
     return None if entities is None else entities.tolist()
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A value that a script gives, as plain data."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def read(value: Any, path: str) -> Any:
+def read(value: object, path: str) -> Any:
     """A parameter's value, as a scenario file would have given it; raises UserError."""
     given = plain(value)
     if not isinstance(given, dict):
@@ -62,7 +62,7 @@ def label(some: Some, entities: IntArray | None) -> str | None:
     return None if entities is None else json.dumps(entities.tolist())
 
 
-def value_text(value: Any, entities: IntArray | None) -> str:
+def value_text(value: object, entities: IntArray | None) -> str:
     """A parameter of the entities concerned, as JSON."""
     if not isinstance(value, np.ndarray):
         return json.dumps(value)

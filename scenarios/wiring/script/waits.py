@@ -66,7 +66,7 @@ Event: TypeAlias = Ended | Declared | Opened | Reached
 _TOLD: dict[str, type[Ended | Declared]] = {"ended": Ended, "declared": Declared}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return the answer to a script as plain data."""
     for name, kind in _TOLD.items():
         if isinstance(value, kind):
@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _from_plain(value: Any) -> Any:
+def _from_plain(value: object) -> Any:
     """The inverse of `_plain`."""
     return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
 
@@ -111,7 +111,7 @@ class Wait(ABC):
         """Which of several has come (0: it alone), and what it was, as plain data."""
         return 0, _plain(self.value)
 
-    def comes(self, which: int, value: Any) -> None:
+    def comes(self, which: int, value: object) -> None:
         """It is over as it was before, by what `what_came` said then."""
         self.value = _from_plain(value)
 
@@ -119,7 +119,7 @@ class Wait(ABC):
         """Return the progress of the wait as plain data."""
         return None
 
-    def load_state_dict(self, state: Any) -> None:
+    def load_state_dict(self, state: object) -> None:
         """Go on from there."""
         return
 
@@ -265,7 +265,7 @@ class AnyOf(Wait):
         met: Wait = self.value
         return self.waits.index(met), _plain(met.value)
 
-    def comes(self, which: int, value: Any) -> None:
+    def comes(self, which: int, value: object) -> None:
         self.value = self.waits[which]
         self.value.comes(0, value)
 
