@@ -31,6 +31,8 @@ TableName = Literal[
     "script",
     "evaluations",
     "communication_rounds",
+    "edges",
+    "edge_rounds",
     "transfers",
     "link_loads",
     "cables",

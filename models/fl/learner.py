@@ -22,6 +22,7 @@ from models.fl.memory import naming_device
 from models.fl.methods import Methods
 from models.fl.options import TrainingOptions
 from models.fl.probing import Probing
+from models.fl.protocols import Staleness
 from models.fl.store import ModelStore
 from models.fl.task import Task
 from models.fl.training.local_work import Computed, LocalWork, Models, Update, work_of
@@ -184,6 +185,27 @@ class FederatedLearner:
         told = [asked, self._work.reported_in_words, None if self.eager else counted.in_words]
         return [*(words for words in told if words is not None), *self._trainer.notes]
 
+    @property
+    def versions(self) -> Versions:
+        """Versions of the server's model."""
+        return self._versions
+
+    @property
+    def store(self) -> ModelStore:
+        """Store of all models."""
+        return self._store
+
+    @property
+    def staleness(self) -> Staleness:
+        """Rule for updates from old models."""
+        return self._methods.staleness
+
+    def content_of(self, computed: Computed, want_updates: bool, want_losses: bool) -> Content | None:
+        """Return what is wanted of updates that were computed, or None."""
+        if not (want_updates or want_losses):
+            return None
+        return self._content(computed, len(computed.content), want_updates, want_losses)
+
     def retain(self, versions: list[int]) -> None:
         """All versions that updates under way started from, told after every aggregation; others may be dropped.
 
@@ -302,16 +324,33 @@ class FederatedLearner:
         )
 
     def _fold(self, updates: list[Update], want_losses: bool) -> Computed:
+        of_all = (len(self.data_sizes), int(self.data_sizes.sum()))
+        computed, step = self.compute_step(updates, self._versions, of_all, want_losses)
+        if step is not None:
+            self.take(step)
+        return computed
+
+    def compute_step(
+        self, updates: list[Update], versions: Versions, of_all: tuple[int, int], want_losses: bool
+    ) -> tuple[Computed, torch.Tensor | None]:
+        """Train `updates`, and return them with the step (d,) that they make of the newest of `versions`; None: none is finite.
+
+        `versions`: models of any node, in the store of this learner. `of_all`: clients of that node, and their samples.
+
+        Raises:
+            MemoryError: the device cannot hold the updates.
+        """
         demands = self._methods.aggregation.demands
         exact = self._received_losses(updates) if demands.loss == "received" else None
         computed, accepted = self._collect(updates, want_losses or demands.loss == "running")
         if not accepted.any():
-            return computed
+            return computed, None
         losses = exact if computed.first is None or exact is not None else computed.first.mean
         starts, content = computed.starts, computed.content
         clients = np.array([update.client for update in updates])
         kept: slice | torch.Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
-        staleness = self.version - np.array([update.start.number for update in updates])[accepted]
+        version = versions.newest
+        staleness = version - np.array([update.start.number for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
         check_fresh(demands, updates, staleness)
         entering = [updates[row] for row in np.flatnonzero(accepted)]
@@ -319,15 +358,15 @@ class FederatedLearner:
             self.data_sizes[clients[accepted]],
             staleness,
             zeta,
-            partial(self._streams.generator, "aggregation", self.version),
+            partial(self._streams.generator, "aggregation", version),
             parameters=self._trainer.parameters,
-            version=self.version,
+            version=version,
             begun=None if self._work.down.exact else lambda: torch.stack([self._store[one.start] for one in entering]),
-            of_all=(len(self.data_sizes), int(self.data_sizes.sum())),
+            of_all=of_all,
             local=self._work.local_steps(entering) if demands.steps != "any" else None,
             losses=None if losses is None else losses[accepted],
         )
-        model = self._versions.model
+        model = versions.model
         factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
         step = self._methods.aggregation.step(model, starts[kept], content[kept], arrivals, factors)
         if self._contributions is not None:
@@ -336,8 +375,7 @@ class FederatedLearner:
         if computed.own is not None and computed.after is not None:
             self._work.corrections.deliver(clients[accepted].tolist(), computed.own[kept], computed.after[kept])
             self._work.corrections.add_to(step, self._trainer.layout.columns)
-        self._take(step)
-        return computed
+        return computed, step
 
     def _received_losses(self, updates: list[Update]) -> FloatArray:
         """(n,) mean loss of the present model, as clients receive it, on all samples of the client of each update."""
@@ -352,7 +390,7 @@ class FederatedLearner:
         if deliveries.renewed is not None:
             self._cache.renew(deliveries.renewed, self._versions.id(self.version))
         if not updates:
-            self._take(self._cache.mean() - model)
+            self.take(self._cache.mean() - model)
             return None
         computed, accepted = self._collect(updates, want_losses)
         held = np.zeros(len(updates), np.bool_) if deliveries.held is None else deliveries.held
@@ -368,7 +406,7 @@ class FederatedLearner:
             self._cache.put(deliveries.clients[rows], deliveries.rounds[rows], entering)
 
         enter(accepted & ~held)
-        self._take(self._cache.mean() - model)
+        self.take(self._cache.mean() - model)
         enter(accepted & held)
         return computed
 
@@ -389,14 +427,20 @@ class FederatedLearner:
             self.refused_updates += int((~accepted).sum())
         return computed, accepted
 
-    def _take(self, step: torch.Tensor) -> None:
-        """Make the model that is `step` (d,) and what the server optimizer makes of it away from the present one."""
+    def take(self, step: torch.Tensor) -> None:
+        """Apply `step` (d,) to the present model by the server optimizer, without the frozen columns, as the next version."""
         model, width = self._versions.model, self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
         if self._frozen is not None:
             step[self._frozen] = 0.0
         self._versions.push(self._better((model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT), model))
+
+    def bounded(self, model: torch.Tensor, step: torch.Tensor) -> torch.Tensor:
+        """Return `model` + `step` (d,), a step of a node that has no server optimizer, without the frozen columns."""
+        if self._frozen is not None:
+            step[self._frozen] = 0.0
+        return (model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
 
     def _better(self, new: torch.Tensor, model: torch.Tensor) -> torch.Tensor:
         """`new` (d,), or the present `model` where only the best is kept and `new` has no lower test loss than any before."""

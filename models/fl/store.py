@@ -16,11 +16,16 @@ SERVER = -1
 """The node that stands for the server; clients are 0, 1, ..."""
 
 
+def edge_node(edge: int) -> int:
+    """Return the node that stands for an edge, by its number from 0."""
+    return SERVER - 1 - edge
+
+
 class ModelId(NamedTuple):
     """Identity of a vector. It follows from the address of what made the vector, never from the order of computing."""
 
     node: int
-    """The node that made it: `SERVER`, or a client."""
+    """The node that made it: `SERVER`, a client, or an edge: `edge_node` of its number."""
     kind: Literal["version", "trained"]
     """A version of the node's model, or what the node ended with after local training."""
     number: int
@@ -57,7 +62,8 @@ class ModelStore:
         """Return the vector of `id`; raises ParameterError where nothing holds it any more."""
         vector = self._vectors.get(id)
         if vector is None:
-            owner = "the server" if id.node == SERVER else f"client {id.node}"
+            edge = f"edge {SERVER - 1 - id.node}"
+            owner = "the server" if id.node == SERVER else f"client {id.node}" if id.node >= 0 else edge
             told = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
             raise ParameterError("versions", id, told, shown="")
         return vector

@@ -149,7 +149,7 @@ class UpdateLifecycle:
         """End the attempt of an update that has arrived."""
         if not self.charges_on_upload:
             self.charge(update)
-        if self.serving.takes(update.begun_round):
+        if self.serving.takes(update):
             update.censored = False
             self.end(update, "delivered", now)
         else:

@@ -56,6 +56,10 @@ class ClientPool(Tallies):
         taken_away: BoolArray | None = None,
     ) -> None:
         super().__init__(medium.clients)
+        self.coordinator: str | None = None
+        """The edge that begins attempts now, for their records; None: the server."""
+        self.has_edges = False
+        """True if attempts name the edge that began them."""
         self.probes: Asking | None = None
         """The probes of clients beside their updates, or None."""
         self._taken_away = taken_away
@@ -141,7 +145,8 @@ class ClientPool(Tallies):
         work = [] if self.medium.work.samples is not None else ["steps"] if self.life.says_samples else ["samples", "steps"]
         kind = [] if self.life.says_samples else ["kind"]
         group = [] if self.groups is not None else ["group"]
-        return queue + energy + work + kind + group + ([] if self.life.retry else ["started_round"])
+        edge = [] if self.has_edges else ["edge"]
+        return queue + energy + work + kind + group + edge + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:
         """Bring presence, and the charges of batteries, up to the present time."""
@@ -213,7 +218,7 @@ class ClientPool(Tallies):
         if whole.left:
             whole.abort(chosen)
         if self._in_flight:
-            self._end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
+            self.end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
         if medium.outages is not None:
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
         send = SendDraws.draw(medium, drawn, now, chosen)
@@ -257,7 +262,7 @@ class ClientPool(Tallies):
             goes_on = retry and update.begun_round != send.round and update.phase != KEPT
             cause = self.causes.begin_cause(client, update.number if goes_on else None)
             update.attempt(round, round - last[place], departures[place], now, send, place, channel, cause)
-            update.number = self.started + place + 1
+            update.number, update.edge = self.started + place + 1, self.coordinator
             if energy is not None:
                 energy.begin(update, now)
             if retry:
@@ -335,9 +340,10 @@ class ClientPool(Tallies):
     def cut(self) -> None:
         """End all attempts as late: the server no longer waits for them."""
         self.whole_rounds.cut()
-        self._end_all(list(self._in_flight.values()), "late")
+        self.end_all(list(self._in_flight.values()), "late")
 
-    def _end_all(self, updates: list[Update], outcome: str) -> None:
+    def end_all(self, updates: list[Update], outcome: str) -> None:
+        """End the attempts of `updates`, by a decision of the server's."""
         # Those first who wait in a queue: none of them is to take over a sub-channel only to leave it in the same instant.
         for update in sorted(updates, key=lambda update: update.phase != WAIT):
             self.life.cut(update, outcome)
@@ -364,7 +370,7 @@ class ClientPool(Tallies):
         """End what `clients` are making or sending as aborted; what is finished and not under way they keep."""
         self.go_by_events()
         gone = [self.alive_now[client] for client in clients if client in self.alive_now]
-        self._end_all([update for update in gone if update.client in self._in_flight], "aborted")
+        self.end_all([update for update in gone if update.client in self._in_flight], "aborted")
         for update in gone:
             # Between two rounds an update goes on though its attempt is over, and the next is not begun.
             if update.phase in (DOWNLOAD, COMPUTE):

@@ -36,8 +36,9 @@ class UpdateRules:
     """True if a client keeps an update that was finished and not delivered, for another attempt."""
     instant: bool = False
     """True if an upload that takes no time ends within the call that began it."""
-    on_work: Callable[[Update], Load] | None = None
-    """Called as a client begins to work on an update; its answer is the work. None: the work is planned as the update begins."""
+    on_work: Callable[[Update], Load | None] | None = None
+    """Called as a client begins to work on an update. Its answer is the work; None: the caller ends it, at a time of its own.
+    Absent: the work is planned as the update begins."""
     reports_phases: bool = False
     """True if clients report to the server how long each step of a delivered update took."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from netsim.clients.attempts import Attempts, Single
 from netsim.clients.update import FIELDS, ModelDraws, SendDraws, Update
 
 if TYPE_CHECKING:
@@ -44,3 +45,25 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
             update.send_draws = sends[send]
         updates.append(update)
     return updates
+
+
+def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State | int]:
+    """Return the attempts of a round under way, each as its client, or as fields if the attempt has ended. Each is an object."""
+    return [
+        update.client
+        if not update.outcome and alive.get(update.client) is update
+        else {name: getattr(update, name) for name in (*FIELDS, "end_number")}
+        for update in attempts.updates
+    ]
+
+
+def restored_attempts(state: list[State | int], alive: dict[int, Update]) -> Single:
+    """Return the attempts of `attempts_state`; those in flight are the updates of `alive`."""
+    return Single(alive[saved] if isinstance(saved, int) else _ended(saved) for saved in state)
+
+
+def _ended(saved: State) -> Update:
+    update = Update.__new__(Update)
+    for name, value in saved.items():
+        setattr(update, name, value)
+    return update

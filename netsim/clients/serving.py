@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from netsim.clients.update import Update
     from netsim.core.closing import Closing
     from netsim.core.protocols import IntArray
 
@@ -20,8 +21,8 @@ class Serving(Protocol):
     def closing(self) -> Closing | None:
         """The closing of the round that has opened, where it follows from the round's own ends; None: the server goes by more."""
 
-    def takes(self, begun_round: int) -> bool:
-        """Return True if the server still takes an update begun in this round; otherwise it is late."""
+    def takes(self, update: Update) -> bool:
+        """Return True if the server still takes `update`, which has arrived; otherwise it is late."""
 
     def channels(self, clients: IntArray) -> list[int] | None:
         """Return the sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
@@ -33,7 +34,7 @@ class TakesAll:
     takes_all = True
     closing: Closing | None = None
 
-    def takes(self, begun_round: int) -> bool:
+    def takes(self, update: Update) -> bool:
         return True
 
     def channels(self, clients: IntArray) -> list[int] | None:

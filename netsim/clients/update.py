@@ -232,6 +232,7 @@ class Update:
         self.begun_by, self.begun_after = begun or Cause(OPEN, round)
         self.sent_after: int | None = None
         self.kind: str | None = None
+        self.edge: str | None = None
         self.started_round: int | None = None
         self.age_after_rounds: int | None = None
         self.age_after_s: float | None = None

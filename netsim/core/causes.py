@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
 
 START, OPEN, CLOSE, END, RETURN, EARLIER, SCHEDULE = "start", "open", "close", "end", "return", "earlier", "schedule"
-MESSAGE, SENT = "message", "sent"
+MESSAGE, SENT, TERM = "message", "sent", "term"
 """Kinds of causes, and the number that goes with each: the start of the run (none); the opening of a round, and its close (the
 round's); the end of an attempt (the attempt's); a client that came back, or had charge again (the client's); an earlier attempt
 of the same update, which goes on (the attempt's); a time of the clock that does not depend on the round (none); a message of
-another peer that left at the end of its attempt (MESSAGE) or at the beginning (SENT; the attempt's)."""
+another peer that left at the end of its attempt (MESSAGE) or at the beginning (SENT; the attempt's); a model from the node above
+that has arrived at an edge (TERM; the number of the edge's attempt)."""
 
 
 class Cause(NamedTuple):

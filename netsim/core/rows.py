@@ -117,6 +117,13 @@ class RoundRow(NamedTuple):
     """Clients that were forced to take the new model as the round opened, because theirs was too old."""
     groups: int | None = None
     """Groups of clients under way as the round closes (server of FedCompass)."""
+    edges_selected: int | None = None
+    """Attempts of edges of all tiers begun since the last round closed (with `[edges]`); counts of outcomes are of clients."""
+    edges_delivered: int | None = None
+    """Attempts of edges among those that ended since then whose model arrived."""
+    backhaul_bytes: int | None = None
+    """Bytes of models sent since then between edges and the nodes above them, both ways; `bytes_down` and `bytes_up` are of
+    clients."""
     opened_by: str | None = None
     """The kind of what opened the round: start (of the run), close (of the round before), end (of an attempt that was waited
     for), return (of a client that was waited for). Servers with slots state causes in the table communication_rounds."""
@@ -204,6 +211,8 @@ class UpdateRow(NamedTuple):
     """The attempt (`number`) whose end let the upload begin; null: it did not queue, or queued for the answer to a probe."""
     kind: str | None = None
     """Type of the message of an application, such as train, evaluate or query; null without one."""
+    edge: str | None = None
+    """The edge that coordinates the attempt (with `[edges]`). Its round is then a round of this edge."""
 
 
 LATER = ("loss", "loss_rms")
@@ -218,6 +227,64 @@ class CommunicationRow(NamedTuple):
     start_s: float
     end_s: float
     opened_by: str
+    opened_after: int | None
+    closed_by: str
+    closed_after: int | None
+    close_rule: str | None
+
+
+class EdgeRow(NamedTuple):
+    """One attempt of an edge, which takes a model from the node above and sends one back. Null means as of `UpdateRow`.
+
+    Between the model's arrival and the beginning of the upload lies a term: the edge's own rounds with its members.
+    """
+
+    round: int
+    """Round of the node above."""
+    edge: str
+    above: str | None
+    """The edge above; null: the server."""
+    outcome: str
+    selected_s: float
+    download_start_s: float
+    download_end_s: float
+    term_start_s: float
+    term_end_s: float
+    upload_start_s: float
+    upload_end_s: float
+    outcome_s: float
+    version: int
+    """The model's, of the node above."""
+    cause: str | None
+    """Cause of a loss, as of `UpdateRow`. Of an aborted one: nothing (no update arrived in the term), above (the edge above gave
+    up), or null: the edge failed."""
+    bytes_down: int
+    bytes_up: int
+    number: int
+    """Counts the attempts of all edges of the run in the order in which they begin, from 1."""
+    begun_by: str
+    """As of `UpdateRow`; open is a round of the node above."""
+    begun_after: int | None
+
+
+class EdgeRoundRow(NamedTuple):
+    """One round of an edge. Counts are of attempts of its members, clients or edges below it, as of `RoundRow`."""
+
+    edge: str
+    round: int
+    term: int
+    """The attempt of the edge (`number` in the table edges) that the round is part of."""
+    start_s: float
+    end_s: float
+    selected: int
+    delivered: int
+    lost: int
+    late: int
+    aborted: int
+    in_flight: int
+    version: int
+    opened_by: str
+    """As of `RoundRow`, or term: the model from above arrived."""
     opened_after: int | None
     closed_by: str
     closed_after: int | None
@@ -408,6 +475,8 @@ ROWS: dict[str, Any] = {
     "rounds": RoundRow,
     "clients": UpdateRow,
     "communication_rounds": CommunicationRow,
+    "edges": EdgeRow,
+    "edge_rounds": EdgeRoundRow,
     "probes": ProbeRow,
     "jams": JamRow,
     "detections": DetectionRow,
@@ -432,7 +501,7 @@ ALWAYS: dict[str, tuple[str, ...]] = {
 """Columns that each run fills, of the tables whose other columns depend on the run."""
 _FEW_WORDS = ("outcome", "protocol", "detector", "action", "begun_by", "opened_by", "closed_by")
 """Columns of words that the program chooses. A dictionary of at most 128 words is enough."""
-_NAMES = ("cause", "group", "close_rule", "jammer", "metric", "route", "limit", "link")
+_NAMES = ("edge", "above", "cause", "group", "close_rule", "jammer", "metric", "route", "limit", "link")
 """Columns of names that a scenario or a user's class gives, which may be more."""
 _COUNTED = ("selected", "delivered", "lost", "late", "aborted", "in_flight")
 

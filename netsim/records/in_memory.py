@@ -12,6 +12,8 @@ from netsim.core.rows import (
     BeliefRow,
     CommunicationRow,
     DetectionRow,
+    EdgeRoundRow,
+    EdgeRow,
     EvaluationRow,
     JamRow,
     LinkRow,
@@ -156,6 +158,12 @@ class ArrowRecorder:
 
     def communication(self, row: CommunicationRow) -> None:
         self._keep("communication_rounds", row)
+
+    def edge(self, row: EdgeRow) -> None:
+        self._keep("edges", row)
+
+    def edge_round(self, row: EdgeRoundRow) -> None:
+        self._keep("edge_rounds", row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         return self._rows["clients"].choose(columns) if "clients" in self._rows else NoTable()

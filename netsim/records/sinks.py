@@ -17,6 +17,8 @@ if TYPE_CHECKING:
         BeliefRow,
         CommunicationRow,
         DetectionRow,
+        EdgeRoundRow,
+        EdgeRow,
         EvaluationRow,
         JamRow,
         LinkRow,
@@ -40,6 +42,12 @@ class Recorder(Protocol):
 
     def communication(self, row: CommunicationRow) -> None:
         """A communication round of a slot has closed."""
+
+    def edge(self, row: EdgeRow) -> None:
+        """An attempt of an edge has ended, or the run before it."""
+
+    def edge_round(self, row: EdgeRoundRow) -> None:
+        """A round of an edge has closed."""
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         """Return the table that takes a row for each attempt, as the attempt or the run ends.
@@ -93,6 +101,12 @@ class NoRecorder:
     def communication(self, row: CommunicationRow) -> None:
         return None
 
+    def edge(self, row: EdgeRow) -> None:
+        return None
+
+    def edge_round(self, row: EdgeRoundRow) -> None:
+        return None
+
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         return NoTable()
 
@@ -136,6 +150,8 @@ class MemoryRecorder:
     def __init__(self) -> None:
         self.rounds: list[RoundRow] = []
         self.communications: list[CommunicationRow] = []
+        self.edges: list[EdgeRow] = []
+        self.edge_rounds: list[EdgeRoundRow] = []
         self.updates: list[UpdateRow] = []
         self.jams: list[JamRow] = []
         self.transfers: list[TransferRow] = []
@@ -155,6 +171,12 @@ class MemoryRecorder:
 
     def communication(self, row: CommunicationRow) -> None:
         self.communications.append(row)
+
+    def edge(self, row: EdgeRow) -> None:
+        self.edges.append(row)
+
+    def edge_round(self, row: EdgeRoundRow) -> None:
+        self.edge_rounds.append(row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
         return RowList(self.updates, columns)
@@ -220,6 +242,8 @@ class ParquetRecorder:
         self.transfer = rows["transfers"].append if wanted.transfers else nothing.transfer
         self.link = rows["link_loads"].append if wanted.link_loads else nothing.link
         self.communication = rows["communication_rounds"].append if wanted.communication_rounds else nothing.communication
+        self.edge = rows["edges"].append if wanted.edges else nothing.edge
+        self.edge_round = rows["edge_rounds"].append if wanted.edge_rounds else nothing.edge_round
 
     def rounds_with(self, columns: Sequence[str]) -> None:
         self._rounds.choose(columns)

@@ -20,6 +20,8 @@ class WantedTables:
     link_loads: bool = False
     evaluations: bool = False
     communication_rounds: bool = False
+    edges: bool = False
+    edge_rounds: bool = False
 
     @property
     def names(self) -> list[str]:

@@ -9,6 +9,7 @@ may only have started from an old version.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.clock import Event, Process
-    from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy
+    from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy, State
     from netsim.core.streams import Streams
 
 _NOBODY: IntArray = np.zeros(0, np.int64)
@@ -121,6 +122,19 @@ class KeepAtWork(StateFields, Dispatch):
     def _on_end(self, update: Update) -> None:
         self._asked[update.client] = True
 
+    def state_dict(self) -> State:
+        state = super().state_dict()
+        if self._number:
+            state |= {"number": self._number, "asked": self._asked.copy(), "draws": deepcopy(self._rng.bit_generator.state)}
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        if "number" in state:
+            self._number, self._asked[:] = state["number"], state["asked"]
+            self._rng = self._draws.generator(self._number)
+            self._rng.bit_generator.state = deepcopy(state["draws"])
+
     def tell(self, closed: ClosedRound) -> None:
         outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
         censored = np.asarray(closed.attempts.column("censored"), np.bool_)
@@ -145,7 +159,7 @@ class BufferFull(EndsOfRound):
     A client whose update ends is followed by another, as `dispatch` says. Raises ValueError for a buffer below 1.
     """
 
-    state_fields = ("rule", "pacing")
+    state_fields = ("rule", "pacing", "_number", "_waited")
 
     def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, rule: ModelRule) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -109,6 +109,15 @@ class _OfOneRound(StateFields):
         """It has no deadline."""
         raise _no_deadline(deadline_s)
 
+    def abandon(self) -> None:
+        self.open_round = None
+
+    def open_state(self) -> State:
+        return {}
+
+    def load_open_state(self, state: State) -> None:
+        return None
+
 
 class WhenEnded(_OfOneRound):
     """Closes a round as `rule` says, which sees every end of an attempt that was begun in it."""
@@ -137,6 +146,15 @@ class WhenEnded(_OfOneRound):
         if not isinstance(self.rule, WaitRule):
             raise _no_deadline(deadline_s)
         self.rule = replace(self.rule, deadline_s=deadline_s)
+
+    def open_state(self) -> State:
+        """Return what its rule has seen of the round."""
+        return {"open_round": self.open_round, "state": asdict(self._state), "last": self._last}
+
+    def load_open_state(self, state: State) -> None:
+        self.open_round, self._last = state["open_round"], state["last"]
+        self._state = RoundState(**state["state"])
+        self._event = self.pool.clock.event()
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
         """Return the close of the open round as `netsim.core.closing.fold_ends` does."""
@@ -349,6 +367,15 @@ class EndsOfRound(StateFields):
     def limit(self, deadline_s: float) -> None:
         """It has no deadline."""
         raise _no_deadline(deadline_s)
+
+    def abandon(self) -> None:
+        self.ends.clear()
+
+    def open_state(self) -> State:
+        return {}
+
+    def load_open_state(self, state: State) -> None:
+        return None
 
     def state_dict(self) -> State:
         return super().state_dict() | {"ends": [{name: getattr(end, name) for name in End._fields} for end in self.ends]}

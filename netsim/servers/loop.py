@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from netsim.clients.saved import attempts_state, restored_attempts
 from netsim.core.causes import CLOSE, END, RETURN, START, Cause
 from netsim.core.protocols import Content, Deliveries, IntArray, Learner, Selection, State, Stateful
 from netsim.core.state import StateFields
@@ -180,6 +181,16 @@ class CloseRule(Stateful, Protocol):
     def amend(self, deliveries: Deliveries) -> Deliveries:
         """Return the round's `deliveries` as the learner gets them."""
 
+    def abandon(self) -> None:
+        """The present round ends without a close."""
+
+    def open_state(self) -> State:
+        """Return what the state of a rule in mid-round has beside `state_dict`."""
+        return {}
+
+    def load_open_state(self, state: State) -> None:
+        """Take it over, after `load_state_dict`."""
+
 
 class Instrument(StateFields):
     """Measures from outside: it changes nothing, and adds columns to the record of a round, and of its attempts.
@@ -263,13 +274,20 @@ class RoundLoop:
         self.learner = learner
         self.instruments = instruments
         self.straggle = straggle
-        self._outlast = outlast
+        self.outlast = outlast
+        """True if the learner is told which versions attempts under way start from."""
         self._on_open: list[Callable[[int], None]] = []
         self._alteration = Alteration()
         self.round = 0
         """Rounds closed."""
         self.is_open = False
         """True while a round is under way."""
+        self.opener: Cause | None = None
+        """The cause of the next opening, if that comes at once; None: the close of the round before, or the start of the run."""
+        self._asked_s: float | None = None
+        """Time since which the next round waits for its opening; None: it does not wait."""
+        self._start_s, self._opened_by = 0.0, Cause(START)
+        """Start of the present round, and the cause of its opening."""
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update | Sent] = []
         pool.serve(self)
@@ -289,8 +307,8 @@ class RoundLoop:
     def closing(self) -> Closing | None:
         return self.close.closing
 
-    def takes(self, begun_round: int) -> bool:
-        return self.close.takes_all or begun_round == self.close.open_round
+    def takes(self, update: Update) -> bool:
+        return self.close.takes_all or update.begun_round == self.close.open_round
 
     def channels(self, clients: IntArray) -> list[int] | None:
         return self._alteration.channels(self, clients)
@@ -308,12 +326,28 @@ class RoundLoop:
         self.instruments = [*self.instruments, instrument]
 
     def run_round(self) -> Process[ClosedRound]:
-        """One round, within a process of the clock. Raises NobodyLeftError if there can never be another."""
+        """One round, within a process of the clock; or the rest of the one under way, after a state was loaded.
+
+        Raises NobodyLeftError if there can never be another.
+        """
+        if not self.is_open:
+            yield from self._open_round()
+        closed_by = yield from self._wait_for_close()
+        return self._close_round(closed_by)
+
+    def abandon(self) -> None:
+        """Give the round under way up; what is in flight goes on."""
+        self.is_open, self._asked_s = False, None
+        self.close.abandon()
+        self._ends.clear()
+
+    def _open_round(self) -> Process:
         number, pool = self.round + 1, self.pool
-        for on_open in self._on_open:
-            on_open(number)
-        opened_by = yield from self._wait_for_open(number)
-        start_s = self.clock.now
+        if self._asked_s is None:
+            for on_open in self._on_open:
+                on_open(number)
+        self._opened_by = yield from self._wait_for_open(number)
+        start_s = self._start_s = self.clock.now
         pool.medium.open_round(number, start_s)
         for instrument in self.instruments:
             instrument.open(number)
@@ -325,7 +359,9 @@ class RoundLoop:
         self.close.open(number, self.clock.now, len(chosen))
         self.is_open = True
         self.dispatch.send(number)
-        closed_by = yield from self._wait_for_close()
+
+    def _close_round(self, closed_by: Cause) -> ClosedRound:
+        number, start_s, opened_by, pool = self.round + 1, self._start_s, self._opened_by, self.pool
         if not self.straggle and pool.under_way:
             pool.cut()
         self.is_open = False
@@ -340,18 +376,20 @@ class RoundLoop:
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number
-        if self._outlast and self.learner.aggregates:
+        if self.outlast and self.learner.aggregates:
             versions = [one.version for group in (pool.alive.values(), self.close.pending()) for one in group]
             self.learner.retain([*versions, *self.dispatch.held_versions(number + 1)])
         return closed
 
     def _wait_for_open(self, number: int) -> Process[Cause]:
         """Wait until round `number` may open; returns the cause of its opening."""
-        causes, asked_s = self.pool.causes, self.clock.now
+        causes, now = self.pool.causes, self.clock.now
+        asked_s = self._asked_s = now if self._asked_s is None else self._asked_s
         yield from self.dispatch.wait(number)
-        now = self.clock.now
+        now, self._asked_s = self.clock.now, None
+        opener, self.opener = self.opener, None
         if now == asked_s:
-            return Cause(CLOSE, number - 1) if number > 1 else Cause(START)
+            return opener or (Cause(CLOSE, number - 1) if number > 1 else Cause(START))
         return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
 
     def _wait_for_close(self) -> Process[Cause]:
@@ -418,6 +456,23 @@ class RoundLoop:
             # Between two records others may end than those that a round waits for.
             "ends": [{name: getattr(end, name) for name in Sent._fields} for end in self._ends],
         }
+
+    def open_state(self) -> State:
+        """Return what a round adds that is under way, or waits for its opening; its attempts are objects."""
+        if not self.is_open:
+            return {"asked_s": self._asked_s, "opener": self.opener}
+        attempts = attempts_state(self.dispatch.attempts, self.pool.alive)
+        return {"start_s": self._start_s, "opened_by": self._opened_by, "attempts": attempts, "close": self.close.open_state()}
+
+    def load_open_state(self, state: State) -> None:
+        """Take over the state of a round under way, after `load_state_dict`; `run_round` then runs the rest of it."""
+        self.is_open = "attempts" in state
+        if not self.is_open:
+            self._asked_s, self.opener = state["asked_s"], None if state["opener"] is None else Cause(*state["opener"])
+            return
+        self._start_s, self._opened_by = state["start_s"], Cause(*state["opened_by"])
+        self.dispatch.attempts = restored_attempts(state["attempts"], self.pool.alive)
+        self.close.load_open_state(state["close"])
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a round boundary; the clock must stand at its time."""

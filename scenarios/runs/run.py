@@ -322,4 +322,6 @@ def tables_of(scenario: Scenario) -> WantedTables:
         link_loads=scenario.output.transfers_table,
         evaluations=scenario.flower is not None or (scenario.learner is not None and bool(scenario.learner.metrics)),
         communication_rounds=scenario.server.slotted and scenario.output.clients_table,
+        edges=scenario.edges is not None,
+        edge_rounds=scenario.edges is not None,
     )

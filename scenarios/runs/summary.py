@@ -111,6 +111,7 @@ class Summing:
         self.rounds_with = inner.rounds_with
         self.probes_with = inner.probes_with
         self.communication = inner.communication
+        self.edge, self.edge_round = inner.edge, inner.edge_round
         self.attempts = inner.attempts
         self.jam: Callable[[JamRow], None] = inner.jam
         self.message: Callable[[MessageRow], None] = inner.message

@@ -8,6 +8,7 @@ from models.errors import ParameterError
 from models.fl.demands import check_exact
 from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.registry.kinds import resolve
+from scenarios.schema.edges import check_edges
 from scenarios.schema.flower import check_server
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
@@ -27,6 +28,7 @@ DRAWN_OVERLAYS = {"matcha": "matcha", "matcha+": "matcha", "one-peer": "one-peer
 def check_fit(scenario: Scenario) -> None:
     """Raise a pydantic refusal for the first table or key that its server does not go with."""
     check_server(scenario)
+    check_edges(scenario)
     _check_jammed_cables(scenario)
     scenario.server.check(scenario)
     if not scenario.server.slotted:

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field, model_validator
 from models.fl.privacy.unprotected import Unprotected
 from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
+from scenarios.schema.edges import Edges
 from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.flower import Flower, complete, relax_required
@@ -174,6 +175,8 @@ class Scenario(Section):
     """Clients that take part."""
     server: server_field()  # type: ignore[valid-type]
     """Course of the rounds."""
+    edges: Edges | None = None
+    """Edges between server and clients. Absent: the server coordinates the clients itself."""
     policy: component_of("policy") | None = None  # type: ignore[valid-type]
     """Policy that selects clients (synchronous server)."""
     probe: Probe | None = None

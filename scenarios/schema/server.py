@@ -26,6 +26,8 @@ class Server(Component):
     sends_updates: ClassVar[bool] = True
     trains_peers: ClassVar[bool] = False
     """True if clients are sent a model and send an update over `[downlink]` and `[uplink]`."""
+    coordinates_edges: ClassVar[bool] = False
+    """True if its clients may be edges."""
     waits_for_all: ClassVar[bool] = False
     """True if m clients are selected at once, and a round is as long as the slowest of them unless it closes earlier."""
     fresh: ClassVar[bool] = False

@@ -49,6 +49,7 @@ class Synchronous(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
+    coordinates_edges: ClassVar[bool] = True
     closes_by_deadline: ClassVar[bool] = True
     waits_for_all: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
@@ -153,6 +154,7 @@ class SemiSynchronous(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
+    coordinates_edges: ClassVar[bool] = True
     probes: ClassVar[bool] = True
 
     @property

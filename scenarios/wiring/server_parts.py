@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer
+    from netsim.servers.tiers.tree import TreeServer
 
-Server: TypeAlias = "RoundServer | SlotServer"
+Server: TypeAlias = "RoundServer | SlotServer | TreeServer"
 """A server, put together."""

@@ -26,7 +26,7 @@ def synchronous(world: World) -> Server:
     """`server.kind = "synchronous"`."""
     from netsim.servers.synchronous import synchronous_server
 
-    section = world.scenario.server
+    section = world.rule
     channels, pool = world.channels_and_pool(section.per_round)
     return synchronous_server(
         pool=pool,
@@ -56,7 +56,7 @@ def buffered(world: World) -> Server:
     """`server.kind = "buffered"`."""
     from netsim.servers.buffered import ModelRule, buffered_server
 
-    section = world.scenario.server
+    section = world.rule
     channels, pool = world.channels_and_pool(section.concurrency, refill=True)
     return buffered_server(
         pool=pool,
@@ -96,7 +96,7 @@ def semi_synchronous(world: World) -> Server:
     """`server.kind = "semi-synchronous"`."""
     from netsim.servers.semi_synchronous import semi_synchronous_server
 
-    section = world.scenario.server
+    section = world.rule
     channels, pool = world.channels_and_pool(section.per_round)
     return semi_synchronous_server(
         pool=pool,
@@ -217,8 +217,12 @@ COMPOSERS: dict[str, Callable[[World], Server]] = {
 
 
 def compose(world: World) -> Server:
-    """Return the server that the scenario names; raises UserError."""
-    kind = world.scenario.server.kind
+    """Return the server that the scenario names, with a tree of edges below it if there are any; raises UserError."""
+    kind = world.rule.kind
+    if world.scenario.edges is not None:
+        from scenarios.wiring import edges
+
+        return edges.tree(world, COMPOSERS)
     return COMPOSERS[kind](world) if kind in COMPOSERS else _own_server(world)
 
 

@@ -165,6 +165,11 @@ class World:
         return schedule
 
     @property
+    def rule(self) -> Any:
+        """The table of keys of the coordinator: `[server]`."""
+        return self.scenario.server
+
+    @property
     def clients(self) -> int:
         """The number of clients, K."""
         return self.population.count

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class Compute(Step):
     """Local training: a time for the update, and a time for each of its samples.
 
-    `on_work`: called as training begins, and tells how much work it is; None: that is planned as the update begins.
+    `on_work`: called as training begins, and tells how much work it is, or None where something else ends the training (the
+    executor's `proceed`). Without it the work is planned as the update begins.
     """
 
     phase, power = TRAINING.name, TRAINING.power
 
-    def __init__(self, executor: Executor, medium: Medium, on_work: Callable[[Update], Load] | None = None) -> None:
+    def __init__(self, executor: Executor, medium: Medium, on_work: Callable[[Update], Load | None] | None = None) -> None:
         self.foreseeable = not medium.work.eager and on_work is None
         self._executor, self._work, self._on_work = executor, medium.work, on_work
         self._row = start_row(TRAINING)
@@ -38,6 +39,11 @@ class Compute(Step):
         samples: float | None = update.work_samples
         if self._on_work is not None:
             load = self._on_work(update)
+            if load is None:
+                update.compute_from(now)
+                update.phase, update.phase_start_s = self.phase, now
+                self._executor.wait(update, self.power, now)
+                return
             update.work_samples, samples, besides_s = load.samples, load.weighted_samples, load.besides_s
             look_s = load.look_s
         update.compute_from(now)

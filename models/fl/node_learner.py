@@ -1,0 +1,188 @@
+"""Learners of a tree of edges: each node has a model, made of those of its members; clients train as of `FederatedLearner`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.aggregation.rules import sum_weighted
+from models.fl.evaluation import Quality
+from models.fl.learner import Content, Delivered, FederatedLearner
+from models.fl.store import SERVER, ModelId, edge_node
+from models.fl.training.local_work import Update
+from models.fl.versions import Versions
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+Weight = Literal["arrived", "registered", "equal"]
+
+
+class NodeLearner:
+    """The model of one node. Its members are clients (`clients`), or edges with models of their own (`edges`).
+
+    Updates of clients are trained and aggregated by the methods of `learner`. An edge's model counts by the `weight` of its tier,
+    times the staleness factor of the version that it started from: with w_i that add up to 1, the new model is the present one
+    plus the sum of w_i s_i (model_i - start_i).
+    """
+
+    aggregates = True
+    round_columns: Sequence[str] = ()
+
+    def __init__(
+        self,
+        learner: FederatedLearner,
+        *,
+        versions: Versions,
+        node: int,
+        above: NodeLearner | None,
+        weight: Weight,
+        clients: IntArray,
+    ) -> None:
+        self._learner, self._versions, self._node, self._above, self._weight = learner, versions, node, above, weight
+        self._clients = clients
+        """Clients that are members; none where edges are."""
+        self.edges: dict[int, NodeLearner] = {}
+        """Members that are edges, by number."""
+        self._arrived: dict[int, float] = {}
+        """Samples behind what arrived in the present term, by member: those of its last arrival."""
+        self._answers: dict[int, tuple[ModelId, float]] = {}
+        """The model and its weight that answer a round of the node above, by that round, until they arrive or are lost."""
+        self.records_losses = learner.records_losses and len(clients) > 0
+
+    @property
+    def version(self) -> int:
+        """Counts the models of this node, from 0."""
+        return self._versions.newest
+
+    @property
+    def registered(self) -> int:
+        """Samples of all clients that belong to it."""
+        return int(self._learner.data_sizes[self._clients].sum()) + sum(edge.registered for edge in self.edges.values())
+
+    # Terms
+
+    def begin_term(self, version: int) -> None:
+        assert self._above is not None
+        self._versions.push(self._above._versions[version].clone())
+        self._arrived.clear()
+
+    def end_term(self, round: int) -> None:
+        store, model = self._learner.store, self._versions.model
+        weights = {"arrived": sum(self._arrived.values()), "registered": float(self.registered), "equal": 1.0}
+        self._answers[round] = store.put(ModelId(self._node, "trained", round), model), weights[self._weight]
+
+    def drop_term(self, round: int) -> None:
+        if round in self._answers:
+            self._learner.store.release(self._answers.pop(round)[0])
+
+    # Learner of a round loop
+
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
+        """Fold what arrived into the model; returns what is wanted of clients' updates. Raises MemoryError."""
+        if not self.edges:
+            return self._fold_clients(deliveries, want_updates, want_losses)
+        self._fold_edges(deliveries)
+        return None
+
+    def _fold_clients(self, deliveries: Delivered, want_updates: bool, want_losses: bool) -> Content | None:
+        learner = self._learner
+        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
+        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        updates = [Update(client, round, self._versions.start(version), *more) for client, round, version, *more in rows]
+        computed, step = learner.compute_step(updates, self._versions, (len(self._clients), self.registered), want_losses)
+        if step is not None:
+            self._take(step)
+        for client in deliveries.clients.tolist():
+            self._arrived[client] = float(learner.data_sizes[client])
+        return learner.content_of(computed, want_updates, want_losses)
+
+    def _fold_edges(self, deliveries: Delivered) -> None:
+        store, edges = self._learner.store, [self.edges[number] for number in deliveries.clients.tolist()]
+        answers = [edge._answers[round] for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True)]
+        weights = np.array([weight for _, weight in answers])
+        staleness = self.version - deliveries.versions
+        factors = np.asarray(self._learner.staleness.factor(staleness), np.float64)
+        starts = torch.stack([self._versions[version] for version in deliveries.versions.tolist()])
+        models = torch.stack([store[id] for id, _ in answers])
+        if weights.any():
+            self._take(sum_weighted(weights / weights.sum() * factors, models - starts))
+        for edge, number, round, (_, weight) in zip(
+            edges, deliveries.clients.tolist(), deliveries.rounds.tolist(), answers, strict=True
+        ):
+            self._arrived[number] = weight
+            edge.drop_term(round)
+
+    def _take(self, step: Tensor) -> None:
+        """Apply `step` (d,), at the root by its server optimizer, as the next version."""
+        if self._above is None:
+            self._learner.take(step)
+        else:
+            self._versions.push(self._learner.bounded(self._versions.model, step))
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
+        """Quality of the root's model, where it is due; of edges' models none is."""
+        return self._learner.evaluate(round, time_s, last) if self._above is None else None
+
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """Losses of the root's model."""
+        return self._learner.losses_of(clients, round, samples)
+
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """Accuracies of the root's model."""
+        return self._learner.accuracies_of(clients)
+
+    def retain(self, versions: list[int]) -> None:
+        """Keep the versions that attempts under way started from."""
+        self._versions.retain(versions, holder="engine")
+
+    def contribution(self) -> FloatArray | None:
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The models of the node; the root's state is that of the learner, which holds the root's models."""
+        store = self._learner.store
+        models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
+        answers = [(round, store[id].cpu().numpy().copy(), weight) for round, (id, weight) in self._answers.items()]
+        return {"models": models, "arrived": dict(self._arrived), "answers": answers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over a state; raises ParameterError for one of a network of another size."""
+        owner = self._learner if self._above is None else self._versions
+        owner.load_state_dict(state["models"])
+        self._arrived = dict(state["arrived"])
+        for round in list(self._answers):
+            self.drop_term(round)
+        device = self._versions.model.device
+        for round, model, weight in state["answers"]:
+            vector = torch.from_numpy(np.array(model, np.float32)).to(device)
+            self._answers[round] = self._learner.store.put(ModelId(self._node, "trained", round), vector), weight
+
+
+def node_learners(
+    learner: FederatedLearner, *, above: Sequence[int], coordinator: Sequence[int], weights: Sequence[Weight]
+) -> dict[int, NodeLearner]:
+    """Return the learners of a tree by node, -1 being the root.
+
+    `above` (E,): the edge above each edge, -1: the root; an edge above comes first. `coordinator` (K,): the edge of each client.
+    `weights` (E,): how each edge counts above.
+    """
+    members = np.array(coordinator)
+    root = NodeLearner(
+        learner, versions=learner.versions, node=SERVER, above=None, weight="arrived", clients=np.zeros(0, np.int64)
+    )
+    root.round_columns = learner.round_columns
+    nodes = {-1: root}
+    for edge, (over, weight) in enumerate(zip(above, weights, strict=True)):
+        node = edge_node(edge)
+        versions = Versions(first=learner.model.clone(), kept=2, store=learner.store, node=node)
+        nodes[edge] = NodeLearner(
+            learner, versions=versions, node=node, above=nodes[over], weight=weight, clients=np.flatnonzero(members == edge)
+        )
+        nodes[over].edges[edge] = nodes[edge]
+    return nodes

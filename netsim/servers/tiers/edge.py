@@ -1,0 +1,205 @@
+"""An edge: a coordinator of its members, and a client of the node above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from netsim.core.causes import TERM, Cause
+from netsim.core.rows import EdgeRoundRow, EdgeRow, UpdateRow
+from netsim.core.state import StateFields
+from netsim.records.sinks import NoRecorder
+from netsim.servers.loop import NobodyLeftError
+from netsim.servers.tiers.errand import Errand
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.protocols import State
+    from netsim.core.rows import EvaluationRow, RoundRow
+    from netsim.records.attempts import AttemptTable, Block
+    from netsim.records.sinks import Recorder
+    from netsim.servers.rounds import RoundServer
+    from netsim.servers.tiers.members import Members
+
+
+class TermModels(Protocol):
+    """Models of an edge, as its terms begin and end."""
+
+    def begin_term(self, version: int) -> None:
+        """Take the model `version` of the node above, which has arrived."""
+
+    def end_term(self, round: int) -> None:
+        """Keep the present model: it is sent as the answer to `round` of the node above."""
+
+    def drop_term(self, round: int) -> None:
+        """Let that answer go: it did not arrive."""
+
+
+class NoModels:
+    """Nothing is trained."""
+
+    def begin_term(self, version: int) -> None:
+        return None
+
+    def end_term(self, round: int) -> None:
+        return None
+
+    def drop_term(self, round: int) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeRule:
+    """Behaviour of an edge towards the node above."""
+
+    rounds: int = 1
+    """Own rounds of a term: of each round of the node above in which the edge takes part."""
+
+
+class Edge(StateFields):
+    """An edge, which is client `number` of the pool `edges` and serves its `members` by the rules of `server`.
+
+    A term begins as the model from above has arrived, and ends after `rule.rounds` own rounds, or as soon as no member is left.
+    The model then goes up; if no update arrived in the term, the attempt ends as aborted. If the attempt ends before, so does the
+    term, with all attempts of members.
+
+    Own rounds are numbered by those of the node above: in its round r they begin after (r - 1) `rule.rounds`.
+    """
+
+    state_fields = ("_left", "_arrived")
+
+    def __init__(
+        self,
+        *,
+        number: int,
+        name: str,
+        above: str | None,
+        edges: ClientPool,
+        server: RoundServer,
+        members: Members,
+        rule: EdgeRule,
+        models: TermModels,
+    ) -> None:
+        self.number, self.name, self.above = number, name, above
+        self.edges, self.server, self.members, self.rule, self.models = edges, server, members, rule, models
+        self._errand = Errand(edges.clock)
+        self._term: Update | None = None
+        """Attempt of the edge whose term is under way."""
+        self._left = 0
+        """Rounds of the term that are still to come, the one under way included."""
+        self._arrived = 0
+        """Updates that arrived in the term."""
+        self.recorder: Recorder = NoRecorder()
+        # An edge is asked for its model round after round: a version that an attempt may start from is kept until that ends.
+        server.loop.outlast = True
+
+    def begin(self, attempt: Update) -> None:
+        """Begin the term of `attempt`, whose model has arrived."""
+        self._term, self._left, self._arrived = attempt, self.rule.rounds, 0
+        loop = self.server.loop
+        loop.round = max(loop.round, (attempt.round - 1) * self.rule.rounds)
+        loop.opener = Cause(TERM, attempt.number)
+        self.models.begin_term(attempt.version)
+        self._errand.start(self._run())
+
+    def _run(self) -> Generator[Any, Any, None]:
+        while self._left:
+            try:
+                yield from self.server.run_round()
+            except NobodyLeftError:
+                self.server.loop.abandon()
+                break
+            self._left -= 1
+        self._end_term()
+
+    def _end_term(self) -> None:
+        attempt, self._term = self._term, None
+        assert attempt is not None
+        life, now = self.edges.life, self.edges.clock.now
+        if now == attempt.departure_s:
+            life.leave(attempt, now)
+        elif not self._arrived:
+            life.end(attempt, "aborted", now, "nothing")
+        else:
+            self.models.end_term(attempt.begun_round)
+            life.proceed(attempt, now)
+
+    def on_end(self, attempt: Update) -> None:
+        """Callback for the end of an attempt of this edge."""
+        if self._term is attempt:
+            self._term = None
+            self._errand.stop()
+            self.server.loop.abandon()
+            self.members.abort("above")
+        if attempt.outcome != "delivered":
+            self.models.drop_term(attempt.begun_round)
+
+    def on_round(self, row: RoundRow) -> None:
+        """Callback for an own round that has closed: record it."""
+        assert self._term is not None
+        self._arrived += row.delivered
+        values = row._asdict() | {"edge": self.name, "term": self._term.number}
+        self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
+
+    def record_to(self, recorder: Recorder, attempts: Callable[[Sequence[str]], AttemptTable]) -> None:
+        """Send the records of own rounds to `recorder`, and those of members to the table that `attempts` returns."""
+        self.recorder = recorder
+        self.server.record_to(NodeRecorder(self.on_round, attempts))
+
+    def state_dict(self) -> State:
+        state = super().state_dict() | {"server": self.server.state_dict()}
+        return state if self._term is None else state | {"open": self.server.loop.open_state()}
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over a state, after the pools and the members' view have theirs."""
+        super().load_state_dict(state)
+        self.server.load_state_dict(state["server"])
+        if "open" in state:
+            self.server.loop.load_open_state(state["open"])
+            self._term = self.edges.alive_now[self.number]
+            self._errand.start(self._run())
+
+
+class NodeRecorder(NoRecorder):
+    """Records of a node of a tree: its rounds go to `on_round`, attempts of its members to the table that `attempts` returns."""
+
+    def __init__(
+        self,
+        on_round: Callable[[RoundRow], None],
+        attempts: Callable[[Sequence[str]], AttemptTable],
+        evaluation: Callable[[EvaluationRow], None] | None = None,
+    ) -> None:
+        self._on_round, self._attempts, self._evaluation = on_round, attempts, evaluation
+
+    def round(self, row: RoundRow) -> None:
+        self._on_round(row)
+
+    def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        return self._attempts(columns)
+
+    def evaluation(self, row: EvaluationRow) -> None:
+        if self._evaluation is not None:
+            self._evaluation(row)
+
+
+_OF_EDGE = {"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"}
+"""Columns of `EdgeRow` that have another name in `UpdateRow`."""
+
+
+class EdgeAttempts:
+    """Takes the rows of edges' attempts, as rows of clients with these `columns`, and passes them on as rows of edges."""
+
+    def __init__(self, columns: Sequence[str], names: Sequence[str], recorder: Recorder) -> None:
+        self._columns, self._names, self._recorder = list(columns), names, recorder
+
+    def append(self, row: tuple[Any, ...]) -> None:
+        values = UpdateRow._field_defaults | dict(zip(self._columns, row, strict=True))
+        values |= {ours: values[name] for ours, name in _OF_EDGE.items()}
+        values |= {"above": values["edge"], "edge": self._names[values["client"]]}
+        self._recorder.edge(EdgeRow(**{name: values[name] for name in EdgeRow._fields}))
+
+    def extend(self, block: Block) -> None:
+        for row in block.rows():
+            self.append(tuple(getattr(row, name) for name in self._columns))

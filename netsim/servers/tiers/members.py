@@ -1,0 +1,271 @@
+"""Members of one coordinator: a view of the pool in which the members of all coordinators of a kind are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.clients.update import OUTCOMES
+from netsim.core.causes import Causes
+from netsim.core.state import StateFields
+
+if TYPE_CHECKING:
+    from netsim.clients.attempts import Attempts
+    from netsim.clients.columns import Columns
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.serving import Serving
+    from netsim.clients.update import Update
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
+    from netsim.network.access import UplinkAccess
+
+_EVER = float("inf")
+
+
+class SharedMedium:
+    """The medium of a pool, as several coordinators see it: its rounds go on with the coordinator that is farthest."""
+
+    def __init__(self, pool: ClientPool) -> None:
+        self._medium = pool.medium
+        self.round = 0
+        """The round up to which what has a memory has moved on."""
+
+    @property
+    def access(self) -> UplinkAccess[Any]:
+        """Access to the uplink."""
+        return self._medium.access
+
+    def open_round(self, round: int, time_s: float) -> None:
+        """Let everything that has a memory move on to `round`, unless it is there."""
+        if round > self.round:
+            self.round = round
+            self._medium.open_round(round, time_s)
+
+    def state_dict(self) -> State:
+        """Nothing: the tree saves the medium once."""
+        return {}
+
+    def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Nothing, likewise."""
+
+    def whole_state(self) -> State:
+        """Return the state of the medium."""
+        return {"round": self.round, "medium": self._medium.state_dict()}
+
+    def load_whole(self, state: State, time_s: float) -> None:
+        """Take the state of the medium."""
+        self.round = state["round"]
+        self._medium.load_state_dict(state["medium"], self.round, time_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _NoWholeRounds:
+    """Attempts go on by events: those of several coordinators are under way at once."""
+
+    closes_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The next change of presence, as of `Availability`."""
+
+    next_change_s: FloatArray
+
+
+class _Life:
+    """What a coordinator sees of the lives of its members' updates."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+
+    @property
+    def serving(self) -> Serving:
+        return self._members.serving
+
+    @property
+    def bytes_down(self) -> int:
+        return self._members.bytes_of("bytes_down")
+
+    @property
+    def bytes_up(self) -> int:
+        return self._members.bytes_of("bytes_up")
+
+
+class Attendance:
+    """Which edges have members: (E,) for all edges, asked by their coordinators.
+
+    An edge is attended while at least one of its members is present, or an edge below it is attended.
+    """
+
+    def attended(self) -> BoolArray:
+        """(E,) True for edges with a member that is present."""
+        raise NotImplementedError
+
+    def ever_attended(self) -> BoolArray:
+        """(E,) True for edges that have one, or may have one later."""
+        raise NotImplementedError
+
+    def next_change_s(self) -> float:
+        """Time of the next change; inf: never."""
+        raise NotImplementedError
+
+
+class Members(StateFields):
+    """The members of the coordinator `name` (None: the server) as a round loop and its rules see a pool of clients.
+
+    `mine` (K,): True for members, kept up to date from outside. `waits`: the coordinator waits for members that are away;
+    otherwise a round opens only with those that are present, and there is none without. `attendance`: of members that are edges.
+    `moves_s`: function that returns the time at which the next member comes or goes by a move.
+    """
+
+    state_fields = ("started", "ended", "_bytes")
+    whole_rounds = _NoWholeRounds()
+    probes = None
+
+    def __init__(
+        self,
+        *,
+        pool: ClientPool,
+        name: str | None,
+        mine: BoolArray,
+        medium: SharedMedium,
+        waits: bool,
+        attendance: Attendance | None = None,
+    ) -> None:
+        self.pool, self.name, self.mine, self.medium = pool, name, mine, medium
+        self._waits, self._attendance = waits, attendance
+        self.clock, self.count, self.accountant, self.energy = pool.clock, pool.count, pool.accountant, pool.energy
+        self.reports_phases = pool.reports_phases
+        self.causes = Causes(pool.clock, pool.medium.inexact_phases())
+        self.followers: list[Callable[[Update], object]] = []
+        self.watchers: list[Callable[[], object]] = []
+        self.serving: Serving
+        self.started = 0
+        """Attempts begun by the coordinator."""
+        self.ended = dict.fromkeys(OUTCOMES, 0)
+        """Attempts ended, of those."""
+        self._bytes = {"bytes_down": 0, "bytes_up": 0}
+        """Bytes of the attempts that have ended."""
+        self.in_flight: dict[int, Update] = {}
+        """Updates in flight, by member."""
+        self.life = _Life(self)
+        self.moves_s: Callable[[], float] = lambda: _EVER
+        """Function that returns the time at which a member next comes or goes by a move."""
+
+    @property
+    def alive(self) -> dict[int, Update]:
+        """Updates by member."""
+        return self.in_flight
+
+    @property
+    def under_way(self) -> int:
+        """Number of attempts that have not ended."""
+        return len(self.in_flight)
+
+    def serve(self, server: Serving) -> None:
+        """Let `server` say which updates it takes."""
+        self.serving = server
+
+    def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
+        """Call `each` with every update of a member whose attempt ends."""
+        self.followers.append(each)
+
+    def follow_singly(self) -> None:
+        """Nothing changes: every attempt goes on by events."""
+
+    def go_by_events(self) -> None:
+        """Nothing changes, likewise."""
+
+    def unused_columns(self) -> list[str]:
+        """As of the pool."""
+        return self.pool.unused_columns()
+
+    def advance(self) -> None:
+        """As of the pool."""
+        self.pool.advance()
+
+    def bytes_of(self, name: str) -> int:
+        """Return the bytes of all attempts so far, by the name of their column."""
+        return self._bytes[name] + sum(int(getattr(update, name)) for update in self.in_flight.values())
+
+    # Presence
+
+    @property
+    def availability(self) -> _Changes:
+        """The next change of presence of any member, or of theirs."""
+        soonest = min(float(self.pool.availability.next_change_s.min()), self.moves_s())
+        if self._attendance is not None:
+            soonest = min(soonest, self._attendance.next_change_s())
+        return _Changes(np.array([soonest]))
+
+    def selectable(self, *, busy_too: bool) -> BoolArray:
+        """(K,) True for members that can be selected, as of the pool; edges only while they are attended."""
+        able = self.pool.selectable(busy_too=busy_too) & self.mine
+        return able if self._attendance is None else able & self._attendance.attended()
+
+    def ever_selectable(self) -> BoolArray:
+        """(K,) True for members that can be selected now or later, once they are no longer busy."""
+        if not self._waits:
+            return self.selectable(busy_too=True)
+        able = self.pool.ever_selectable() & self.mine
+        return able if self._attendance is None else able & self._attendance.ever_attended()
+
+    # Attempts
+
+    def start(
+        self,
+        round: int,
+        chosen: IntArray,
+        version: int,
+        steps: IntArray | None = None,
+        holders: frozenset[int] = frozenset(),
+        address: int | None = None,
+    ) -> Attempts:
+        """Begin an attempt of each of `chosen` (n,), as of the pool."""
+        pool = self.pool
+        self.started += len(chosen)
+        # What lets the attempts begin is an event of this coordinator.
+        causes, pool.causes, pool.coordinator = pool.causes, self.causes, self.name
+        try:
+            attempts = pool.start(round, chosen, version, steps, holders, address)
+        finally:
+            pool.causes, pool.coordinator = causes, None
+        self.in_flight |= {update.client: update for update in attempts.updates if not update.outcome}
+        return attempts
+
+    def on_end(self, update: Update) -> None:
+        """Callback for the end of an attempt of this coordinator."""
+        self.in_flight.pop(update.client, None)
+        self.ended[update.outcome] += 1
+        for name in self._bytes:
+            self._bytes[name] += getattr(update, name)
+        self.causes.end(update, self.followers)
+
+    def cut(self) -> None:
+        """End all attempts as late: the coordinator no longer waits for them."""
+        self.pool.end_all(list(self.in_flight.values()), "late")
+
+    def abort(self, cause: str) -> None:
+        """End all attempts as aborted, for this reason."""
+        for update in list(self.in_flight.values()):
+            self.pool.life.end(update, "aborted", self.clock.now, cause)
+
+    def updates_in_flight(self) -> Sequence[Update]:
+        """Return the attempts in flight, by round and place."""
+        return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
+
+    def state_dict(self) -> State:
+        causes = self.causes
+        return super().state_dict() | {
+            "causes": [causes.opened, causes.opened_s, causes.ended, causes.ended_s],
+            "in_flight": list(self.in_flight),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over a state; the pool has its own already."""
+        super().load_state_dict(state)
+        causes = self.causes
+        causes.opened, causes.opened_s, causes.ended, causes.ended_s = state["causes"]
+        self.in_flight = {member: self.pool.alive_now[member] for member in state["in_flight"]}

@@ -1,0 +1,234 @@
+"""A tree of coordinators as the server of a run: the root runs the rounds of the run, and edges theirs within them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netsim.core.rows import ROUND_CAUSES
+from netsim.records.sinks import NoRecorder
+from netsim.servers.rounds import Book
+from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder
+from netsim.servers.tiers.members import Attendance
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.closing import Closing
+    from netsim.core.protocols import BoolArray, IntArray, Learner, State
+    from netsim.core.rows import RoundRow
+    from netsim.records.attempts import AttemptTable
+    from netsim.records.sinks import Recorder
+    from netsim.servers.loop import RoundLoop
+    from netsim.servers.rounds import RoundServer
+    from netsim.servers.tiers.edge import Edge
+    from netsim.servers.tiers.members import Members, SharedMedium
+
+_EVER = float("inf")
+_COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
+
+
+class Coordinators:
+    """The server of a pool whose members have several coordinators: each update is its own coordinator's to take.
+
+    `views`: the members of each coordinator by its name; None: of the server.
+    """
+
+    closing: Closing | None = None
+
+    def __init__(self, pool: ClientPool) -> None:
+        self.pool = pool
+        self.views: dict[str | None, Members] = {}
+        pool.serve(self)
+        pool.follow(self._on_end)
+        pool.watchers.append(self._tell_watchers)
+
+    @property
+    def takes_all(self) -> bool:
+        return all(view.serving.takes_all for view in self.views.values())
+
+    def takes(self, update: Update) -> bool:
+        return self.views[update.edge].serving.takes(update)
+
+    def channels(self, clients: IntArray) -> list[int] | None:
+        return None
+
+    def _on_end(self, update: Update) -> None:
+        self.views[update.edge].on_end(update)
+
+    def _tell_watchers(self) -> None:
+        for view in self.views.values():
+            for watch in list(view.watchers):
+                watch()
+
+
+class TreeAttendance(Attendance):
+    """Attendance in a tree: `coordinator` (K,) is the edge of each client, `above` (E,) the edge above each edge, -1: none.
+
+    An edge counts as attended while it is not itself away: its own presence is asked for by the pool.
+    """
+
+    def __init__(self, *, clients: ClientPool, coordinator: IntArray, above: Sequence[int]) -> None:
+        self._clients, self._coordinator = clients, coordinator
+        self._count = len(above)
+        # From the leaves upwards.
+        depth = [0] * len(above)
+        for edge in range(len(above)):
+            node = above[edge]
+            while node >= 0:
+                depth[edge] += 1
+                node = above[node]
+        self._upwards = [(edge, above[edge]) for edge in sorted(range(len(above)), key=lambda edge: -depth[edge])]
+
+    def _with_members(self, present: BoolArray) -> BoolArray:
+        there: BoolArray = np.zeros(self._count, np.bool_)
+        there[np.unique(self._coordinator[present])] = True
+        for edge, over in self._upwards:
+            if over >= 0 and there[edge]:
+                there[over] = True
+        return there
+
+    def attended(self) -> BoolArray:
+        return self._with_members(self._clients.selectable(busy_too=True))
+
+    def ever_attended(self) -> BoolArray:
+        return self._with_members(self._clients.ever_selectable())
+
+    def next_change_s(self) -> float:
+        return float(self._clients.availability.next_change_s.min())
+
+
+class TreeServer:
+    """The server of a run with edges: `root`, whose members are edges, and all `edges`, those of a tier above before theirs.
+
+    Of a round of the run the counts are of clients.
+    """
+
+    def __init__(
+        self,
+        *,
+        root: RoundServer,
+        edges: Sequence[Edge],
+        clients: Coordinators,
+        nodes: Coordinators,
+        media: Mapping[str, SharedMedium],
+    ) -> None:
+        self.root, self.edges, self._nodes, self._media = root, edges, nodes, media
+        self._coordinators = clients
+        self.clients = clients.pool
+        """The clients of all edges."""
+        self.recorder: Recorder = NoRecorder()
+        self._book = Book(self.clients)
+        self._before = self._count_edges()
+        self._columns: list[str] = []
+        root.loop.outlast = True
+        nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
+
+    def begin_term(self, attempt: Update) -> None:
+        """Callback of the pool of edges: the model of `attempt` has arrived at its edge."""
+        self.edges[attempt.client].begin(attempt)
+
+    @property
+    def round(self) -> int:
+        """Rounds of the root that have closed."""
+        return self.root.round
+
+    @property
+    def loop(self) -> RoundLoop:
+        """The rounds of the root."""
+        return self.root.loop
+
+    @property
+    def learner(self) -> Learner:
+        """Learner of the root's model."""
+        return self.root.learner
+
+    @property
+    def in_flight(self) -> int:
+        """Attempts of clients that have begun and have not ended."""
+        return self.clients.under_way
+
+    def end_after(self, rounds: int) -> None:
+        """Take this round for the last of the run, whose model is evaluated."""
+        self.root.end_after(rounds)
+
+    def run_round(self) -> Generator[Any, Any, None]:
+        """One round of the root, as a process of the clock. Raises NobodyLeftError if there can never be another."""
+        return self.root.run_round()
+
+    def _count_edges(self) -> dict[str, int]:
+        pool = self._nodes.pool
+        carried = pool.life.bytes_down + pool.life.bytes_up
+        return dict(zip(_COLUMNS, (pool.started, pool.ended["delivered"], carried), strict=True))
+
+    def _on_round(self, row: RoundRow) -> None:
+        now, before = self._count_edges(), self._before
+        self._before = now
+        said = {name: getattr(row, name) for name in self._columns}
+        self.recorder.round(
+            self._book.row(
+                round=row.round,
+                start_s=row.start_s,
+                end_s=row.end_s,
+                version=row.version,
+                evaluation=None,
+                columns=said | {name: count - before[name] for name, count in now.items()},
+            )
+        )
+
+    def counts(self) -> dict[str, int]:
+        """Return the counts since the start of the run, the round under way included."""
+        return self._book.counts()
+
+    def tell_of_slots(self, told: Callable[[int], None]) -> None:
+        """There are none."""
+
+    def notes(self) -> dict[str, Any]:
+        """Its tables say all."""
+        return {}
+
+    def record_to(self, recorder: Recorder) -> None:
+        """Send all records to `recorder` from now on."""
+        self.recorder = recorder
+        self._columns = [*self.root.loop.round_columns, *ROUND_CAUSES]
+        recorder.rounds_with(self._book.choose((*self._columns, *_COLUMNS)))
+        names = [edge.name for edge in self.edges]
+
+        def edge_attempts(columns: Sequence[str]) -> AttemptTable:
+            return EdgeAttempts(columns, names, recorder)
+
+        self.root.record_to(NodeRecorder(self._on_round, edge_attempts, recorder.evaluation))
+        coordinates_edges = {edge.above for edge in self.edges}
+        for edge in self.edges:
+            edge.record_to(recorder, edge_attempts if edge.name in coordinates_edges else recorder.attempts)
+
+    def record_unfinished(self) -> None:
+        """The run is over: record what has not ended as such."""
+        for server in (self.root, *(edge.server for edge in self.edges)):
+            server.record_unfinished()
+
+    def state_dict(self) -> State:
+        """Everything at a boundary of the root's rounds; edges may be in the midst of theirs."""
+        return {
+            "media": {name: medium.whole_state() for name, medium in self._media.items()},
+            "clients": self.clients.state_dict(),
+            "nodes": self._nodes.pool.state_dict(),
+            "root": self.root.state_dict(),
+            "edges": [edge.state_dict() for edge in self.edges],
+            "book": self._book.state_dict(),
+            "before": dict(self._before),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over a state; the clock must stand at its time."""
+        for name, medium in self._media.items():
+            medium.load_whole(state["media"][name], self.clients.clock.now)
+        self.clients.load_state_dict(state["clients"])
+        self._nodes.pool.load_state_dict(state["nodes"])
+        self.root.load_state_dict(state["root"])
+        for edge, saved in zip(self.edges, state["edges"], strict=True):
+            edge.load_state_dict(saved)
+        self._book.load_state_dict(state["book"])
+        self._before = dict(state["before"])

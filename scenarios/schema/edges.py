@@ -1,0 +1,196 @@
+"""The `[edges]` table: nodes between server and clients, each a server to its members and a client of the node above."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from scenarios.registry.components import component_of
+from scenarios.schema.buffered import Buffered
+from scenarios.schema.errors import did_you_mean
+from scenarios.schema.per_client import PerClientField
+from scenarios.schema.section import Section, default_table, problem
+from scenarios.schema.server import refuse_reward
+from scenarios.schema.servers import Synchronous
+from scenarios.schema.world import Downlink
+
+if TYPE_CHECKING:
+    from scenarios.schema.scenario import Scenario
+
+Count = Annotated[int, Field(ge=1)]
+_SHARED = "belongs to one server; with [edges] each has links of its own; leave it out"
+
+
+class EdgeSynchronous(Synchronous):
+    """A round of an edge waits for all selected members, unless a deadline or a count of deliveries closes it earlier."""
+
+    kind: Literal["synchronous"] = "synchronous"
+    """synchronous: rounds one after the other, each with the members selected for it."""
+    per_round: Count | None = None  # type: ignore[assignment]
+    """m, members selected a round. Absent: all members of the edge."""
+    when_short: Literal["wait", "proceed"] = "proceed"
+    """Fewer than m selectable: go on with those there are (at least one), or wait until members that are busy are free."""
+
+
+class EdgeBuffered(Buffered):
+    """An edge keeps `concurrency` members at work; every `buffer` deliveries make a new model of the edge: a round of it."""
+
+    kind: Literal["buffered"] = "buffered"
+    """buffered: asynchronous, a new model of the edge after so many deliveries."""
+    concurrency: Count | None = None  # type: ignore[assignment]
+    """Members at work at once, as long as there are so many to choose from. Absent: all members of the edge."""
+
+
+RULES: dict[str, Any] = {"synchronous": EdgeSynchronous, "buffered": EdgeBuffered}
+
+
+class Tier(Section):
+    """Edges that are alike: how many, who belongs to each, and by which rules they coordinate.
+
+    Who belongs to the edges, one of: `count`, `groups`, `table`.
+    """
+
+    names: ClassVar[frozenset[str]] = frozenset({"above"})
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+    """Name of the tier. Its edges are called NAME-0, NAME-1, ..., or as `groups` and `table` say."""
+    above: str | None = None
+    """Name of the tier whose members these edges are. Absent: they are members of the server."""
+    count: Count | None = None
+    """Number of edges. Members are dealt out to them in equal numbers (within one) and in their order."""
+    groups: Annotated[list[str], Field(min_length=1)] | None = None
+    """Groups of clients (`clients.groups`): an edge for each, of its name."""
+    table: Annotated[str, Field(min_length=1)] | None = None
+    """A CSV file with the columns member and edge, a line for each member: a client's number, or the name of an edge of the tier
+    below."""
+    rounds: Count = 1
+    """Rounds of the edge for each round of the node above in which it takes part."""
+    weight: Literal["arrived", "registered", "equal"] = "arrived"
+    """Weight of an edge's model above: the samples of clients whose updates arrived in its last rounds, of all clients that
+    belong to it, or the same for every edge."""
+    server: component_of("server", described=RULES, closed=True) = {"kind": "synchronous"}  # type: ignore[valid-type]
+    """Course of the edge's rounds."""
+    policy: component_of("policy") = {"kind": "random"}  # type: ignore[valid-type]
+    """Policy by which an edge selects among its members."""
+
+    @model_validator(mode="after")
+    def _check_members(self) -> Self:
+        ways = ("count", "groups", "table")
+        given = [name for name in ways if getattr(self, name) is not None]
+        if len(given) != 1:
+            why = f"give one of {', '.join(ways)}, which says who belongs to each edge"
+            raise problem((given[1],) if given else ("name",), getattr(self, given[1]) if given else self.name, why)
+        return self
+
+
+class Edges(Section):
+    """Edges between server and clients, in one tier or several.
+
+    `[server]` and `[policy]` are then of edges: `server.per_round` of them take part in a round. Clients exchange models with
+    their edge, over `[downlink]` and `[uplink]`.
+    """
+
+    tiers: Annotated[list[Tier], Field(min_length=1)]
+    """Tiers of edges."""
+    downlink: Downlink = default_table()
+    """The way of the model down to an edge, from the node above. A list or table of values is over edges, groups being tiers."""
+    uplink: Downlink = default_table()
+    """The way of an edge's model up to the node above."""
+    model_bytes: PerClientField | None = None
+    """Bytes of a model on these ways. Absent: those of a model on its way to a client."""
+    availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
+    """Presence of the edges: while one is away, it coordinates nobody, and what its members do then is lost."""
+
+    @model_validator(mode="after")
+    def _check_tree(self) -> Self:
+        known = [tier.name for tier in self.tiers]
+        over = {tier.name: tier.above for tier in self.tiers}
+        for i, tier in enumerate(self.tiers):
+            if tier.name in known[:i]:
+                raise problem(("tiers", i, "name"), tier.name, "is used twice; give every tier its own name")
+            if tier.above is not None and tier.above not in known:
+                told = f"is no tier; {did_you_mean(tier.above, known)}, or leave it out: the server is above"
+                raise problem(("tiers", i, "above"), tier.above, told)
+        for i, tier in enumerate(self.tiers):
+            way = [tier.name]
+            while (node := over[way[-1]]) is not None:
+                if node in way:
+                    circle = " below ".join([*way, node])
+                    told = f"is a circle: {circle}; leave out above of the highest tier"
+                    raise problem(("tiers", i, "above"), tier.above, told)
+                way.append(node)
+        below = {tier.above for tier in self.tiers}
+        for i, tier in enumerate(self.tiers):
+            if tier.name in below and tier.groups is not None:
+                why = "are groups of clients, and the members of this tier are edges; give count or table"
+                raise problem(("tiers", i, "groups"), tier.groups, why)
+        return self
+
+    def leaves(self) -> list[int]:
+        """Return the numbers of the tiers whose members are clients."""
+        below = {tier.above for tier in self.tiers}
+        return [i for i, tier in enumerate(self.tiers) if tier.name not in below]
+
+
+def check_edges(scenario: "Scenario") -> None:
+    """Raise a pydantic refusal for the first table or key that does not go with edges."""
+    edges, server = scenario.edges, scenario.server
+    if edges is None:
+        return
+    if not server.coordinates_edges:
+        why = f"server.kind = {server.kind!r} coordinates no edges; leave [edges] out, or set server.kind = 'synchronous', "
+        raise problem(("edges",), "..", why + "'semi-synchronous' or 'buffered'")
+    refused = {
+        "channels": "are of one server; leave them out, each client then has a link to its edge",
+        "scheduler": "assigns sub-channels of one server; leave it out",
+        "probe": "edges and clients are not asked before a selection yet; leave it out",
+        "energy": "the energy of edges is not counted yet; leave it out",
+        "script": "scripts do not know edges yet; leave it out",
+        "network": "cables to edges are not laid yet; leave [network] out",
+    }
+    for name, why in refused.items():
+        if getattr(scenario, name) is not None:
+            raise problem((name,), "..", why)
+    if scenario.jammers:
+        raise problem(("jammers",), "..", "jam sub-channels of one server; leave them out")
+    refuse_reward(scenario, "measures a selection of clients by the server; leave it out")
+    for name in ("downlink", "uplink"):
+        for path, section in (((name,), getattr(scenario, name)), (("edges", name), getattr(edges, name))):
+            if section.shared is not None:
+                raise problem((*path, "shared"), "..", f"a bandwidth that all share {_SHARED}")
+    if scenario.uplink.sub_channels is not None:
+        raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, _SHARED)
+    _check_rules(scenario, edges)
+    _check_learner(scenario)
+
+
+def _check_rules(scenario: "Scenario", edges: Edges) -> None:
+    leaves = edges.leaves()
+    if len(leaves) > 1:
+        for i in leaves:
+            if edges.tiers[i].count is not None:
+                why = "does not say which clients belong to this tier, as there is another one; give groups or table"
+                raise problem(("edges", "tiers", i, "count"), edges.tiers[i].count, why)
+    for i, tier in enumerate(edges.tiers):
+        place = ("edges", "tiers", i, "server")
+        for key in ("first", "at_least"):
+            value, most = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
+            if value is not None and most is not None and value > most:
+                raise problem((*place, key), value, f"must be at most the {most} members of per_round")
+        for key, null in (("contention", False), ("urgent_notices", False), ("staleness_bound", None)):
+            if tier.server.parameters().get(key, null) != null:
+                raise problem((*place, key), tier.server.parameters()[key], "is of a server without edges; leave it out")
+
+
+def _check_learner(scenario: "Scenario") -> None:
+    learner = scenario.learner
+    if learner is None:
+        return
+    demands = learner.aggregation.demands
+    if demands.name:
+        why = f"{demands.name} is not defined over edges yet; set aggregation.kind = 'size', 'equal' or 'fixed-share'"
+        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+    if learner.buffer > 1:
+        raise problem(("learner", "buffer"), learner.buffer, "leave it out: the rules of the edges say what makes a new model")
+    if learner.contribution_samples:
+        why = "is not measured at edges yet; leave it out"
+        raise problem(("learner", "contribution_samples"), learner.contribution_samples, why)

@@ -1,0 +1,354 @@
+"""From `[edges]` to a tree of coordinators: who belongs to each edge, the links between them, and each one's rules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from models.privacy import NoPrivacy
+from netsim.clients.energy import Followed
+from netsim.clients.pool import ClientPool
+from netsim.clients.rules import UpdateRules
+from netsim.core.null_objects import NoTime
+from netsim.core.streams import Streams
+from netsim.network.medium import Medium, MediumLaws
+from netsim.network.sizes import Sizes
+from netsim.servers.channels import OwnLinks
+from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
+from netsim.servers.tiers.members import Members, SharedMedium
+from netsim.servers.tiers.tree import Coordinators, TreeAttendance, TreeServer
+from scenarios.registry.components import Component, construct
+from scenarios.registry.kinds import resolve
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.world import Clients, Group
+from scenarios.wiring.bandwidth import build_carrier
+from scenarios.wiring.data_files import read_table
+from scenarios.wiring.laws import timeline
+from scenarios.wiring.payload import LONGEST_S, models_down, updates_up
+from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.world import World
+
+if TYPE_CHECKING:
+    from models.fl.node_learner import NodeLearner
+    from netsim.core.protocols import Availability, FloatArray, IntArray, SelectionPolicy
+    from netsim.servers.rounds import RoundServer
+    from scenarios.schema.edges import Edges, Tier
+
+Composer = Callable[[World], Any]
+
+
+@dataclass
+class Layout:
+    """The tree of a scenario, its edges numbered so that an edge above comes before those below. Raises UserError."""
+
+    names: list[str] = field(default_factory=list)
+    """Name of each edge."""
+    tiers: list[int] = field(default_factory=list)
+    """Number of the tier of each edge."""
+    above: list[int] = field(default_factory=list)
+    """The edge above each; -1: the server."""
+    coordinator: list[int] = field(default_factory=list)
+    """The edge of each client."""
+
+    def members(self, edge: int) -> IntArray:
+        """Return the members of `edge`: edges, where it has any, else clients."""
+        below = np.flatnonzero(np.array(self.above) == edge)
+        return below if len(below) else np.flatnonzero(np.array(self.coordinator) == edge)
+
+    def has_edges(self, edge: int) -> bool:
+        """Return True if the members of `edge` are edges."""
+        return edge in self.above
+
+
+def lay_out(section: Edges, population: Population) -> Layout:
+    """Return the tree; raises UserError."""
+    layout, numbers = Layout(), dict[str, int]()
+    order = _from_above(section)
+    for i in order:
+        for name in _edge_names(section, i, population):
+            if name in numbers:
+                raise UserError(f"edges.tiers.{i}: edge {name!r} has the name of another edge; give it a name of its own")
+            numbers[name] = len(layout.names)
+            layout.names.append(name)
+            layout.tiers.append(i)
+    layout.above = [-1] * len(layout.names)
+    of_clients: dict[int, int] = {}
+    for i in order:
+        tier, edges = section.tiers[i], [edge for edge, place in enumerate(layout.tiers) if place == i]
+        below = [edge for edge, place in enumerate(layout.tiers) if section.tiers[place].above == tier.name]
+        if below:
+            for place, over in _dealt(tier, i, [layout.names[edge] for edge in below], layout.names, edges, population).items():
+                layout.above[below[place]] = over
+        else:
+            members = [str(client) for client in range(population.count)]
+            for client, edge in _dealt(tier, i, members, layout.names, edges, population).items():
+                if client in of_clients:
+                    other = layout.names[of_clients[client]]
+                    raise UserError(f"edges.tiers.{i}: client {client} belongs to {other!r} already; name it once")
+                of_clients[client] = edge
+    _require_all(section, layout, of_clients, population)
+    layout.coordinator = [of_clients[client] for client in range(population.count)]
+    for edge, name in enumerate(layout.names):
+        if not len(layout.members(edge)):
+            told = f"nobody belongs to edge {name!r}; leave it out, or give it members"
+            raise UserError(f"edges.tiers.{layout.tiers[edge]}: {told}")
+    return layout
+
+
+def _require_all(section: Edges, layout: Layout, of_clients: Mapping[int, int], population: Population) -> None:
+    """Refuse a client, or an edge of a tier that has another above, that belongs to no edge."""
+    lacking = next((client for client in range(population.count) if client not in of_clients), None)
+    if lacking is not None:
+        i = section.leaves()[-1]
+        key = next(name for name in ("count", "groups", "table") if getattr(section.tiers[i], name) is not None)
+        raise UserError(f"edges.tiers.{i}.{key}: client {lacking} belongs to no edge; give each client one")
+    for edge, name in enumerate(layout.names):
+        if layout.above[edge] < 0 and (over := section.tiers[layout.tiers[edge]].above) is not None:
+            i = next(i for i, tier in enumerate(section.tiers) if tier.name == over)
+            raise UserError(f"edges.tiers.{i}: edge {name!r} belongs to no edge of tier {over!r}; give it one")
+
+
+def _from_above(section: Edges) -> list[int]:
+    """Return the numbers of the tiers, each after the one above it."""
+    numbers = {tier.name: i for i, tier in enumerate(section.tiers)}
+
+    def depth(tier: Tier) -> int:
+        return 0 if tier.above is None else 1 + depth(section.tiers[numbers[tier.above]])
+
+    return sorted(range(len(section.tiers)), key=lambda i: depth(section.tiers[i]))
+
+
+def _edge_names(section: Edges, i: int, population: Population) -> list[str]:
+    tier = section.tiers[i]
+    if tier.count is not None:
+        return [f"{tier.name}-{place}" for place in range(tier.count)]
+    if tier.groups is not None:
+        for place, group in enumerate(tier.groups):
+            if group not in population.members:
+                told = f"is no group of clients; {did_you_mean(group, population.members)}"
+                raise UserError(f"edges.tiers.{i}.groups.{place} = {group!r}: {told}")
+        return list(dict.fromkeys(tier.groups))
+    return list(dict.fromkeys(edge for _, edge, _ in _rows(tier, i)))
+
+
+def _rows(tier: Tier, i: int) -> list[tuple[str, str, str]]:
+    """Return member and edge of each line of the tier's table, and where the line stands; raises UserError."""
+    assert tier.table is not None
+    key = f"edges.tiers.{i}.table"
+    return [(member, edge, where) for where, (member, edge) in read_table(tier.table, ("member", "edge"), key)]
+
+
+def _dealt(
+    tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population
+) -> dict[int, int]:
+    """Return the edge of each of `members`, by its place among them; `edges`: the numbers of the tier's edges."""
+    if tier.count is not None:
+        if tier.count > len(members):
+            told = f"nobody belongs to edge {names[edges[len(members)]]!r}: there are {len(members)} members; give fewer edges"
+            raise UserError(f"edges.tiers.{i}.count = {tier.count}: {told}")
+        parts = np.array_split(np.arange(len(members)), tier.count)
+        return {place: edge for edge, part in zip(edges, parts, strict=True) for place in part.tolist()}
+    by_name = {names[edge]: edge for edge in edges}
+    if tier.groups is not None:
+        return {client: by_name[group] for group in tier.groups for client in population.members[group].tolist()}
+    found: dict[int, int] = {}
+    places = {member: place for place, member in enumerate(members)}
+    for member, edge, where in _rows(tier, i):
+        if member not in places:
+            told = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
+            raise UserError(f"{where}: member {member!r} is not known; {told}")
+        if places[member] in found:
+            raise UserError(f"{where}: member {member!r} belongs to {names[found[places[member]]]!r} already; name it once")
+        found[places[member]] = by_name[edge]
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeWorld(World):
+    """The world of one coordinator of a tree, of which its server is put together."""
+
+    members: Members
+    """Its clients or edges."""
+    count: int
+    """Number of members."""
+    section: Component
+    """The table of its keys: `[server]`, or that of a tier."""
+    policy_section: Component
+    path: str
+    """Path of the policy."""
+    of_edges: bool
+    """True if its members are edges."""
+
+    @property
+    def rule(self) -> Any:
+        """The keys of the coordinator, where those that are absent of an edge count all its members."""
+        absent = {
+            name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None
+        }
+        rule = self.section.model_copy(update=absent) if absent else self.section
+        key = "per_round" if "per_round" in rule.parameters() else "concurrency"
+        if self.path == "policy" and (most := rule.parameters()[key]) > self.count:
+            raise UserError(f"server.{key} = {most}: must be at most the {self.count} edges below the server")
+        return rule
+
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, Any]:
+        return OwnLinks(), self.members
+
+    def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
+        """The policy that selects among the members; raises UserError."""
+        section, path = self.policy_section, self.path
+        supplied = self._constructor_arguments(per_round, per_model)
+        if self.of_edges and "truth" in inspect.signature(resolve("policy", section.kind)).parameters:
+            told = "goes by expected latencies of clients, which edges do not have; choose another policy"
+            raise UserError(f"{path}.kind = {section.kind!r}: {told}")
+        policy: SelectionPolicy = self.component(section, "policy", path, supplied)
+        if policy.probes:
+            raise UserError(f"{path}.kind = {section.kind!r}: asks before it selects, which edges do not; choose another policy")
+        if policy.needs_updates and self.of_edges:
+            raise UserError(f"{path}.kind = {section.kind!r}: chooses by the content of clients' updates; choose another policy")
+        return policy
+
+    def probing(self, pool: Any) -> None:
+        """Nobody is asked before a selection."""
+
+    def meter(self, per_round: int) -> None:
+        """Rewards are not measured."""
+
+
+def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
+    """Return the server of a scenario with `[edges]`; raises UserError."""
+    section = world.scenario.edges
+    assert section is not None
+    layout = lay_out(section, world.population)
+    context = _edge_context(world, layout)
+    starts: list[TreeServer] = []
+    presence = _presence(section, context)
+    nodes = _edge_pool(world, section, context, presence, lambda attempt: starts[0].begin_term(attempt))
+    pool = world.pool()
+    pool.has_edges = nodes.has_edges = True
+    media = {"clients": SharedMedium(pool), "nodes": SharedMedium(nodes)}
+    of_clients, of_nodes = Coordinators(pool), Coordinators(nodes)
+    coordinator = np.array(layout.coordinator, np.int64)
+    attendance = TreeAttendance(clients=pool, coordinator=coordinator, above=layout.above)
+    learners = _learners(world, section, layout)
+    servers: dict[int, RoundServer] = {}
+    views: dict[int, Members] = {}
+    for node in range(-1, len(layout.names)):
+        of_edges = node < 0 or layout.has_edges(node)
+        name = None if node < 0 else layout.names[node]
+        whole, medium = (nodes, media["nodes"]) if of_edges else (pool, media["clients"])
+        mine = np.array(layout.above) == node if of_edges else coordinator == node
+        view = Members(
+            pool=whole, name=name, mine=mine, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
+        )
+        (of_nodes if of_edges else of_clients).views[name] = view
+        rule, policy, path = world.scenario.server, world.scenario.method, "policy"
+        if node >= 0:
+            i = layout.tiers[node]
+            rule, policy, path = section.tiers[i].server, section.tiers[i].policy, f"edges.tiers.{i}.policy"
+        kept = {one.name: getattr(world, one.name) for one in fields(World)}
+        if of_edges:
+            kept |= {"population": context.population, "data_sizes": _registered(world, layout), "availability": presence}
+        kept |= {"streams": Streams(world.streams.seed, "edges." if node < 0 else f"edges.{name}.")}
+        kept |= {"learner": world.learner if learners is None else learners[node]}
+        count = int(np.count_nonzero(mine))
+        node_world = NodeWorld(
+            **kept, members=view, count=count, section=rule, policy_section=policy, path=path, of_edges=of_edges
+        )
+        servers[node], views[node] = composers[rule.kind](node_world), view
+    edges = [
+        Edge(
+            number=node,
+            name=name,
+            above=None if layout.above[node] < 0 else layout.names[layout.above[node]],
+            edges=nodes,
+            server=servers[node],
+            members=views[node],
+            rule=EdgeRule(rounds=section.tiers[layout.tiers[node]].rounds),
+            models=NoModels() if learners is None else learners[node],
+        )
+        for node, name in enumerate(layout.names)
+    ]
+    server = TreeServer(root=servers[-1], edges=edges, clients=of_clients, nodes=of_nodes, media=media)
+    starts.append(server)
+    return server
+
+
+def _registered(world: World, layout: Layout) -> FloatArray:
+    """Return the samples of the clients below each edge (E,)."""
+    samples = np.zeros(len(layout.names))
+    np.add.at(samples, layout.coordinator, world.data_sizes)
+    for edge in reversed(range(len(layout.names))):
+        if layout.above[edge] >= 0:
+            samples[layout.above[edge]] += samples[edge]
+    return samples
+
+
+def _edge_context(world: World, layout: Layout) -> Context:
+    """Return the edges as a population of their own, whose groups are the tiers."""
+    counts = {tier: layout.tiers.count(tier) for tier in dict.fromkeys(layout.tiers)}
+    section = world.scenario.edges
+    assert section is not None
+    groups = [Group(name=section.tiers[tier].name, count=count) for tier, count in counts.items()]
+    population = Population(Clients(count=len(layout.names), groups=groups))
+    return Context(population, Streams(world.streams.seed, "edges."), world.rounds, world.time_limit_s)
+
+
+def _presence(section: Edges, context: Context) -> Availability:
+    keywords = resolve_parameters(section.availability, "availability", "edges.availability", context.population)
+    count = context.population.count
+    law: Availability = construct(section.availability, "availability", "edges.availability", keywords, {"clients": count})
+    return law
+
+
+def _edge_pool(
+    world: World, section: Edges, context: Context, presence: Availability, on_work: Callable[[Any], None]
+) -> ClientPool:
+    """Return the edges as clients of the nodes above them."""
+    population, count = context.population, context.population.count
+    size: Any = int(np.max(world.sizes.down))
+    if section.model_bytes is not None:
+        size = np.array(np.broadcast_to(population.values(section.model_bytes, "edges.model_bytes"), (count,)), np.float64)
+        if not size.min() >= 0 or not size.max() <= LONGEST_S:
+            raise UserError(f"edges.model_bytes = {float(size.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
+        size = np.ceil(size).astype(np.int64)
+    sizes = Sizes(down=size, up=size)
+    down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
+    up = build_carrier(section.uplink, "edges.uplink", context, world.clock, updates_up(sizes))
+    medium = Medium(
+        clients=count,
+        laws=MediumLaws(
+            download=timeline(section.downlink, "delay", "edges.downlink", context),
+            compute=NoTime(),
+            upload=timeline(section.uplink, "delay", "edges.uplink", context),
+            downlink=timeline(section.downlink, "channel", "edges.downlink", context),
+            uplink=timeline(section.uplink, "channel", "edges.uplink", context),
+        ),
+        streams=context.streams,
+        down=down.carrier,
+        up=up.carrier,
+        sizes=sizes,
+    )
+    return ClientPool(
+        clock=world.clock,
+        medium=medium,
+        presence=Followed(presence, context.streams["availability"]),
+        accountant=NoPrivacy(clients=count),
+        rules=UpdateRules(on_work=on_work),
+    )
+
+
+def _learners(world: World, section: Edges, layout: Layout) -> dict[int, NodeLearner] | None:
+    """Return the learner of each node, -1 being the server; None where nothing is trained."""
+    if world.trained is None:
+        return None
+    from models.fl.node_learner import node_learners
+
+    if world.trained.eager:
+        raise UserError("learner.trainer: trains ahead, which edges do not; set eager = False, or leave [edges] out")
+    weights = [section.tiers[tier].weight for tier in layout.tiers]
+    return node_learners(world.trained, above=layout.above, coordinator=layout.coordinator, weights=weights)

@@ -1,0 +1,99 @@
+"""Mistakes of `[edges]`: one message with key, value and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.runs.reading import parse
+from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
+from tests.helpers.edge_tiers import learning, study, tier
+from tests.helpers.peer_training import LEARNER
+
+GROUPS = {"count": 4, "groups": [{"name": "a", "count": 2}, {"name": "b", "count": 2}]}
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "no members": (study({"name": "edge"}), r"edges\.tiers\.0\.name = .edge.: give one of count, groups, table"),
+    "two ways": (study(tier(groups=["a"])), r"edges\.tiers\.0\.groups = .*give one of count, groups, table"),
+    "more edges than clients": (study(tier(count=5)), r"edges\.tiers\.0\.count = 5: nobody belongs to edge 'edge-4'"),
+    "unknown group": (
+        study({"name": "edge", "groups": ["a", "c"]}, clients=GROUPS),
+        r"edges\.tiers\.0\.groups\.1 = 'c': is no group of clients",
+    ),
+    "a client without an edge": (
+        study({"name": "edge", "groups": ["a"]}, clients=GROUPS, server={"per_round": 1}),
+        r"edges\.tiers\.0\.groups: client 2 belongs to no edge; give each client one",
+    ),
+    "unknown tier": (study(tier(above="regoin"), tier(name="region")), r"edges\.tiers\.0\.above = .regoin.: is no tier"),
+    "a circle": (
+        study(tier(above="region"), tier(name="region", above="edge")),
+        r"edges\.tiers\.0\.above = .region.: is a circle: edge below region below edge",
+    ),
+    "above itself": (study(tier(above="edge")), r"edges\.tiers\.0\.above = .edge.: is a circle"),
+    "one name twice": (study(tier(), tier()), r"edges\.tiers\.1\.name = .edge.: is used twice"),
+    "groups of edges": (
+        study({"name": "region", "groups": ["a"]}, tier(above="region"), clients=GROUPS),
+        r"edges\.tiers\.0\.groups = .*are groups of clients, and the members of this tier are edges",
+    ),
+    "counts of siblings": (study(tier(), tier(name="other")), r"edges\.tiers\.0\.count = 2: does not say which clients"),
+    "too many edges a round": (study(server={"per_round": 3}), r"server\.per_round = 3: must be at most the 2 edges"),
+    "first above per_round": (
+        study(tier(server={"kind": "synchronous", "per_round": 1, "first": 2})),
+        r"edges\.tiers\.0\.server\.first = 2: must be at most the 1 members",
+    ),
+    "unknown rule": (study(tier(server={"kind": "safa"})), r"edges\.tiers\.0\.server\.kind = .safa.: unknown server 'safa'"),
+    "contention": (
+        study(tier(server={"kind": "synchronous", "contention": True})),
+        r"edges\.tiers\.0\.server\.contention = true: is of a server without edges",
+    ),
+    "server without edges": (
+        study(server={"kind": "safa", "per_round": 2}),
+        r"edges.*server\.kind = 'safa' coordinates no edges",
+    ),
+    "shared bandwidth": (
+        study(edges={"uplink": {"shared": {"bandwidth_bytes_per_s": 1e6}}}),
+        r"edges\.uplink\.shared.*a bandwidth that all share belongs to one server",
+    ),
+    "sub-channels": (study(uplink={"sub_channels": 2}), r"uplink\.sub_channels = 2: belongs to one server"),
+    "a policy that knows latencies": (study(policy={"kind": "fastest"}), r"policy\.kind = 'fastest': goes by expected latencies"),
+    "an aggregation over one server": (
+        learning(learner=LEARNER | {"aggregation": {"kind": "scaffold"}}),
+        r"learner\.aggregation\.kind = .scaffold.: scaffold is not defined over edges yet",
+    ),
+    "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_key_and_remedy(name: str) -> None:
+    tables, told = MISTAKES[name]
+    with pytest.raises(UserError, match=told):
+        build(parse(tables), learner=False)
+
+
+TABLES = {
+    "an edge of nobody's": ("member,edge\n0,x\n1,x\n2,y\n", r"client 3 belongs to no edge"),
+    "twice": ("member,edge\n0,x\n0,y\n1,x\n2,y\n3,y\n", r"line 3: member '0' belongs to 'x' already"),
+    "unknown": ("member,edge\n0,x\n1,x\n2,y\n3,y\n9,y\n", r"line 6: member '9' is not known; must be a client from 0 to 3"),
+    "columns": ("client,edge\n0,x\n", r"must begin with a line of the column names member, edge"),
+    "empty": ("member,edge\n0,\n", r"line 2: must have a value for each of member, edge"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_mistake_in_a_table_names_file_and_line(name: str, tmp_path: Path) -> None:
+    rows, told = TABLES[name]
+    file = tmp_path / "members.csv"
+    file.write_text(rows)
+    with pytest.raises(UserError, match=rf"edges\.tiers\.0\.table.*{told}"):
+        build(parse(study({"name": "edge", "table": str(file)})))
+
+
+def test_a_table_says_who_belongs_to_which_edge(tmp_path: Path) -> None:
+    file = tmp_path / "members.csv"
+    file.write_text("member,edge\n3,lyon\n0,paris\n1,lyon\n2,paris\n")
+    built = build(parse(study({"name": "edge", "table": str(file)})))
+    members = {edge.name: edge.members.mine.nonzero()[0].tolist() for edge in built.server.edges}
+    assert members == {"lyon": [1, 3], "paris": [0, 2]}
