@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.node_learner import NodeLearner
-    from netsim.core.protocols import Availability, FloatArray, IntArray, SelectionPolicy
+    from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
     from netsim.servers.rounds import RoundServer
     from scenarios.schema.edges import Edges, Tier
 
@@ -178,10 +178,16 @@ class NodeWorld(World):
     section: Component
     """The table of its keys: `[server]`, or that of a tier."""
     policy_section: Component
+    models: Learner
+    """What trains and aggregates the model of the coordinator."""
     path: str
     """Path of the policy."""
     of_edges: bool
     """True if its members are edges."""
+
+    @property
+    def learner(self) -> Learner:
+        return self.models
 
     @property
     def rule(self) -> Any:
@@ -198,7 +204,7 @@ class NodeWorld(World):
     def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, Any]:
         return OwnLinks(), self.members
 
-    def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
+    def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
         """The policy that selects among the members; raises UserError."""
         section, path = self.policy_section, self.path
         supplied = self._constructor_arguments(per_round, per_model)
@@ -208,7 +214,9 @@ class NodeWorld(World):
         policy: SelectionPolicy = self.component(section, "policy", path, supplied)
         if policy.probes:
             raise UserError(f"{path}.kind = {section.kind!r}: asks before it selects, which edges do not; choose another policy")
-        if policy.needs_updates and self.of_edges:
+        if self.scenario.learner is None and (policy.needs_updates or policy.needs_losses):
+            raise UserError(f"{path}.kind = {section.kind!r}: chooses by what is learnt, and nothing is; add a [learner]")
+        if (policy.needs_updates or policy.needs_losses) and self.of_edges:
             raise UserError(f"{path}.kind = {section.kind!r}: chooses by the content of clients' updates; choose another policy")
         return policy
 
@@ -228,7 +236,7 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
     starts: list[TreeServer] = []
     presence = _presence(section, context)
     nodes = _edge_pool(world, section, context, presence, lambda attempt: starts[0].begin_term(attempt))
-    pool = world.pool()
+    pool = world.new_pool()
     pool.has_edges = nodes.has_edges = True
     media = {"clients": SharedMedium(pool), "nodes": SharedMedium(nodes)}
     of_clients, of_nodes = Coordinators(pool), Coordinators(nodes)
@@ -252,12 +260,20 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
             rule, policy, path = section.tiers[i].server, section.tiers[i].policy, f"edges.tiers.{i}.policy"
         kept = {one.name: getattr(world, one.name) for one in fields(World)}
         if of_edges:
-            kept |= {"population": context.population, "data_sizes": _registered(world, layout), "availability": presence}
-        kept |= {"streams": Streams(world.streams.seed, "edges." if node < 0 else f"edges.{name}.")}
-        kept |= {"learner": world.learner if learners is None else learners[node]}
+            kept |= {"data_sizes": _registered(world, layout), "availability": presence}
+        population = context.population if of_edges else world.population
+        streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{name}.")
+        kept["context"] = replace(world.context, population=population, streams=streams)
         count = int(np.count_nonzero(mine))
         node_world = NodeWorld(
-            **kept, members=view, count=count, section=rule, policy_section=policy, path=path, of_edges=of_edges
+            **kept,
+            members=view,
+            count=count,
+            section=rule,
+            policy_section=policy,
+            models=world.learner if learners is None else learners[node],
+            path=path,
+            of_edges=of_edges,
         )
         servers[node], views[node] = composers[rule.kind](node_world), view
     edges = [
@@ -295,7 +311,7 @@ def _edge_context(world: World, layout: Layout) -> Context:
     assert section is not None
     groups = [Group(name=section.tiers[tier].name, count=count) for tier, count in counts.items()]
     population = Population(Clients(count=len(layout.names), groups=groups))
-    return Context(population, Streams(world.streams.seed, "edges."), world.rounds, world.time_limit_s)
+    return replace(world.context, population=population, streams=Streams(world.streams.seed, "edges."))
 
 
 def _presence(section: Edges, context: Context) -> Availability:

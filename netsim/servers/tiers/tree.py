@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from netsim.core.closing import Closing
     from netsim.core.protocols import BoolArray, IntArray, Learner, State
     from netsim.core.rows import RoundRow
+    from netsim.network.transport.transport import Transport
+    from netsim.peers.consensus import ConsensusPhase
     from netsim.records.attempts import AttemptTable
     from netsim.records.sinks import Recorder
     from netsim.servers.loop import RoundLoop
@@ -105,6 +107,10 @@ class TreeServer:
 
     Of a round of the run the counts are of clients.
     """
+
+    waited_for_lost_s = 0.0
+    transport: Transport | None = None
+    consensus: ConsensusPhase | None = None
 
     def __init__(
         self,

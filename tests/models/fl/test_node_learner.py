@@ -24,7 +24,7 @@ ZERO = {"downlink": constant(0.0), "uplink": constant(0.0)}
 
 def model_of(built: Any) -> np.ndarray:
     """(d,) the root's present model."""
-    return np.array(built.world.trained.model.numpy())
+    return np.array(built.trained.model.numpy())
 
 
 @pytest.mark.parametrize("tiers", [[tier()], [tier(name="region"), tier(count=3, above="region")]], ids=["two", "three"])
@@ -44,7 +44,7 @@ def test_two_rounds_of_two_edges_are_the_averages_written_out() -> None:
     # Clients 0 to 2 belong to edge 0, 3 and 4 to edge 1; two rounds of each, then the mean by samples.
     tables = learning(tier(rounds=2), rounds=1, clients={"count": 5})
     tiered, _ = ready(tables)
-    alone = build(parse({name: table for name, table in tables.items() if name != "edges"})).world.trained
+    alone = build(parse({name: table for name, table in tables.items() if name != "edges"})).trained
     assert alone is not None
     sizes = np.array(alone.data_sizes, float)
     first = alone.model.numpy().astype(float)
@@ -71,7 +71,7 @@ def test_edges_count_by_the_weight_of_their_tier(weight: str) -> None:
     tiers = tier(weight=weight, server=rule, name="edge")
     built, _ = ready(learning(tiers, rounds=1, compute=constant([0.5, 5.0, 0.5, 0.5])))
     built.simulation.run()
-    sizes = built.world.trained.data_sizes
+    sizes = built.trained.data_sizes
     weights = {
         "arrived": [sizes[0], sizes[2] + sizes[3]],
         "registered": [sizes[0] + sizes[1], sizes[2] + sizes[3]],
@@ -135,7 +135,7 @@ def test_models_of_attempts_that_are_lost_are_let_go() -> None:
     built, _ = ready(learning(tier(count=4), edges={"uplink": lossy, "downlink": lossy}, rounds=20, server={"per_round": 4}))
     built.simulation.run()
     # Two versions of each of five nodes, and those that attempts under way hold.
-    assert len(built.world.trained.store) <= 3 * 5
+    assert len(built.trained.store) <= 3 * 5
 
 
 def test_a_store_names_the_edge_whose_model_is_gone() -> None:

@@ -250,7 +250,7 @@ def test_resumed_in_the_middle_a_run_is_the_same_bit_for_bit(name: str) -> None:
 @pytest.mark.parametrize("name", WORLDS)
 def test_whatever_begins_ends_or_is_in_flight(name: str) -> None:
     built, records = played(rough(WORLDS[name]))
-    pool, counts = built.clients, built.server.counts()
+    pool, counts = built.server.clients, built.server.counts()
     assert counts["selected"] == sum(counts[outcome] for outcome in ("delivered", "lost", "late", "aborted", "in_flight"))
     assert len(records.updates) == counts["selected"]
     assert Counter(row.outcome for row in records.updates) == Counter(
