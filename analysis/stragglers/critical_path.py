@@ -41,13 +41,16 @@ class Link(NamedTuple):
     exact: bool
     attempt: int
     """The number of the attempt that the phase is a step of; -1: none."""
+    edge: str | None = None
+    """The edge whose attempt it is; None: a client's, or none."""
 
 
 def critical_path(run: RunRecords) -> pd.DataFrame:
     """Return the path of `run` in the order of time: a row for each phase that took time.
 
-    Columns: round (to whose close the phase led), client (null: none), phase (download, compute, queue, upload, or one of this
-    module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null: none). Each phase begins
+    Columns: round (to whose close the phase led; with edges, a round of the server), client (null: none), phase (download, compute,
+    queue, upload, or one of this module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null:
+    none), and edge (the edge whose model is on its way; null: a client's update, or none). Each phase begins
     where the one before ends; the first begins at 0, the last ends at the last close. `exact`: had the phase been longer by a
     little, the last close would have been later by as much. Elsewhere the path is attribution: before a time of the clock that
     nothing delays, before a departure or a return, and over a shared or changing bandwidth.
@@ -60,13 +63,14 @@ def critical_path(run: RunRecords) -> pd.DataFrame:
     import pandas as pd
 
     links = _Walk(run).back()
-    numbers = run.rounds["round"].to_numpy(np.int64)
+    numbers = (run.tree or run).rounds["round"].to_numpy(np.int64)
     columns = list(zip(*reversed(links), strict=True)) if links else [()] * len(Link._fields)
     table = pd.DataFrame(dict(zip(("round", *Link._fields[1:]), map(list, columns), strict=True)))
     table["round"] = numbers[table["round"].to_numpy(np.int64)]
     for name in ("client", "attempt"):
         table[name] = pd.array([None if number == _NO_NUMBER else number for number in table[name]], "Int64")
-    return table.astype({"start_s": "float64", "end_s": "float64", "exact": "bool"})
+    table = table.astype({"start_s": "float64", "end_s": "float64", "exact": "bool"})
+    return table.drop(columns="edge") if run.tree is None else table
 
 
 def path_totals(path: pd.DataFrame) -> pd.DataFrame:
@@ -88,20 +92,26 @@ class _Walk:
     links: list[Link] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        rounds, attempts = self.run.rounds, self.run.attempts
+        source = self.run.tree or self.run
+        rounds, attempts = source.rounds, source.attempts
         self.rounds: list[dict[Hashable, Any]] = rounds.to_dict("records")
         self.place_of = {number: place for place, number in enumerate(rounds["round"].tolist())}
         self.attempts: list[dict[Hashable, Any]] = attempts.to_dict("records")
         self.row_of = {number: row for row, number in enumerate(attempts["number"].tolist())}
-        self.place, self.time_s, self.exact = len(self.rounds) - 1, 0.0, True
+        self.servers = len(self.rounds) if self.run.tree is None else self.run.tree.servers
+        self.last_of_term = {row["term"]: place for place, row in enumerate(self.rounds) if row.get("term")}
+        self.place, self.time_s, self.exact = self.servers - 1, 0.0, True
         self.last_delivery = self._last_deliveries()
 
     def back(self) -> list[Link]:
         """Return the path, the last phase first."""
-        steps = {"close": self._close, "open": self._open, "attempt": self._attempt, "begun": self._begun}
-        node = ("close", self.place) if self.rounds else None
-        # Every round and attempt is passed at most once.
-        for _ in range(2 * len(self.rounds) + len(self.attempts) + 1):
+        steps = {
+            **{"close": self._close, "open": self._open},
+            **{"attempt": self._attempt, "begun": self._begun, "arrived": self._arrived},
+        }
+        node = ("close", self.place) if self.servers else None
+        # Every round and attempt is passed at most twice: as it ends, and as it begins.
+        for _ in range(2 * (len(self.rounds) + len(self.attempts)) + 1):
             if node is None:
                 return self.links
             kind, which = node
@@ -111,18 +121,20 @@ class _Walk:
                 raise ValueError(f"{_WRONG}: number {error} is in no table") from error
         raise ValueError(f"{_WRONG}: they lead in a circle")
 
-    def _add(self, client: int, phase: str, start_s: float, attempt: int = _NO_NUMBER) -> None:
+    def _add(self, client: int, phase: str, start_s: float, attempt: int = _NO_NUMBER, edge: str | None = None) -> None:
         """Add the phase from `start_s` up to where the walk has come."""
         if start_s < self.time_s:
             exact = self.exact and phase not in self.run.inexact
-            self.links.append(Link(self.place, client, phase, start_s, self.time_s, exact, attempt))
+            self.links.append(Link(self.place, client, phase, start_s, self.time_s, exact, attempt, edge))
             self.exact = exact
         self.time_s = min(start_s, self.time_s)
 
     def _close(self, place: int) -> tuple[str, int] | None:
         """Walk on from the close of a round."""
         row = self.rounds[place]
-        self.place, self.time_s = place, row["end_s"]
+        self.time_s = row["end_s"]
+        if place < self.servers:
+            self.place = place
         if row["closed_by"] == "end":
             return self._after_attempt(self.row_of[row["closed_after"]], CLOCK)
         if row["closed_by"] in _BY_MESSAGE:
@@ -138,7 +150,10 @@ class _Walk:
     def _open(self, place: int) -> tuple[str, int] | None:
         """Walk on from the opening of a round."""
         row = self.rounds[place]
-        before_s = self.rounds[place - 1]["end_s"] if place else 0.0
+        before = self.place_of[row["opened_after"]] if row["opened_by"] == "close" else place - 1
+        before_s = self.rounds[before]["end_s"] if place else 0.0
+        if row["opened_by"] == "term":
+            return "arrived", self.row_of[row["opened_after"]]
         if row["opened_by"] == "end":
             return self._after_attempt(self.row_of[row["opened_after"]], BETWEEN)
         if row["opened_by"] == "return":
@@ -147,7 +162,13 @@ class _Walk:
             self.exact = False
         else:
             self._add(_NO_NUMBER, BETWEEN, before_s)
-        return ("close", place - 1) if place else None
+        return ("close", before) if place else None
+
+    def _arrived(self, row: int) -> tuple[str, int] | None:
+        """Walk on from the arrival of a model at an edge."""
+        attempt = self.attempts[row]
+        self._add(_NO_NUMBER, "download", attempt["download_start_s"], attempt["number"], attempt["edge"])
+        return self._begun(row)
 
     def _after_attempt(self, row: int, gap: str) -> tuple[str, int]:
         """Walk on from what followed the end of an attempt, at once or by a timer."""
@@ -157,7 +178,16 @@ class _Walk:
     def _attempt(self, row: int) -> tuple[str, int] | None:
         """Walk on from the end of an attempt, or from within it, over its steps."""
         attempt = self.attempts[row]
-        attempt["client"]
+        if attempt["number"] in self.last_of_term:
+            # Its edge made rounds of its own: the last of them, and what led to that, are on the path.
+            if attempt["upload_start_s"] <= self.time_s:
+                self._add(_NO_NUMBER, "upload", attempt["upload_start_s"], attempt["number"], attempt["edge"])
+            last = self.last_of_term[attempt["number"]]
+            if attempt["outcome"] == "aborted" and self.rounds[last]["end_s"] < self.time_s:
+                # The edge went away, or its members did, in the midst of a round.
+                self.exact = False
+            self._add(_NO_NUMBER, CLOCK, self.rounds[last]["end_s"])
+            return "close", last
         if attempt["outcome"] == "aborted":
             # A departure does not wait for the attempt that it ends.
             self._add_steps(attempt, exact=False)
@@ -194,12 +224,12 @@ class _Walk:
 
     def _add_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
         """Add the steps of an attempt that began before the time of the walk; False: another attempt's end let it send."""
-        self.exact, client = exact, attempt["client"]
+        self.exact, client, edge = exact, attempt["client"], attempt.get("edge")
         for phase in ("upload", "compute", "download"):
             start_s = attempt[f"{phase}_start_s"]
             if not start_s <= self.time_s:  # NaN: not reached
                 continue
-            self._add(client, phase, start_s, attempt["number"])
+            self._add(client, phase, start_s, attempt["number"], edge)
             if phase == "upload" and attempt["sent_after"] in self.row_of:
                 return False
             if phase == "upload" and attempt["compute_end_s"] < start_s:
@@ -210,7 +240,8 @@ class _Walk:
 
     def _last_deliveries(self) -> dict[int, int]:
         """Return the row of the last delivery that the close of each round took in, by the place of the round."""
-        rounds, attempts = self.run.rounds, self.run.attempts
+        source = self.run.tree or self.run
+        rounds, attempts = source.rounds, source.attempts
         delivered = attempts[attempts["outcome"] == "delivered"].sort_values("outcome_s", kind="stable")
         if self.run.carries:
             places = np.searchsorted(rounds["end_s"].to_numpy(), delivered["outcome_s"].to_numpy())

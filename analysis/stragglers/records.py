@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -38,6 +38,20 @@ class RunRecords:
     """True if an update may take several attempts, one a round."""
     inexact: frozenset[str] = frozenset()
     """Phases that do not end later by as much as they start later."""
+    tree: TreeRecords | None = None
+    """With edges, of which `rounds` are then those with clients as members: all rounds and attempts. None: there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRecords:
+    """Rounds and attempts of all nodes of a tree, numbered over all of them; numbers of causes are these."""
+
+    rounds: pd.DataFrame
+    """As of `RunRecords`, first those of the server, and: term, the number of the edge's attempt (0: of the server)."""
+    attempts: pd.DataFrame
+    """As of `RunRecords`, first those of clients, and: edge, the name of an edge whose attempt it is; null: a client's."""
+    servers: int
+    """Number of rounds of the server."""
 
 
 def run_records(run: Run) -> RunRecords:
@@ -51,6 +65,8 @@ def run_records(run: Run) -> RunRecords:
     if len(run.rounds):
         # An attempt without an end was under way at the end of the run.
         attempts["outcome_s"] = attempts["outcome_s"].fillna(float(run.rounds["end_s"].iloc[-1]))
+    if facts.get("tiered"):
+        return _tree_records(run, attempts, facts)
     rounds = run.arrow("communication_rounds").to_pandas() if facts["slotted"] else run.rounds
     if facts["slotted"]:
         # The slot under way as the run ended is not in the table of rounds.
@@ -65,6 +81,49 @@ def run_records(run: Run) -> RunRecords:
         retries=bool(facts["resends"]),
         inexact=frozenset(facts["inexact"]),
     )
+
+
+def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> RunRecords:
+    """Return the records of a run with edges."""
+    import pandas as pd
+
+    edges = run.arrow("edges").to_pandas().astype({"edge": str, "outcome": str, "begun_by": str})
+    own, server = run.arrow("edge_rounds").to_pandas().astype({"edge": str}), run.rounds
+    edges["outcome_s"] = edges["outcome_s"].fillna(float(server["end_s"].iloc[-1])) if len(server) else edges["outcome_s"]
+    clients = clients.assign(coordinator=run.arrow("clients", ["edge"]).to_pandas()["edge"].astype(str), edge=None)
+    edges = edges.rename(columns={"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"})
+    edges = edges.assign(coordinator=edges["above"].astype(object), client=-1, started_round=np.nan, group=None, sent_after=np.nan)
+    # The number of an edge's attempt follows those of all clients' attempts; a round is known by its node and its number.
+    first = int(clients["number"].max()) if len(clients) else 0
+    edges["number"] += first
+    rounds = pd.concat([server.assign(edge=None, term=0), own.assign(term=own["term"] + first)], ignore_index=True)
+    nodes = [None if edge != edge or edge is None else str(edge) for edge in rounds["edge"]]
+    ids = {key: place + 1 for place, key in enumerate(zip(nodes, rounds["round"].tolist(), strict=True))}
+    over_clients = set(clients["coordinator"])
+
+    def number(kind: str, after: float, node: str | None) -> float:
+        if kind in ("open", "close"):
+            return ids.get((node, int(after)), np.nan)
+        if kind == "term" or (kind == "end" and node not in over_clients):
+            return after + first
+        return after
+
+    for side in ("opened", "closed"):
+        of_round = zip(rounds[f"{side}_by"].astype(str), rounds[f"{side}_after"].astype(float), nodes, strict=True)
+        rounds[f"{side}_after"] = [number(*cause) for cause in of_round]
+    rounds["round"] = np.arange(1, len(rounds) + 1)
+    attempts = pd.concat([clients, edges], ignore_index=True)
+    above = [None if node != node or node is None else str(node) for node in attempts["coordinator"]]
+    begun = zip(attempts["begun_by"].astype(str), attempts["begun_after"].astype(float), above, strict=True)
+    attempts["begun_after"] = [number(*cause) for cause in begun]
+    attempts["round"] = [ids.get(key, 0) for key in zip(above, attempts["round"].tolist(), strict=True)]
+    for name in ("opened_by", "closed_by", "close_rule"):
+        rounds[name] = rounds[name].astype(object)
+    columns = ["round", "start_s", "end_s", *ROUND_CAUSES]
+    tree = TreeRecords(rounds[[*columns, "term"]], attempts[[*COLUMNS, "edge"]], len(server))
+    leaves = rounds[[node in over_clients for node in nodes]][columns].reset_index(drop=True)
+    mine = attempts[attempts["edge"].isna() & attempts["round"].isin(leaves["round"])][list(COLUMNS)].reset_index(drop=True)
+    return RunRecords(rounds=leaves, attempts=mine, carries=False, retries=False, inexact=frozenset(facts["inexact"]), tree=tree)
 
 
 def updates_begun_s(attempts: pd.DataFrame) -> FloatArray:

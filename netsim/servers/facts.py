@@ -22,6 +22,8 @@ class Facts:
     """True if rounds close at times that are set before the run."""
     slotted: bool
     """True if a row of the rounds table is a slot of several communication rounds."""
+    tiered: bool
+    """True if edges coordinate the clients, and state causes in tables of their own."""
     inexact: tuple[str, ...]
     """Phases of attempts whose end does not shift one to one with their start, in ascending order."""
 
@@ -38,5 +40,6 @@ def facts_of(pool: ClientPool, *, slotted: bool) -> Facts:
         resends=life.retry,
         fixed_length=causes.fixed_length,
         slotted=slotted,
+        tiered=pool.has_edges,
         inexact=tuple(sorted(causes.inexact)),
     )

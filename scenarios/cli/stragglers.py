@@ -103,6 +103,9 @@ def stragglers(
     if exact and "flower" in run.scenario:
         exact = False
         out_console.print("No seconds saved: a Flower app cannot go on from the beginning of a round.\n", soft_wrap=True)
+    if exact and view.tree is not None:
+        exact = False
+        out_console.print("No seconds saved: rounds of edges overlap, and are not simulated again one by one.\n", soft_wrap=True)
     if exact:
         _write(folder, run, only, quiet)
         told = told.join(savings(run)[["saved_s"]])

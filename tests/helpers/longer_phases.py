@@ -23,7 +23,7 @@ class Phase(NamedTuple):
     """A phase of an attempt, by the address of its draw; or of all attempts of a client."""
 
     name: str
-    """download, compute or upload."""
+    """download, compute or upload; edge download or edge upload of an edge, which `client` then is the number of."""
     round: int | None
     """None: every round."""
     client: int
@@ -50,8 +50,9 @@ def taking_longer(phase: Phase | None) -> Iterator[None]:
 
     def make(medium: Medium, **keywords: Any) -> None:
         made(medium, **keywords)
+        owner = "edge " if keywords["streams"].prefix == "edges." else ""
         for name in ("download", "compute", "upload"):
-            names.setdefault(id(getattr(medium, name)), name)
+            names.setdefault(id(getattr(medium, name)), owner + name)
 
     def draw(durations: Durations, round: int, time_s: float, clients: Any, u: Any) -> tuple[Any, float]:
         values, until_s = drawn(durations, round, time_s, clients, u)

@@ -134,6 +134,9 @@ def _open(folder: Path) -> tuple[Scenario, Run, float]:
     if scenario.flower is not None:
         told = f"{folder}: a Flower app cannot go on from the beginning of a round, since its state is in its own program"
         raise UserError(f"{told}; compare two runs in a sweep (netsim stragglers says who was waited for)")
+    if scenario.edges is not None:
+        told = f"{folder}: rounds of edges overlap, and are not simulated again one by one"
+        raise UserError(f"{told}; compare two runs in a sweep (netsim stragglers --no-exact says who was waited for)")
     try:
         run = open_run(folder)
     except (ValueError, OSError) as error:
