@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from analysis.metrics.facts import Facts
-from analysis.metrics.targets import Cost, cost_to_accuracy, final_accuracy
+from analysis.metrics.targets import COST_COLUMNS, Cost, cost_to_accuracy, final_accuracy
 from analysis.statistics.arrays import FloatArray
 
 ENDED = ("delivered", "late", "lost", "aborted")
@@ -72,7 +72,7 @@ def share(outcome: str) -> Callable[[Facts], float]:
 
 def delivered_bytes(facts: Facts) -> float:
     """Bytes sent both ways by the close of the last round for each update delivered by then; NaN where none are sent."""
-    delivered, sent = facts.total("delivered"), facts.total("bytes_down", "bytes_up")
+    delivered, sent = facts.total("delivered"), facts.total(*COST_COLUMNS["bytes"])
     return sent / delivered if delivered > 0.0 and sent > 0.0 else math.nan
 
 

@@ -32,7 +32,7 @@ Cost = Literal["seconds", "bytes", "joules"]
 """Kinds of cost of an accuracy."""
 COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
     "seconds": ("end_s",),
-    "bytes": ("bytes_down", "bytes_up"),
+    "bytes": ("bytes_down", "bytes_up", "backhaul_bytes"),
     "joules": ("compute_j", "send_j", "receive_j", "idle_j"),
 }
 """Columns of the rounds table that hold a cost; all but `end_s` are of one round."""
@@ -79,11 +79,14 @@ def run_extent(run: Run) -> Extent:
 def running_cost(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
     """Return the cost up to the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
 
-    Bytes count when they are sent, to clients and by them, lost ones included; joules are those of all clients, idle ones
-    included. A run without any bytes or joules does not count them.
+    Bytes count when they are sent, to clients and by them, and between edges and the nodes above, lost ones included; joules are
+    those of all clients, idle ones included. A run without any bytes or joules does not count them.
     """
     if cost == "seconds":
         return columns[0]
+    if cost == "bytes":
+        # Without edges there is no backhaul.
+        columns = [np.nan_to_num(column) for column in columns]
     total: FloatArray = np.sum(columns, axis=0).cumsum()
     return np.full(total.size, math.nan) if total.size and total[-1] == 0.0 else total
 
@@ -146,8 +149,8 @@ def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) 
 
     A round is within `until` if it closed by then, and if the bytes sent in it and before are no more.
     """
-    down, up, end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("bytes_down", "bytes_up", "end_s", "accuracy"))
-    within = (end_s <= until.time_s) & ((down + up).cumsum() <= until.sent_bytes)
+    end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
+    within = (end_s <= until.time_s) & (np.nan_to_num(_running_cost_of(rounds, "bytes")) <= until.sent_bytes)
     evaluated = accuracy[within & ~np.isnan(accuracy + end_s)]
     return float(evaluated[-last:].mean()) if evaluated.size else math.nan
 

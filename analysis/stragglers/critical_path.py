@@ -48,9 +48,9 @@ class Link(NamedTuple):
 def critical_path(run: RunRecords) -> pd.DataFrame:
     """Return the path of `run` in the order of time: a row for each phase that took time.
 
-    Columns: round (to whose close the phase led; with edges, a round of the server), client (null: none), phase (download, compute,
-    queue, upload, or one of this module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step of; null:
-    none), and edge (the edge whose model is on its way; null: a client's update, or none). Each phase begins
+    Columns: round (to whose close the phase led; with edges, a round of the server), client (null: none), phase (download,
+    compute, queue, upload, or one of this module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step
+    of; null: none), and with edges edge (whose model is on its way; null: it is a client's update, or none). Each phase begins
     where the one before ends; the first begins at 0, the last ends at the last close. `exact`: had the phase been longer by a
     little, the last close would have been later by as much. Elsewhere the path is attribution: before a time of the clock that
     nothing delays, before a departure or a return, and over a shared or changing bandwidth.
@@ -105,10 +105,8 @@ class _Walk:
 
     def back(self) -> list[Link]:
         """Return the path, the last phase first."""
-        steps = {
-            **{"close": self._close, "open": self._open},
-            **{"attempt": self._attempt, "begun": self._begun, "arrived": self._arrived},
-        }
+        steps = {"close": self._close, "open": self._open, "attempt": self._attempt, "begun": self._begun}
+        steps["arrived"] = self._arrived
         node = ("close", self.place) if self.servers else None
         # Every round and attempt is passed at most twice: as it ends, and as it begins.
         for _ in range(2 * (len(self.rounds) + len(self.attempts)) + 1):

@@ -92,7 +92,8 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     edges["outcome_s"] = edges["outcome_s"].fillna(float(server["end_s"].iloc[-1])) if len(server) else edges["outcome_s"]
     clients = clients.assign(coordinator=run.arrow("clients", ["edge"]).to_pandas()["edge"].astype(str), edge=None)
     edges = edges.rename(columns={"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"})
-    edges = edges.assign(coordinator=edges["above"].astype(object), client=-1, started_round=np.nan, group=None, sent_after=np.nan)
+    absent = {"client": -1, "started_round": np.nan, "group": None, "sent_after": np.nan}
+    edges = edges.assign(coordinator=edges["above"].astype(object), **absent)
     # The number of an edge's attempt follows those of all clients' attempts; a round is known by its node and its number.
     first = int(clients["number"].max()) if len(clients) else 0
     edges["number"] += first
