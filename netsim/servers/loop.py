@@ -341,7 +341,7 @@ class RoundLoop:
         self.close.abandon()
         self._ends.clear()
 
-    def _open_round(self) -> Process:
+    def _open_round(self) -> Process[None]:
         number, pool = self.round + 1, self.pool
         if self._asked_s is None:
             for on_open in self._on_open:

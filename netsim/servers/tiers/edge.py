@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +16,7 @@ from netsim.servers.tiers.errand import Errand
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.clock import Process
     from netsim.core.protocols import State
     from netsim.core.rows import EvaluationRow, RoundRow
     from netsim.records.attempts import AttemptTable, Block
@@ -104,7 +105,7 @@ class Edge(StateFields):
         self.models.begin_term(attempt.version)
         self._errand.start(self._run())
 
-    def _run(self) -> Generator[Any, Any, None]:
+    def _run(self) -> Process[None]:
         while self._left:
             try:
                 yield from self.server.run_round()

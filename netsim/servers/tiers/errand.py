@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netsim.core.clock import Clock
+    from netsim.core.clock import Clock, Process
 
 
 class Errand:
@@ -14,9 +13,9 @@ class Errand:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._steps: Generator[Any, Any, None] | None = None
+        self._steps: Process[None] | None = None
 
-    def start(self, steps: Generator[Any, Any, None]) -> None:
+    def start(self, steps: Process[None]) -> None:
         """Begin `steps` in this instant."""
         self._steps = steps
         self._clock.call_at(self._clock.now, self._go_on, steps)
@@ -27,7 +26,7 @@ class Errand:
         if steps is not None:
             steps.close()
 
-    def _go_on(self, steps: Generator[Any, Any, None]) -> None:
+    def _go_on(self, steps: Process[None]) -> None:
         # An event may come about after its steps were given up.
         if steps is not self._steps:
             return

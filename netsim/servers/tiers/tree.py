@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from netsim.servers.tiers.members import Attendance
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.clock import Process
     from netsim.core.closing import Closing
     from netsim.core.protocols import BoolArray, IntArray, Learner, State
     from netsim.core.rows import RoundRow
@@ -160,7 +161,7 @@ class TreeServer:
         """Take this round for the last of the run, whose model is evaluated."""
         self.root.end_after(rounds)
 
-    def run_round(self) -> Generator[Any, Any, None]:
+    def run_round(self) -> Process[None]:
         """One round of the root, as a process of the clock. Raises NobodyLeftError if there can never be another."""
         return self.root.run_round()
 
