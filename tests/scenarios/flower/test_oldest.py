@@ -1,4 +1,4 @@
-"""The tests by hand and of whole apps, with the oldest version of flwr that the extra allows."""
+"""The tests by hand, of whole apps, of their shapes and of policies, with the oldest version of flwr that the extra allows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+_FILES = ("by_hand", "apps", "policy", "shapes")
 
 
 @pytest.mark.slow
@@ -29,7 +30,7 @@ def test_apps_run_with_the_oldest_version(tmp_path: Path) -> None:
     imports = [sys.executable, "-c", "import flwr; print(flwr.__version__)"]
     version = subprocess.run(imports, env=environment, capture_output=True, text=True, check=True).stdout.strip()
     assert version.startswith(oldest)
-    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"{HERE}/test_by_hand.py", f"{HERE}/test_apps.py"]
+    tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *(f"{HERE}/test_{name}.py" for name in _FILES)]
     done = subprocess.run(tests, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "passed" in done.stdout
