@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import types
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -91,11 +92,12 @@ class SimulatedGrid(Grid):
         """Random state of the ServerApp, kept while ClientApps run."""
         self.failure: Exception | None = None
         """Failure that is none of the ServerApp's own; the app may have caught it, in a thread or by catching all exceptions."""
+        self._failed_at: types.TracebackType | None = None
 
     def check(self) -> None:
-        """Raise the failure that there was before."""
+        """Raise the failure that there was before, with the lines that led to it from here, and not through the app."""
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.with_traceback(self._failed_at)
 
     @contextmanager
     def _own_failures(self) -> Iterator[None]:
@@ -103,7 +105,7 @@ class SimulatedGrid(Grid):
         try:
             yield
         except Exception as error:
-            self.failure = error
+            self.failure, self._failed_at = error, error.__traceback__
             raise
 
     def refuse(self, what: str) -> NoReturn:

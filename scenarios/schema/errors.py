@@ -52,7 +52,7 @@ _NETSIM = (
     "netsim",
     "models",
     "analysis",
-    *(f"scenarios/{folder}" for folder in ("registry", "runs", "schema", "sweeps", "wiring")),
+    *(f"scenarios/{folder}" for folder in ("flower", "registry", "runs", "schema", "sweeps", "wiring")),
 )
 _OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # not the library, whose scenarios have components of their own
 

@@ -147,10 +147,20 @@ def test_a_round_whose_nodes_the_app_knows_already_is_told_as_it_closes() -> Non
 def test_several_training_messages_of_a_node_are_one_entry() -> None:
     def main(grid: Any, context: Any) -> None:
         (node,) = grid.get_node_ids()
-        grid.send_and_receive([request(node), request(node)])
+        for _ in range(2):
+            grid.send_and_receive([request(node)])
 
     run(main, **by(InTurn, 1))
     assert InTurn.seen[-1][3] == [(0, 12.0, False)]
+
+
+def test_an_exception_of_a_policy_is_not_one_of_the_app() -> None:
+    def main(grid: Any, context: Any) -> None:
+        for number in (1, 2):
+            grid.send_and_receive([request(node, round=number) for node in grid.get_node_ids()])
+
+    with pytest.raises(ValueError, match=r"^policy.kind = '.*:Failing': RuntimeError: no more rounds, .*test_policy\.py, line"):
+        run(main, **by(Failing))
 
 
 def test_losses_are_those_that_replies_report() -> None:
