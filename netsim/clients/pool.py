@@ -41,7 +41,7 @@ class ClientPool(Tallies):
     """
 
     settled = False
-    """True once no client will ever come or go again."""
+    """True once no client will ever come or go again: presence is not asked any more, a twelfth of a round of 15 attempts."""
 
     def __init__(
         self,
@@ -81,8 +81,6 @@ class ClientPool(Tallies):
         )
         self.followers: list[Callable[[Update], object]] = []
         """Listeners called with each update whose attempt ends, inside the event that ended it."""
-        self.single_followers = 0
-        """Number of listeners that need one call for each attempt, at the time of its end."""
         self._in_flight: dict[int, Update] = {}
         """Updates that are objects and whose attempt has not ended, by client."""
         self.watchers: list[Callable[[], object]] = []
@@ -102,7 +100,7 @@ class ClientPool(Tallies):
 
     def follow_singly(self) -> None:
         """Have every attempt go on by events of its own, for a listener that reads single updates."""
-        self.single_followers += 1
+        self.whole_rounds.possible = False
 
     @property
     def alive(self) -> dict[int, Update]:
