@@ -219,10 +219,13 @@ class Phases(Protocol):
 
 
 class Durations:
-    """Durations of one phase (download, local training, upload): a law over time, drawn at (round, client)."""
+    """Durations of one phase (download, local training, upload) or of messages: a law over time, drawn at (address, place).
 
-    def __init__(self, *, clients: int, law: Timeline[DelayLaw], draws: Stream) -> None:
-        self.clients = clients
+    The address is the round and the place the client, unless there are other `places` than clients.
+    """
+
+    def __init__(self, *, clients: int, law: Timeline[DelayLaw], draws: Stream, places: int | None = None) -> None:
+        self._places = clients if places is None else places
         self.law = law
         self._draws = draws
         self._spared: Spared[DelayLaw] = Spared(takes_no_time, clients)
@@ -251,9 +254,9 @@ class Durations:
         drawn.load_state_dict(state)
         return drawn
 
-    def uniforms(self, round: int, clients: IntArray) -> FloatArray:
-        """The draws of `clients` (n,) in `round`."""
-        return self._draws.uniforms_at(round, clients, self.clients)
+    def uniforms(self, address: int, places: IntArray) -> FloatArray:
+        """Return the uniform numbers of `places` (n,) at `address`: of clients in a round, unless there are other places."""
+        return self._draws.uniforms_at(address, places, self._places)
 
     def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
         """Return 0.0 if the law in force takes no time for any client, else None; and the time until which it is in force."""
@@ -267,10 +270,16 @@ class Durations:
 
 
 class Survivals:
-    """Survival of one transmission of each client: a channel law over time, one sub-channel for each client."""
+    """Survival of one transmission of each client: a channel law over time, one sub-channel for each client.
 
-    def __init__(self, *, clients: int, law: Timeline[ChannelLaw], draws: Stream, state_draws: Stream) -> None:
+    Address and place of a draw are as of `Durations`.
+    """
+
+    def __init__(
+        self, *, clients: int, law: Timeline[ChannelLaw], draws: Stream, state_draws: Stream, places: int | None = None
+    ) -> None:
         self.clients = clients
+        self._places = clients if places is None else places
         self.law = law
         self._draws = draws
         self._state_draws = state_draws
@@ -290,9 +299,9 @@ class Survivals:
             self._current = law
         return law, until_s
 
-    def share_states(self, draws: Stream) -> Survivals:
-        """Return the same sub-channels, in the same states, for transmissions with draws of their own."""
-        return _Beside(self, draws, self._state_draws)
+    def share_states(self, draws: Stream, places: int | None = None) -> Survivals:
+        """Return the same sub-channels, in the same states, for transmissions with draws of their own, at `places`."""
+        return _Beside(self, draws, self._state_draws, places)
 
     def open_round(self, round: int, time_s: float) -> None:
         """Move every sub-channel on to `round`."""
@@ -321,9 +330,9 @@ class Survivals:
         drawn.load_state_dict(state)
         return drawn
 
-    def uniforms(self, round: int, clients: IntArray) -> FloatArray:
-        """The draws of `clients` (n,) in `round`."""
-        return self._draws.uniforms_at(round, clients, self.clients)
+    def uniforms(self, address: int, places: IntArray) -> FloatArray:
+        """Return the uniform numbers of `places` (n,) at `address`: of clients in a round, unless there are other places."""
+        return self._draws.uniforms_at(address, places, self._places)
 
     def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
         """Return True if the law in force loses nothing, else None; and the time until which it is in force."""
@@ -349,8 +358,8 @@ class Survivals:
 class _Beside(Survivals):
     """Other transmissions over the sub-channels of `of`, which keeps their states."""
 
-    def __init__(self, of: Survivals, draws: Stream, state_draws: Stream) -> None:
-        super().__init__(clients=of.clients, law=of.law, draws=draws, state_draws=state_draws)
+    def __init__(self, of: Survivals, draws: Stream, state_draws: Stream, places: int | None) -> None:
+        super().__init__(clients=of.clients, law=of.law, draws=draws, state_draws=state_draws, places=places)
         self._of = of
 
     def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:

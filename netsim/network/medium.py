@@ -99,7 +99,7 @@ class Medium:
         """
         sizes = self.sizes
         probes = Medium(
-            clients=self.compute.clients,
+            clients=self.clients,
             laws=MediumLaws(
                 download=download,
                 compute=compute,

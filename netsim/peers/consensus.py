@@ -17,7 +17,7 @@ import numpy as np
 from netsim.core.clock import LAST, Process
 from netsim.core.errors import ParameterError
 from netsim.core.rows import BeliefRow
-from netsim.network.transport.draws import EdgeDraws
+from netsim.network.transport.message_draws import EdgeDraws
 from netsim.peers.belief.asynchronous import AsynchronousBelief
 from netsim.peers.belief.synchronous import SynchronousBelief
 from netsim.peers.gossip.flooding import Flooding

@@ -12,7 +12,7 @@ from netsim.core.clock import LAST
 if TYPE_CHECKING:
     from simpy.events import Event
 
-    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.message_draws import EdgeDraws
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
 

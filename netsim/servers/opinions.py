@@ -10,7 +10,7 @@ import numpy as np
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoTime
 from netsim.network.draws import Durations
-from netsim.network.transport.draws import StarDraws
+from netsim.network.transport.message_draws import StarDraws
 from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:

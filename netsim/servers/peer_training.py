@@ -16,7 +16,7 @@ from netsim.clients.attempts import Attempts, Single
 from netsim.core.causes import END, MESSAGE, SENT, Cause
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
-from netsim.network.transport.draws import EdgeDraws
+from netsim.network.transport.message_draws import EdgeDraws
 from netsim.peers.training.protocol import NOTE, Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError, RoundLoop

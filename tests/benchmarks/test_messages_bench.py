@@ -21,7 +21,7 @@ from models.peers.graph import PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.transport.draws import EdgeDraws
+from netsim.network.transport.message_draws import EdgeDraws
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.belief.synchronous import SynchronousBelief
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule

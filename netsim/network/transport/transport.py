@@ -61,7 +61,6 @@ class Transport:
         self.clock = clock
         self.graph = graph
         self.delay = laws.delay
-        self.channel = laws.channel
         self.max_resends = resending.max_resends
         self.resend_after_s = resending.resend_after_s
         cuts = list(disturbances.outages)

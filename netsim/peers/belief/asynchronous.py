@@ -11,7 +11,7 @@ from netsim.peers.belief.exchange import BeliefMath, BeliefProtocol, BeliefResul
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
-    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.message_draws import EdgeDraws
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
 

@@ -19,7 +19,7 @@ from netsim.peers.protocol import PeerProtocol
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
-    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.message_draws import EdgeDraws
     from netsim.network.transport.transport import Transport
 
 

@@ -13,7 +13,7 @@ from netsim.peers.protocol import ClosedForm
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
-    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.message_draws import EdgeDraws
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
 

@@ -10,7 +10,7 @@ from netsim.peers.gossip.exchange import GossipMath, GossipProtocol, GossipRules
 
 if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
-    from netsim.network.transport.draws import EdgeDraws
+    from netsim.network.transport.message_draws import EdgeDraws
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
 

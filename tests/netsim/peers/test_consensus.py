@@ -327,7 +327,7 @@ def test_memory_of_draws_may_be_forgotten_at_any_time(monkeypatch: pytest.Monkey
     graph = geometric(15, 3, 0.5)
     seen = []
     for cached in (1 << 21, 1):
-        monkeypatch.setattr("netsim.network.transport.draws._CACHED_BYTES", cached)
+        monkeypatch.setattr("netsim.network.transport.message_draws._CACHED_BYTES", cached)
         w = world(graph, per_round=3, delay=JITTER, channel=Bernoulli(success=0.8), max_resends=2, record=True)
         w.run(1, opinions_of(15))
         seen.append(w.recorder.messages)

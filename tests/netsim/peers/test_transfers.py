@@ -16,7 +16,7 @@ from models.laws.delays import Constant, ShiftedExponential
 from models.peers.topologies import random_geometric
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.transport.draws import EdgeDraws
+from netsim.network.transport.message_draws import EdgeDraws
 from netsim.network.transport.messages import Message
 from netsim.network.transport.transport import Transport
 from netsim.peers.belief.exchange import BeliefRules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from models.laws.delays import ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.transport.draws import EdgeDraws
+from netsim.network.transport.message_draws import EdgeDraws
 from tests.helpers.peer_world import four, links_between
 
 

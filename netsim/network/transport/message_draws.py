@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.errors import ParameterError
-from netsim.network.draws import Spared, loses_nothing, takes_no_time
+from netsim.network.draws import Durations
 from netsim.network.transport.messages import ALL_GOOD
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray
-    from netsim.core.streams import Stream, Streams
+    from netsim.core.protocols import BoolArray, FloatArray
+    from netsim.core.streams import Streams
     from netsim.network.transport.transport import Transport
 
 _EVER = math.inf
+_ALL = slice(None)
 SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # of the lower word of the address of a draw
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
 _CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest first, is drawn again and is the same
@@ -45,15 +46,14 @@ class EdgeDraws:
         self.name = name
         self.label = (name, 0)
         """The protocol's name, and the slot."""
-        self._delay_stream: Stream = streams[f"{name}.delay"]
-        self._loss_stream: Stream = streams[f"{name}.loss"]
+        edges = links.graph.edges
+        self._delays = Durations(clients=links.graph.clients, law=links.delay, draws=streams[f"{name}.delay"], places=edges)
+        self._survivals = links.survivals.share_states(streams[f"{name}.loss"], places=edges)
         self._drawn: dict[int, tuple[FloatArray | None, bytes | None]] = {}
         """Delays and survivals of all edges, by address."""
         self._reads: dict[int, int] = {}
         """Cost of the single reads at each address so far, in edges of a whole evaluation."""
         self._until_s = -_EVER
-        self._spared_delay: Spared[DelayLaw] = Spared(takes_no_time, links.graph.clients)
-        self._spared_loss: Spared[ChannelLaw] = Spared(loses_nothing, links.graph.clients)
         self._no_delay = False
         self._no_loss = False
 
@@ -69,14 +69,12 @@ class EdgeDraws:
         self._until_s = -_EVER
 
     def _renew(self, time_s: float) -> None:
-        links, slot = self.links, self.label[1]
         self._drawn.clear()
         self._reads.clear()
-        delay, delay_until_s = links.delay.at(slot, time_s)
-        channel, channel_until_s = links.channel.at(slot, time_s)
+        no_delay, delay_until_s = self._delays.certain(self.label[1], time_s)
+        no_loss, channel_until_s = self._survivals.certain(self.label[1], time_s)
         self._until_s = min(delay_until_s, channel_until_s)
-        self._no_delay = self._spared_delay.under(delay)
-        self._no_loss = self._spared_loss.under(channel)
+        self._no_delay, self._no_loss = no_delay is not None, no_loss is not None
 
     def lossless_until(self, time_s: float) -> float:
         """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
@@ -91,7 +89,10 @@ class EdgeDraws:
         """
         links = self.links
         parts = [size_bytes / links.bandwidth_bytes_per_s, links.propagation_s]
-        return np.array(parts if self._no_delay else [self._draw_delays(self._index(key, 0)), *parts])
+        if self._no_delay:
+            return np.array(parts)
+        delays, _ = self._draw(self._index(key, 0), _ALL, links.clock.now)
+        return np.array([delays, *parts])
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
@@ -105,39 +106,27 @@ class EdgeDraws:
             cost = self._reads[index] = self._reads.get(index, 0) + len(edges) + _CALL_READS
             # Single reads, until drawing all edges looks cheaper.
             if cost * _READ_COST <= self.links.graph.edges:
-                return self._read(index, edges, time_s)
-            drawn = self._draw_all(index, time_s)
-        delays, goods = drawn
+                delays, goods = self._draw(index, edges, time_s)
+                return _NO_DELAYS if delays is None else delays.tolist(), ALL_GOOD if goods is None else goods.tolist()
+            while len(self._drawn) * self.links.graph.edges * _BYTES > _CACHED_BYTES:
+                del self._drawn[next(iter(self._drawn))]
+            delays, goods = self._draw(index, _ALL, time_s)
+            drawn = self._drawn[index] = delays, None if goods is None else goods.tobytes()
+        delays, good_bytes = drawn
         return (
             _NO_DELAYS if delays is None else [delays.item(edge) for edge in edges],
-            ALL_GOOD if goods is None else [goods[edge] == 1 for edge in edges],
+            ALL_GOOD if good_bytes is None else [good_bytes[edge] == 1 for edge in edges],
         )
 
-    def _read(self, index: int, edges: list[int], time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
-        graph, slot = self.links.graph, self.label[1]
-        place, sender = self._places[edges], graph.source[edges]
-        delays: Iterable[float] = _NO_DELAYS
-        goods: Iterable[bool] = ALL_GOOD
-        if not self._no_delay:
-            law, _ = self.links.delay.at(slot, time_s)
-            delays = law.quantile(self._delay_stream.uniforms_at(index, place, graph.edges), sender).tolist()
-        if not self._no_loss:
-            u = self._loss_stream.uniforms_at(index, place, graph.edges)
-            goods, _ = self.links.survivals.evaluate(slot, time_s, sender, u)
-        return delays, goods
-
-    def _draw_all(self, index: int, time_s: float) -> tuple[FloatArray | None, bytes | None]:
-        graph = self.links.graph
-        while len(self._drawn) * graph.edges * _BYTES > _CACHED_BYTES:
-            del self._drawn[next(iter(self._drawn))]
+    def _draw(self, index: int, edges: list[int] | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
+        """Return the delays (n,) and survivals (n,) of messages over `edges`; None where none takes time, or none is lost."""
+        slot, places, senders = self.label[1], self._places[edges], self.links.graph.source[edges]
         delays, goods = None, None
         if not self._no_delay:
-            delays = self._draw_delays(index)
+            delays, _ = self._delays.evaluate(slot, time_s, senders, self._delays.uniforms(index, places))
         if not self._no_loss:
-            u = self._loss_stream.uniforms(index, graph.edges)[self._places]
-            law, _ = self.links.survivals.current_law(self.label[1], time_s)
-            goods = np.asarray(law.good(u, graph.source), np.bool_).tobytes()
-        self._drawn[index] = delays, goods
+            survivals, _ = self._survivals.evaluate(slot, time_s, senders, self._survivals.uniforms(index, places))
+            goods = np.asarray(survivals, np.bool_)
         return delays, goods
 
     def _index(self, key: int, attempt: int) -> int:
@@ -145,11 +134,6 @@ class EdgeDraws:
         # A link that comes back often may count more attempts than have room in the lower word; the rest goes above it.
         high, low = attempt >> _ATTEMPT_BITS, attempt & _ATTEMPT_MASK
         return high << 64 | ((self.label[1] << KEY_BITS) | key) << _ATTEMPT_BITS | low
-
-    def _draw_delays(self, index: int) -> FloatArray:
-        graph = self.links.graph
-        law, _ = self.links.delay.at(self.label[1], self.links.clock.now)
-        return law.quantile(self._delay_stream.uniforms(index, graph.edges)[self._places], graph.source)
 
 
 class StarDraws(EdgeDraws):
