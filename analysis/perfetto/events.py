@@ -129,10 +129,11 @@ class Events:
         protocols, args = texts(table.column("protocol")), row_objects(table, _ARGUMENTS["messages"])
         (sent, _), (ends, _) = times_us(table, "sent_s"), times_us(table, "end_s")
         outcomes = texts(table.column("outcome"))
-        self.tracks |= {(MESSAGES, client): f"client {client}" for client in dict.fromkeys([*sources, *targets])}
+        node = {client: "server" if client < 0 else str(client) for client in dict.fromkeys([*sources, *targets])}
+        self.tracks |= {(MESSAGES, n): name if n < 0 else f"client {name}" for n, name in node.items()}
         for i, (source, target) in enumerate(zip(sources, targets, strict=True)):
             protocol = protocols[i]
-            common = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {target}","pid":{MESSAGES},"tid":{source}'
+            common = f'"cat":{protocol},"name":{protocol[:-1]} {source} to {node[target]}","pid":{MESSAGES},"tid":{source}'
             common += f',"id":{self.flows}'
             yield f'{{"ph":"b","ts":{sent[i]!r},"args":{args[i]},{common}}}'
             yield f'{{"ph":"e","ts":{ends[i]!r},{common}}}'
@@ -140,7 +141,7 @@ class Events:
                 self.flows += 1
                 continue
             here, there = (MESSAGES, source), (MESSAGES, target)
-            yield _slice(*here, f'"sends to {target}"', sent[i], sent[i] + _INSTANT_US, args[i])
+            yield _slice(*here, f'"sends to {node[target]}"', sent[i], sent[i] + _INSTANT_US, args[i])
             yield _slice(*there, f'"receives from {source}"', ends[i], ends[i] + _INSTANT_US, args[i])
             yield from self._flow("message", here, sent[i], there, ends[i])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from netsim.clients.columns import ABORTED, ARRIVES, AWAY, CAUSE, CLIENT, END, LOST, OUTCOME, start_row
 from netsim.clients.steps.stages import STAGES
-from netsim.network.losses import causes_of_losses
+from netsim.network.losses import CHANNEL, causes_of_losses
 
 if TYPE_CHECKING:
     from netsim.clients.update import ModelDraws, SendDraws
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _LAST_END = start_row(STAGES[-1]) + 1
 _ENDS = [start_row(stage) + 1 for stage in STAGES]
+
+
+def possible_causes(outages: ClientOutages | None) -> list[str]:
+    """Return the causes of losses of attempts that are worked out as arrays: the links' own, and `outages`."""
+    return [CHANNEL, *(() if outages is None else [outage.name for outage in outages])]
 
 
 class Forecast:

@@ -27,8 +27,7 @@ from netsim.clients.columns import (
     TIMES,
     VERSION,
 )
-from netsim.clients.forecast import Forecast
-from netsim.network.losses import CHANNEL
+from netsim.clients.forecast import Forecast, possible_causes
 
 if TYPE_CHECKING:
     from netsim.clients.steps.recipe import Recipe
@@ -44,7 +43,7 @@ class Foreseen:
 
     def __init__(self, recipe: Recipe, medium: Medium) -> None:
         self._steps = [step.foresee for step in recipe.steps]
-        self.causes = [CHANNEL, *(() if medium.outages is None else [outage.name for outage in medium.outages])]
+        self.causes = possible_causes(medium.outages)
         """Names at the places that `CAUSE` tells."""
         self._places: IntArray = np.arange(0)
         # Counts that most attempts begin with.

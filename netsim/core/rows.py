@@ -354,12 +354,13 @@ class DetectionRow(NamedTuple):
 
 
 class MessageRow(NamedTuple):
-    """One sending of a message between two clients."""
+    """One sending of a message between two clients, or of an opinion to the server."""
 
     round: int
     protocol: str
     source: int
     target: int
+    """Client that receives it; -1: the server."""
     number: int
     """Belief propagation: the exchange (asynchronous: the sequence number of the message on this edge); push: the repetition;
     flooding: the best client whose index it carries."""
@@ -368,7 +369,7 @@ class MessageRow(NamedTuple):
     sent_s: float
     end_s: float
     outcome: str
-    """delivered, lost or in_flight."""
+    """delivered, lost, late (the server had stopped waiting) or in_flight."""
     cause: str | None
     """Why it was lost: jammed, cut, cut-off (by a script), an outage by its name, trace-end (as of `UpdateRow`) or channel."""
     size_bytes: int

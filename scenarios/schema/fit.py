@@ -169,6 +169,6 @@ def _check_no_slots(scenario: Scenario) -> None:
         remedy = "fl-da" if scenario.policy.kind in INDEX_POLICIES else "fl-fa"
         raise problem(("policy", "kind"), scenario.policy.kind, f"learns from opinions; set server.kind = '{remedy}'")
     if scenario.output.messages_table and not scenario.server.sends_between_clients:
-        raise problem(("output", "messages_table"), True, "there are messages between clients with fl-da and peers only")
+        raise problem(("output", "messages_table"), True, "there are such messages with fl-da, fl-fa and peers only")
     if scenario.output.beliefs_table:
         raise problem(("output", "beliefs_table"), True, "there are beliefs of clients with server.kind = 'fl-da' only")

@@ -97,7 +97,7 @@ class Output(Section):
     clients_table: bool = True
     """Write clients.parquet, one row for each attempt of a client."""
     messages_table: bool = False
-    """Write messages.parquet, a row for each message between clients (fl-da); every message is then simulated as an event."""
+    """Write messages.parquet, a row for each message between clients and each opinion (fl-da, fl-fa, peers); all are events."""
     transfers_table: bool = False
     """Write transfers.parquet, a row for each transfer with the links that limited it, and link_loads.parquet, the bytes on each
     link in each round (`[network]`)."""

@@ -137,6 +137,7 @@ def build_opinion_links(world: World, context: Context, outages: ClientOutages |
         resending=resending_of(section, "opinions"),
         disturbances=Disturbances(clients=outages, jammed=jammed, jammers=_jammers(world, jammed, None)),
         kind="opinion",
+        recording=world.scenario.output.messages_table,
     )
 
 

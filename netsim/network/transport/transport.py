@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.rows import MessageRow
-from netsim.network.carriers import NoCarrier
+from netsim.network.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.losses import cause_of_loss
 from netsim.network.resending import NEVER_AGAIN, Resending
@@ -341,7 +341,7 @@ class Transport:
             self._end(message)
 
     def cut(self) -> None:
-        """Cut off all messages in flight: their receiver has stopped waiting. They are lost, and not sent again."""
+        """Cut off all messages in flight: their receiver has stopped waiting. They are late, and not sent again."""
         now = self.clock.now
         for message in self.under_way():
             if message.stage == Stage.BYTES:
@@ -352,6 +352,8 @@ class Transport:
                 self.jammed.end(message, delivered=False)
             self.lost += 1
             self._on_sent(message)
+            if self.recording:
+                self.recorder.message(self._row(message, "late"))
         self.flying, self.batches = {}, {}
 
     def _end(self, message: Message) -> None:
@@ -401,12 +403,13 @@ class Transport:
         self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
 
     def _row(self, message: Message, outcome: str, cause: str | None = None) -> MessageRow:
-        edge, graph = message.edge, self.graph
+        source, target = self.sources[message.edge], self.targets[message.edge]
         return MessageRow(
             message.label[1],
             message.label[0],
-            int(graph.source[edge]),
-            int(graph.target[edge]),
+            source,
+            # A `Star` has no other node than the client.
+            SERVER if target == source else target,
             message.key,
             message.tries,
             message.sent_s,

@@ -138,9 +138,27 @@ def _built(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
     return simulation, records
 
 
-# Opinions and messages between clients: the server, the table of their keys, and what they are sent over at first.
+# Probes, opinions and messages between clients: the server, the table of their keys, and what they are sent over at first.
 LINKS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "opinions": ("fl-fa", "opinions", {"opinions.size_bytes": 20, "opinions.delay": {"kind": "constant", "value_s": 0.1}}),
+    "probes": (
+        "synchronous",
+        "uplink",
+        {
+            "policy": {"kind": "tests.helpers.asking:Highest"},
+            "probe.answer_bytes": 40,
+            "payload": {"up_bytes": 20},
+            "compute.delay": {"kind": "constant", "value_s": 2.0},
+        },
+    ),
+    "opinions": (
+        "fl-fa",
+        "opinions",
+        {
+            "opinions.size_bytes": 20,
+            "opinions.delay": {"kind": "constant", "value_s": 0.1},
+            "output.messages_table": True,
+        },
+    ),
     "messages between clients": ("fl-da", "peers", {"belief.message_bytes": 20, "output.messages_table": True}),
 }
 OF_LINKS: dict[str, tuple[dict[str, Any], Callable[[list[float]], bool], str | None]] = {
@@ -176,7 +194,7 @@ OF_LINKS: dict[str, tuple[dict[str, Any], Callable[[list[float]], bool], str | N
         any,
         "trace-end",
     ),
-    "a bandwidth that all share": ({"shared": {"bandwidth_bytes_per_s": 300.0}}, lambda lasts_s: max(lasts_s) > 0.4, None),
+    "a bandwidth that all share": ({"shared": {"bandwidth_bytes_per_s": 150.0}}, lambda lasts_s: max(lasts_s) > 0.4, None),
     "jammers of these links": (
         {"jammers": [{"name": "jammer", "law": {"kind": "random"}, "at_once": 9, "dwell_s": 0.01}]},
         any,
@@ -228,20 +246,29 @@ def test_what_makes_no_sense_is_refused(feature: str, kind: str) -> None:
         build(parse(_tables(feature, kind)))
 
 
-def test_the_second_table_names_every_feature_of_both_links() -> None:
-    expected = [(feature, link, True) for feature in OF_LINKS for link in LINKS]
-    assert expected == BESIDES
+def test_the_second_table_names_every_feature_of_all_links() -> None:
+    assert [cell[:2] for cell in BESIDES] == [(feature, link) for feature in OF_LINKS for link in LINKS]
+    lacking = [cell[:2] for cell in BESIDES if not cell[2]]
+    assert lacking == [("sent again when lost", "probes"), ("jammers of these links", "probes")]
 
 
 @pytest.mark.parametrize(("feature", "link"), [cell[:2] for cell in BESIDES if cell[2]])
-def test_the_feature_works_between_clients_and_for_opinions(feature: str, link: str) -> None:
+def test_the_feature_works_for_probes_and_opinions_and_between_clients(feature: str, link: str) -> None:
     _, records = _goes_on(_link_tables(feature, link))
     _, good, cause = OF_LINKS[feature]
-    missing = sum(row.opinions_missing or 0 for row in records.rounds)
+    if link == "probes":
+        assert good([row.upload_end_s - row.upload_start_s for row in records.probes if row.outcome == "delivered"])
+        assert cause is None or cause in {row.cause for row in records.probes}
+        return
+    # A message that is sent again is another row.
+    assert good([row.end_s - row.sent_s + row.resend for row in records.messages])
+    assert cause is None or cause in {row.cause for row in records.messages}
     if link == "opinions":
-        assert good([row.opinion_s or 0.0 for row in records.rounds])
-        assert (missing > 0) == (cause is not None)
-    else:
-        # A message that is sent again is another row.
-        assert good([row.end_s - row.sent_s + row.resend for row in records.messages])
-        assert cause is None or cause in {row.cause for row in records.messages}
+        assert {row.target for row in records.messages} == {-1}
+        assert (sum(row.opinions_missing or 0 for row in records.rounds) > 0) == (cause is not None)
+
+
+@pytest.mark.parametrize(("feature", "link"), [cell[:2] for cell in BESIDES if not cell[2]])
+def test_what_probes_lack_is_refused(feature: str, link: str) -> None:
+    with pytest.raises(UserError):
+        build(parse(_link_tables(feature, link)))
