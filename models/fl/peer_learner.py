@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -17,8 +18,10 @@ from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray, 
 from models.fl.store import ModelId
 from models.fl.training.local_work import Update
 
-_CHUNK_NUMBERS = 2**25
-"""Numbers of models that are trained or combined at once: 128 MiB."""
+_FEW = 16
+"""Most models of a mixture that are added one after the other; beyond, a matrix of all weights is quicker."""
+_CHUNK_NUMBERS = 2**21
+"""Numbers of models that are trained or combined at once: 8 MiB, some times over in 64 bits."""
 
 
 class _Training(NamedTuple):
@@ -29,6 +32,8 @@ class _Training(NamedTuple):
     start: int
     steps: int
     """Local steps; 0: as planned."""
+    epsilon: float
+    """Privacy that its step may spend."""
 
     @property
     def models(self) -> tuple[int, ...]:
@@ -72,12 +77,27 @@ class _Vectors(Mapping[ModelId, Tensor]):
         return len(self._vectors)
 
 
+def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor:
+    """Return the sums (n, d), in 64 bits, of mixtures of few models each, from the models' `vectors`."""
+    like = vectors[mixed[0].models[0]]
+    sums = torch.zeros(len(mixed), len(like), dtype=torch.float64, device=like.device)
+    for place in range(max(len(one.models) for one in mixed)):
+        rows = [row for row, one in enumerate(mixed) if place < len(one.models)]
+        parts = torch.stack([vectors[mixed[row].models[place]] for row in rows]).double()
+        parts *= torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=like.device)[:, None]
+        if len(rows) == len(mixed):
+            sums += parts
+        else:
+            sums[rows] += parts
+    return sums
+
+
 class PeerLearner:
     """Models of peers by number, trained and tested with the data, network and options of `learner`.
 
-    `train` and `combine` only note what a model is made of. As a round closes (`settle`), the models that anything still needs
-    are computed: all trainings that are ready in one call, then the mixtures of them, and so on. A model depends on what it is
-    made of alone, not on the order of these calls. Draws of a training are at (own round of the peer, peer).
+    `train`, `combine` and `compress` only note what a model is made of. As a round closes (`settle`), the models that anything
+    still needs are computed: all trainings that are ready in one call, then the mixtures of them, and so on. A model depends on
+    what it is made of alone, not on the order of these calls. Draws of a training are at (own round of the peer, peer).
 
     `tested` (n,): peers whose own models are tested, beside the mean of all. Columns: `accuracy` and `loss` of the mean of all
     peers' models; mean, worst and best accuracy of the tested peers; the consensus distance, which is the mean squared Euclidean
@@ -108,8 +128,8 @@ class PeerLearner:
     def first(self) -> int:
         return 0
 
-    def train(self, peer: int, round: int, start: int, steps: int) -> int:
-        return self._add(_Training(peer, round, start, steps))
+    def train(self, peer: int, round: int, start: int, steps: int = 0, epsilon: float = math.inf) -> int:
+        return self._add(_Training(peer, round, start, steps, epsilon))
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         return self._add(_Mixture(tuple(models), tuple(weights)))
@@ -129,12 +149,21 @@ class PeerLearner:
             MemoryError: the device cannot hold the training.
         """
         needed = {*present.tolist(), *kept}
-        for level in self._levels(needed):
+        levels = self._levels(needed)
+        # Models that only later models are made of are let go as soon as these are there.
+        uses = Counter(model for level in levels for number in level for model in self._pending[number].models)
+        uses.update(needed)
+        self._vectors = {number: vector for number, vector in self._vectors.items() if number in uses}
+        for level in levels:
             self._train(level)
             self._combine(level)
             self._compress(level)
+            used = [model for number in level for model in self._pending[number].models]
+            uses.subtract(used)
+            for model in set(used):
+                if not uses[model]:
+                    del self._vectors[model]
         self._present = present.copy()
-        self._vectors = {number: vector for number, vector in self._vectors.items() if number in needed}
         self._pending.clear()
 
     def _levels(self, needed: set[int]) -> list[list[int]]:
@@ -162,29 +191,37 @@ class PeerLearner:
         models = _Vectors(self._vectors)
         for numbers in self._chunks(list(trainings)):
             asked = [trainings[number] for number in numbers]
-            updates = [Update(one.peer, one.round, ModelId(one.peer, "version", one.start), math.inf, one.steps) for one in asked]
-            self._vectors |= zip(numbers, self._learner.train(updates, models), strict=True)
+            starts = [ModelId(one.peer, "version", one.start) for one in asked]
+            updates = [Update(*one[:2], start, one.epsilon, one.steps) for one, start in zip(asked, starts, strict=True)]
+            self._keep(numbers, self._learner.train(updates, models))
+
+    def _keep(self, numbers: list[int], rows: Tensor) -> None:
+        """Keep computed `rows` (n, d), each by itself: a view would hold all of them for as long as one is needed."""
+        self._vectors |= zip(numbers, (row.clone() for row in rows), strict=True)
 
     def _combine(self, level: list[int]) -> None:
         mixtures = {number: one for number in level if isinstance(one := self._pending[number], _Mixture)}
         for numbers in self._chunks(list(mixtures)):
             mixed = [mixtures[number] for number in numbers]
-            column = {model: at for at, model in enumerate(dict.fromkeys(model for one in mixed for model in one.models))}
-            weights = torch.zeros(len(mixed), len(column), dtype=torch.float64)
-            for row, one in enumerate(mixed):
-                for model, weight in zip(one.models, one.weights, strict=True):
-                    weights[row, column[model]] += weight
             # Sums are in 64 bits: the models of hundreds of neighbours differ little from each other.
-            vectors = torch.stack([self._vectors[model] for model in column])
-            sums = weights.to(vectors.device) @ vectors.double()
-            self._vectors |= zip(numbers, sums.to(vectors.dtype), strict=True)
+            if max(len(one.models) for one in mixed) <= _FEW:
+                sums = _sum_few(mixed, self._vectors)
+            else:
+                column = {model: at for at, model in enumerate(dict.fromkeys(model for one in mixed for model in one.models))}
+                weights = torch.zeros(len(mixed), len(column), dtype=torch.float64)
+                for row, one in enumerate(mixed):
+                    for model, weight in zip(one.models, one.weights, strict=True):
+                        weights[row, column[model]] += weight
+                vectors = torch.stack([self._vectors[model] for model in column])
+                sums = weights.to(vectors.device) @ vectors.double()
+            self._keep(numbers, sums.float())
 
     def _compress(self, level: list[int]) -> None:
         messages = {number: one for number in level if isinstance(one := self._pending[number], _Message)}
         for numbers in self._chunks(list(messages)):
             sent = [messages[number] for number in numbers]
             rows = torch.stack([self._vectors[one.model] for one in sent])
-            self._vectors |= zip(numbers, self._learner.compressed(rows, [(one.key, one.peer) for one in sent]), strict=True)
+            self._keep(numbers, self._learner.compressed(rows, [(one.key, one.peer) for one in sent]))
 
     # Learner of a round loop
 

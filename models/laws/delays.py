@@ -137,6 +137,35 @@ class Constant:
         return spread(self._value, entities)
 
 
+class Uniform:
+    """Every duration between `low_s` and `high_s` is as likely as any other.
+
+    Example:
+        >>> import numpy as np
+        >>> Uniform(low_s=1.0, high_s=3.0).quantile(np.array([0.0, 0.25]), np.array([0, 1]))
+        array([1. , 1.5])
+    """
+
+    def __init__(
+        self,
+        *,
+        low_s: Annotated[PerClient, Doc("The shortest duration in seconds.")],
+        high_s: Annotated[PerClient, Doc("The longest duration in seconds.")],
+    ) -> None:
+        self._low, self._high = per_client("low_s", low_s), per_client("high_s", high_s)
+        same_clients(low_s=self._low, high_s=self._high)
+        if np.any(np.asarray(self._high) < self._low):
+            raise ParameterError("high_s", high_s, f"must be >= low_s, which is {low_s}")
+        self.constant = bool(np.all(np.asarray(self._high) == self._low))
+
+    def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        low = pick(self._low, entities)
+        return np.asarray(low + (pick(self._high, entities) - low) * u)
+
+    def mean_s(self, entities: IntArray) -> FloatArray:
+        return (spread(self._low, entities) + pick(self._high, entities)) / 2.0
+
+
 class Gaussian:
     """Normal law with a floor, the latency of PAUSE's study; its eq. 3 needs a lower bound that a normal law does not have.
 

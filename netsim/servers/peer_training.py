@@ -276,7 +276,8 @@ class PeersAtWork(StateFields):
         self._cause = Cause(END, update.number)
         if update.outcome == "delivered":
             start, steps = int(self._start[peer]), int(update.drawn_steps)
-            self.protocol.on_trained(peer, self.models.train(peer, update.begun_round, start, steps))
+            model = self.models.train(peer, update.begun_round, start, steps, update.epsilon)
+            self.protocol.on_trained(peer, model)
         else:
             self._leave(peer)
             self.waking.wake_at_end_of_instant()

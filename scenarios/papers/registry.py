@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from scenarios.papers import channels, client_analytics, flow_cases, overlays_table, pause, shared_core, validation
+from scenarios.papers import (
+    channels,
+    client_analytics,
+    flow_cases,
+    overlays_table,
+    pause,
+    ring_or_clique,
+    shared_core,
+    validation,
+)
 from scenarios.papers.study import Reproduction
 from scenarios.schema.errors import UserError, did_you_mean
 
-_MODULES = (pause, channels, client_analytics, validation, flow_cases, overlays_table, shared_core)
+_MODULES = (pause, channels, client_analytics, validation, flow_cases, overlays_table, shared_core, ring_or_clique)
 REPRODUCTIONS: dict[str, Reproduction] = {one.name: one for module in _MODULES for one in module.REPRODUCTIONS}
 _ALIASES = {alias: one.name for one in REPRODUCTIONS.values() for alias in one.aliases}
 

@@ -129,6 +129,7 @@ def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
     comparison = compare(done, metrics=what.metrics, smoothing_s=its.smoothing_s)
     beside = _tables_of(asked, done, comparison)
     sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", beside)]
+    sections += what.sections(done) if what.sections is not None else []
     sections += parameter_sections(done, comparison, against=what.against, look=its.look) if what.against else []
     sections += consensus_sections(done, look=its.look) if what.consensus else []
     drawn = _pictures(what, done, its)

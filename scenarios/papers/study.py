@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from analysis import Sweep
     from analysis.documents.blocks import Section
     from scenarios.papers.rules import Rule
 
@@ -83,4 +84,6 @@ class Reproduction:
     """Computes and judges the result without a sweep, from a file of the user's or None for the one that comes along."""
     takes_cases: bool = False
     """True if `judge` reads a file of cases, `--cases`."""
+    sections: Callable[[Sweep], Sequence[Section]] | None = None
+    """Further sections, from the finished sweep."""
     sizes: Mapping[Size, Setup]

@@ -118,6 +118,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "gaussian": "models.laws.delays:Gaussian",
         "shifted-exponential": "models.laws.delays:ShiftedExponential",
         "log-normal": "models.laws.delays:LogNormal",
+        "uniform": "models.laws.delays:Uniform",
         "gamma": "models.laws.skewed_delays:Gamma",
         "weibull": "models.laws.skewed_delays:Weibull",
         "empirical": "models.laws.delays:Empirical",

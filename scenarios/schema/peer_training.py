@@ -71,9 +71,9 @@ class PeerTraining(Server):
         kind = scenario.payload.down_compression.kind
         if kind != "none":
             raise problem(("payload", "down_compression", "kind"), kind, "peers send as payload.compression says; leave it out")
-        if scenario.privacy is not None and scenario.privacy.mechanism != "none":
-            why = "a release is an update to a server, and peers send whole models; leave [privacy] out"
-            raise problem(("privacy", "mechanism"), scenario.privacy.mechanism, why)
+        if scenario.privacy is not None and scenario.privacy.schedule.kind == "explicit":
+            why = "a peer whose budget is spent could not train on, and others would wait for it; use a schedule that never ends"
+            raise problem(("privacy", "schedule", "kind"), "explicit", f"{why}, such as geometric")
         self._check_learner(scenario)
 
     def _check_learner(self, scenario: "Scenario") -> None:

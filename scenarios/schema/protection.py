@@ -10,7 +10,7 @@ from scenarios.schema.scenario import Scenario
 def also_released(scenario: Scenario) -> list[str]:
     """Return the releases of clients beside their updates, which no mechanism protects; empty without a learner."""
     learner = scenario.learner
-    if learner is None:
+    if learner is None or scenario.server.trains_peers:
         return []
     told = []
     # An aggregation of the user's own is told them, and may go by them.

@@ -93,7 +93,7 @@ class Numbers:
     def first(self) -> int:
         return 0
 
-    def train(self, peer: int, round: int, start: int, steps: int) -> int:
+    def train(self, peer: int, round: int, start: int, steps: int, epsilon: float) -> int:
         return self._add(self.vectors[start] + self.steps[peer])
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:

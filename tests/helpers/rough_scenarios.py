@@ -35,6 +35,7 @@ EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
         "log-normal": {"median_s": 0.5, "sigma": 0.7},
         "gamma": {"mean_s": 0.6, "shape": 0.5},
         "weibull": {"scale_s": 0.6, "shape": 0.7},
+        "uniform": {"low_s": 0.2, "high_s": 1.0},
         "empirical": {"path": "durations.csv"},
     },
     "noise": {"constant": {}, "log-normal": {"sigma": 0.5}, "gamma": {"shape": 2.0}},

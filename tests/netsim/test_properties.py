@@ -55,6 +55,7 @@ REFUSED: dict[str, dict[str, dict[str, Any] | None]] = {
         "log-normal": {"sigma": -1.0},
         "gamma": {"mean_s": -1.0},
         "weibull": {"shape": 0.0},
+        "uniform": {"high_s": -1.0},
         "empirical": {"path": "nowhere.csv"},
     },
     "noise": {"constant": None, "log-normal": {"sigma": -0.5}, "gamma": {"shape": 0.0}},

@@ -31,8 +31,11 @@ class PeerModels(Protocol):
     def first(self) -> int:
         """Return 0, the model that every peer begins with."""
 
-    def train(self, peer: int, round: int, start: int, steps: int) -> int:
-        """Return the model that `peer` has after its local training in its own `round` from `start`; `steps` 0: as planned."""
+    def train(self, peer: int, round: int, start: int, steps: int, epsilon: float) -> int:
+        """Return the model that `peer` has after its local training in its own `round` from `start`.
+
+        `steps` 0: as planned. `epsilon`: privacy that its step may spend, infinite without a mechanism.
+        """
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         """Return the sum of `models`, each times its one of `weights`."""
@@ -54,7 +57,7 @@ class NoModels:
     def first(self) -> int:
         return 0
 
-    def train(self, peer: int, round: int, start: int, steps: int) -> int:
+    def train(self, peer: int, round: int, start: int, steps: int, epsilon: float) -> int:
         return 0
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:

@@ -13,7 +13,17 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from models.laws.delays import ByGroup, Constant, DelayLaw, Empirical, Gaussian, LogNormal, ShiftedExponential, SizeDependent
+from models.laws.delays import (
+    ByGroup,
+    Constant,
+    DelayLaw,
+    Empirical,
+    Gaussian,
+    LogNormal,
+    ShiftedExponential,
+    SizeDependent,
+    Uniform,
+)
 
 ONE = np.zeros(1, dtype=np.int64)
 LAST_U = 1.0 - 2.0**-53
@@ -234,6 +244,7 @@ LAWS: list[Any] = [
     Gaussian(mean_s=0.06, std_s=0.05, floor_s=0.8, floor="resample"),
     ShiftedExponential(shift_s=0.1, mean_excess_s=0.4),
     LogNormal(median_s=0.3, sigma=0.7),
+    Uniform(low_s=0.1, high_s=0.5),
     Empirical(values_s=[0.1, 0.2, 0.2, 0.7, 1.3]),
     ByGroup(laws=[LogNormal(median_s=0.3, sigma=0.2)], group_of=np.zeros(3, dtype=np.int64)),
     SizeDependent(payload_bytes=10, bandwidth_bytes_per_s=40.0, delay=ShiftedExponential(shift_s=0.0, mean_excess_s=1.0)),

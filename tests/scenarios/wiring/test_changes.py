@@ -31,6 +31,7 @@ DELAYS: dict[str, list[dict[str, Any]]] = {
     "log-normal": [{"median_s": 1.0 + i, "sigma": 0.1 * (i + 1)} for i in range(4)],
     "gamma": [{"mean_s": 1.0 + i, "shape": 0.5 * (i + 1)} for i in range(4)],
     "weibull": [{"scale_s": 1.0 + i, "shape": 0.5 * (i + 1)} for i in range(4)],
+    "uniform": [{"low_s": 0.5 * i, "high_s": 1.0 + i} for i in range(4)],
     "empirical": [{"values_s": [1.0 + i, 2.0 + 3 * i]} for i in range(4)],
 }
 CHANNELS: dict[str, list[dict[str, Any]]] = {

@@ -107,11 +107,31 @@ def test_a_run_resumed_in_the_middle_ends_with_the_same_models(order: str) -> No
     assert len(whole.server.learner._vectors) <= 5 * COUNT
 
 
+def test_each_training_is_a_release_of_its_own_budget() -> None:
+    private = {"sensitivity": 0.05, "schedule": {"kind": "geometric", "epsilon_total": 40.0, "eta": 0.3}, "guarantee": "l1"}
+    simulation, records = ready(learning(privacy=private, peers=COMPLETE))
+    averaged, rows = ready(SERVER | {"privacy": private})
+    for round in range(1, 5):
+        # The same clipping and the same noise at (round, peer) as an update to a server has.
+        simulation.run(until_round=round)
+        averaged.run(until_round=round)
+        expected = averaged.server.learner.model.numpy()
+        np.testing.assert_allclose(models(simulation), np.tile(expected, (COUNT, 1)), atol=2e-6)
+    # At the end no peer is ahead.
+    assert records.rounds[-1].max_leak == rows.rounds[-1].max_leak > 20.0
+    plain, _ = ready(learning(peers=COMPLETE))
+    plain.run()
+    assert np.abs(models(plain) - models(simulation)).max() > 1e-3
+
+
 def test_only_some_peers_are_tested() -> None:
     simulation, records = ready(learning(server=protocol() | {"tested_peers": 1}, rounds=2))
     simulation.run()
     row = records.rounds[-1]
     assert row.worst_peer_accuracy == row.peer_accuracy == row.best_peer_accuracy
+
+
+ENDS = {"sensitivity": 0.05, "schedule": {"kind": "explicit", "epsilons": [2.0, 1.0]}}
 
 
 @pytest.mark.parametrize(
@@ -121,6 +141,7 @@ def test_only_some_peers_are_tested() -> None:
         ({"learner": LEARNER | {"server_optimizer": {"kind": "fedavgm"}}}, "learner.server_optimizer.kind.*no server"),
         ({"learner": LEARNER | {"keep": "best"}}, "learner.keep.*no server's model"),
         ({"learner": LEARNER | {"client_losses": True}}, "learner.client_losses.*leave it out"),
+        ({"privacy": ENDS}, r"privacy.schedule.kind.*explicit.*never ends"),
         ({"server": protocol() | {"tested_peers": 7}}, "server.tested_peers = 7.*at most the 6 clients"),
     ],
 )
