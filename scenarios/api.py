@@ -28,6 +28,7 @@ from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, name_source
+from scenarios.schema.section import Tables
 from scenarios.schema.servers import KINDS
 from scenarios.sweeps import sweep as written_sweep
 from scenarios.sweeps.comparison_files import add_comparison
@@ -85,7 +86,7 @@ class Scenario(schema.Scenario):
         ScenarioError: a key is unknown, missing or has a value that is not allowed.
     """
 
-    _tables: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _tables: Tables = PrivateAttr(default_factory=dict)
 
     def __init__(self, **tables: Any) -> None:
         """Check the `tables` of a scenario file.
@@ -108,7 +109,7 @@ class Scenario(schema.Scenario):
             raise
         self._tables = tables
 
-    def tables(self) -> dict[str, Any]:
+    def tables(self) -> Tables:
         """The keys as they were given, without the defaults of the others."""
         if type(self)(**self._tables).model_dump() == self.model_dump():
             return dict(self._tables)
@@ -193,7 +194,7 @@ def run(
         return _finish(summary, place, shown=built.cautions, resumable=study.flower is None)
 
 
-def _app_key(app: str | Path | tuple[Any, Any] | None) -> dict[str, Any]:
+def _app_key(app: str | Path | tuple[Any, Any] | None) -> Tables:
     """Return the key of a scenario that names a Flower app; raises UserError."""
     if app is None:
         return {}
@@ -473,7 +474,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
     keep(group, name, target)
 
 
-def _tables(source: Source) -> tuple[dict[str, Any], str]:
+def _tables(source: Source) -> tuple[Tables, str]:
     """Return the tables of a scenario, and its name in messages: the file, or "scenario"."""
     if isinstance(source, Scenario):
         return source.tables(), "scenario"
@@ -486,7 +487,7 @@ def _tables(source: Source) -> tuple[dict[str, Any], str]:
     raise UserError(f"scenario = {source!r}: must be a file, the name of a scenario, a dictionary or a netsim.Scenario")
 
 
-def _script_key(script: ScriptSource | None) -> dict[str, Any]:
+def _script_key(script: ScriptSource | None) -> Tables:
     """The key of a scenario that names a script."""
     if script is None:
         return {}

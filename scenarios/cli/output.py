@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from netsim.core.protocols import Notes
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ out_console = Console(markup=False)
 err_console = Console(stderr=True, markup=False)
 
 
-def summary_table(summary: dict[str, Any]) -> Table:
+def summary_table(summary: Notes) -> Table:
     """Return the summary of a run as a table."""
     final, totals = summary["final"], summary["totals"]
     table = Table(box=None, show_header=False)
@@ -65,13 +66,13 @@ def summary_table(summary: dict[str, Any]) -> Table:
     return table
 
 
-def _books(summary: dict[str, Any]) -> str:
+def _books(summary: Notes) -> str:
     begun, after = summary["totals"]["selected"], summary["after_last_round"]["selected"]
     text = f"balanced: {begun} begun = ended + in flight, as in {' and '.join(summary['books']['tables'])}"
     return f"{text}; {after} begun after the last round" if after else text
 
 
-def _detections_text(detections: dict[str, Any]) -> str:
+def _detections_text(detections: Notes) -> str:
     text = f"{detections['declared']}"
     if detections["changes"] is not None:
         words = f"{detections['found']} of {detections['changes']} changes found, {detections['false_alarms']} false alarms"
@@ -80,7 +81,7 @@ def _detections_text(detections: dict[str, Any]) -> str:
 
 
 def tell(
-    summary: dict[str, Any],
+    summary: Notes,
     folder: Path,
     *,
     shown: Iterable[Caution] = (),

@@ -11,6 +11,7 @@ from scipy import linalg, optimize, stats
 
 from scenarios.fit.chains import forward_backward
 from scenarios.fit.durations import LEVEL, Estimate, FloatArray, curvature
+from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,7 +100,7 @@ def fit_bandwidth(rates: Rates) -> list[FittedBandwidth]:
     return sorted(laws, key=lambda law: law.aic)
 
 
-def _constant(mean: float) -> dict[str, Any]:
+def _constant(mean: float) -> Tables:
     return {"kind": "constant", "bytes_per_s": _short(mean)}
 
 

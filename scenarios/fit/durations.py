@@ -1,5 +1,6 @@
 """Laws of durations fitted to measured times, some of which are only known to exceed a bound.
 
+from scenarios.schema.section import Tables
 A time that a deadline or a departure cut off is right-censored: the law's likelihood of it is the probability S(d) to exceed the
 bound d, that of a complete time is the density f(t). Dropping the cut times, or taking the bounds for times, biases a mean
 downwards: with log-normal times of mean 4.79 s and a deadline that cuts 34 % of them, to 3.01 s and 3.71 s.
@@ -117,7 +118,7 @@ class FittedLaw:
         """Akaike's criterion, 2 (number of parameters - log-likelihood); smaller is better."""
         return 2.0 * (len(self.parameters) - self.log_likelihood)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Tables:
         """Return the law as a table of a scenario file."""
         if self.values_s:
             return {"kind": self.kind, "values_s": list(self.values_s)}

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -162,7 +163,7 @@ def run_log(folder: Path) -> pd.DataFrame:
     return attempts_log(pd.read_parquet(folder / "clients.parquet"), rounds)
 
 
-def _server_of(folder: Path) -> dict[str, Any]:
+def _server_of(folder: Path) -> Tables:
     """Return the table `[server]` of a run's scenario; empty if the folder has no scenario."""
     file = folder / "scenario.toml"
     return dict(tomllib.loads(file.read_text(encoding="utf-8")).get("server", {})) if file.is_file() else {}

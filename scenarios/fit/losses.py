@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from scipy import stats
 
 from scenarios.fit.chains import forward_backward
 from scenarios.fit.durations import LEVEL, Estimate, FloatArray
+from scenarios.schema.section import Tables
 
 UNSEEN = -1
 """Entry of a table of outcomes where a client sent nothing in a round."""
@@ -40,7 +40,7 @@ class FittedLoss:
         """Akaike's criterion; smaller is better."""
         return 2.0 * (len(self.parameters) - self.log_likelihood)
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> Tables:
         """Return the law as a table of a scenario file."""
         return {"kind": self.kind, **{key: float(f"{value:.6g}") for key, value in self.parameters.items()}}
 

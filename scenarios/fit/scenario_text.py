@@ -12,6 +12,7 @@ from scenarios.fit.amounts import FittedSpeed
 from scenarios.fit.durations import FittedLaw
 from scenarios.fit.estimate import LINKS, Estimates, LinkFit, LossFit, PhaseFit
 from scenarios.fit.log import RATES
+from scenarios.schema.section import Tables
 
 _TABLE = {"download": "downlink", "compute": "compute", "upload": "uplink", "total": "compute"}
 """The table of a scenario that a phase fills; the sum of all phases goes into `compute`."""
@@ -28,7 +29,7 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
         f"# Fitted to {_plain(log.source)}: {total} attempts of {len(log.names)} clients in {len(log.classes)} classes.",
         "# n: durations; cut off: those of which only a bound is known; [..]: 95 % intervals.",
     ]
-    tables: dict[str, Any] = {
+    tables: Tables = {
         "name": name,
         "rounds": max(1, log.rounds),
         "clients": {"count": len(log.names), "devices": str(folder / "devices.csv")},
@@ -70,7 +71,7 @@ def _phase_text(fits: list[PhaseFit]) -> str:
     phase, speeds = fits[0].phase, {fit.group: fit.speed for fit in fits if fit.speed is not None}
     if len(speeds) < len(fits):
         laws = {fit.group: fit.law.table() for fit in fits}
-        keys: dict[str, Any] = {"delay": _join_classes(laws)}
+        keys: Tables = {"delay": _join_classes(laws)}
         return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
     keys = {"delay": {"kind": "constant", "value_s": _join_numbers(speeds, lambda s: s.overhead_s.value)}}
     keys[_SPEEDS[phase]] = _join_numbers(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
@@ -98,7 +99,7 @@ def _changes_text(fits: list[PhaseFit]) -> str:
     """Return the change points of a phase, in order of rounds, as `[[.changes]]` of its table."""
     text = ""
     for part in sorted((part for fit in fits for part in fit.later), key=lambda part: (part.first_round, part.group)):
-        keys: dict[str, Any] = {"at_round": part.first_round}
+        keys: Tables = {"at_round": part.first_round}
         if len(fits) > 1:
             keys["clients"] = part.group
         if part.speed is None:
@@ -121,7 +122,7 @@ def _link_text(links: list[LinkFit], folder: Path) -> str:
         aic = ", ".join(f"{law.label} {law.aic:.1f}" for law in fit.laws if law.freedom)
         numbers = f"n = {fit.law.number} rates"
         comments.append(f"# {link}, {fit.group}: {numbers}; {fit.law.kind}: {values or 'as measured'}; AIC: {aic}")
-    keys: dict[str, Any] = {}
+    keys: Tables = {}
     if any(fit.overhead_s > 0 for fit in links):
         keys["delay"] = {"kind": "constant", "value_s": _join_numbers({fit.group: fit.overhead_s for fit in links}, float)}
     if links[0].law.kind == "trace":

@@ -17,6 +17,7 @@ from scenarios.flower.internals import require_flwr
 from scenarios.flower.simulated_time import in_library
 from scenarios.registry.in_process import find
 from scenarios.schema.errors import UserError, did_you_mean, first_line
+from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
     from scenarios.schema.flower import Flower
@@ -33,7 +34,7 @@ class App:
     """The components of an app, by their names, and its run config."""
 
     name: str
-    run_config: dict[str, Any]
+    run_config: Tables
     serverapp: str = ""
     clientapp: str = ""
     folder: Path | None = None
@@ -165,14 +166,14 @@ def read_app(app: str, run_config: Mapping[str, Any]) -> App:
     )
 
 
-def _table(tables: Any, *keys: str) -> dict[str, Any]:
+def _table(tables: Any, *keys: str) -> Tables:
     """Return the table below `keys`; an empty one if there is none."""
     for key in keys:
         tables = tables.get(key) if isinstance(tables, dict) else None
     return tables if isinstance(tables, dict) else {}
 
 
-def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> Tables:
     """Return the run config `own` of an app with the values that are `given`; raises UserError for unknown keys."""
     values = flatten(given)
     for name, value in values.items():
@@ -182,13 +183,13 @@ def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> dict[st
     return {**own, **values}
 
 
-def flatten(tables: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def flatten(tables: Mapping[str, Any], above: str = "") -> Tables:
     """Return nested tables as one, with dots in their keys.
 
     >>> flatten({"train": {"lr": 0.1}, "rounds": 3})
     {'train.lr': 0.1, 'rounds': 3}
     """
-    flat: dict[str, Any] = {}
+    flat: Tables = {}
     for name, value in tables.items():
         flat |= flatten(value, f"{above}{name}.") if isinstance(value, Mapping) else {f"{above}{name}": value}
     return flat

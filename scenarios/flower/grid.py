@@ -19,6 +19,7 @@ from scenarios.flower import internals
 from scenarios.flower.randomness import restore_state, save_state
 from scenarios.flower.simulated_time import EPOCH_S, AppTime, inside
 from scenarios.schema.errors import UserError
+from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -66,7 +67,7 @@ class SimulatedGrid(Grid):
         nodes: Nodes,
         reports: Reports,
         section: Flower,
-        run_config: dict[str, Any],
+        run_config: Tables,
         is_file: Callable[[str], bool],
     ) -> None:
         """`is_file`: True for names of files of the app."""
@@ -76,7 +77,7 @@ class SimulatedGrid(Grid):
         self.time = AppTime(self._now_s, self._sleep, is_file)
         self._run = internals.run_details(run_config)
         self._replies: dict[str, Message] = {}
-        self._waiting: dict[str, Any] = {}
+        self._waiting: Tables = {}
         """Event that happens as the last reply of a group is there, by message."""
         self._timeout_s = 0.0
         """Timeout of the present wait for replies; 0 outside of `send_and_receive`."""

@@ -20,6 +20,7 @@ from netsim.network.flows.sharing import Link
 from netsim.network.flows.transfers import LinkData, Transfers
 from scenarios.papers.study import Judgement, Reproduction, Setup, Size
 from scenarios.schema.errors import UserError
+from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
     from analysis.documents.blocks import Section
@@ -91,7 +92,7 @@ def corrections_of(model: str) -> tuple[Corrections, bool]:
     return corrections, same_links
 
 
-def read_cases(path: Path | None) -> dict[str, Any]:
+def read_cases(path: Path | None) -> Tables:
     """Return the content of a file of cases, with numbers as they are printed; raises UserError.
 
     `path`: None for the file that comes along.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.runs.folders import make
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.schema.errors import UserError
+from scenarios.schema.section import Tables
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.sweep import Plan, plan, sweep
 from scenarios.sweeps.workers import Standing
@@ -62,7 +63,7 @@ def plan_runs(asked: Asked) -> Plan:
     return plan(override(tables, {"sweep.seeds": list(asked.seeds or asked.setup.seeds)}), asked.what.name)
 
 
-def _tables(asked: Asked) -> dict[str, Any]:
+def _tables(asked: Asked) -> Tables:
     changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
     return override(read_file(asked.what.name), changes)
 

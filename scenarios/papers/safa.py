@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from netsim.core.rows import RoundRow
 from netsim.core.streams import Streams
 from netsim.records.sinks import NoRecorder
 from scenarios.runs.reading import override, parse
+from scenarios.schema.section import Tables
 from scenarios.wiring.simulation import build
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def speeds(seed: int) -> FloatArray:
             return np.asarray(drawn, np.float64)
 
 
-def world(seed: int) -> dict[str, Any]:
+def world(seed: int) -> Tables:
     """Return the sizes and speeds of the clients, as keys of the scenario.
 
     A client whose training fits into the limit, but not with its messages, takes exactly the limit in the authors' code; it is
@@ -88,10 +89,10 @@ def world(seed: int) -> dict[str, Any]:
     return {"clients.data_sizes": sizes.tolist(), "compute.samples_per_s": (sizes * EPOCHS / trains_s).tolist()}
 
 
-def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[str, object]) -> dict[str, Any]:
+def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[str, object]) -> Tables:
     """The scenario of one cell, `base` changed; `drawn` as of `world`."""
     picked = math.ceil(CLIENTS * cell.share - 1e-9)
-    changes: dict[str, Any] = {"seed": seed, **drawn, "uplink.channel": {"kind": "bernoulli", "success": 1.0 - cell.crash}}
+    changes: Tables = {"seed": seed, **drawn, "uplink.channel": {"kind": "bernoulli", "success": 1.0 - cell.crash}}
     if cell.method == "fedavg":
         # Nobody knows of a crash: it is waited for until the limit.
         changes |= {

@@ -42,6 +42,8 @@ from scenarios.registry.kinds import (
 from scenarios.schema.errors import PARAMETER_ERRORS, UserError, describe_own_error, did_you_mean
 from scenarios.schema.section import Section, problem, refusal
 
+Keywords = dict[str, Any]
+"""Keyword arguments of a constructor, by name."""
 KINDS_OF, IN_A_GROUP, THAT_FIT = "kinds-of-", "-in-a-group", "-that-fit"
 """Beginning, and ends where laws by group or what does not fit are left out, of the comment that marks a choice of components in
 the JSON Schema."""
@@ -75,7 +77,7 @@ class Component(Section):
                     raise problem((key,), entry, f"must be between -{GIANT:g} and {GIANT:g}")
         return value
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> Keywords:
         """The constructor's keywords as the scenario gives them."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "kind"}
 
@@ -85,7 +87,7 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
     """The section that describes the class behind `kind`; raises UserError where there is no such class, or it cannot be one."""
     target = resolve(group, kind)
     doc = _description(inspect.getdoc(target) or "")
-    fields: dict[str, Any] = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
+    fields: Keywords = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
     for name, argument in _parameters(target, group, kind).items():
         if base is not Component and hasattr(base, name):
             raise UserError(f"{kind!r}: argument {name!r} of its constructor has a name that a key cannot have; rename it")
@@ -297,7 +299,7 @@ BY_GROUP: dict[str, type[ByGroup]] = {"delay": DelayByGroup, "bandwidth": Bandwi
 
 
 def construct(
-    section: Component, group: str, path: str, keywords: dict[str, Any], supplied: dict[str, Any], protocol: type | None = None
+    section: Component, group: str, path: str, keywords: Keywords, supplied: Keywords, protocol: type | None = None
 ) -> Any:
     """Build the object that a component describes.
 
@@ -341,7 +343,7 @@ def construct(
     return component
 
 
-def _inner(section: Component, name: str, path: str, supplied: dict[str, Any]) -> Any:
+def _inner(section: Component, name: str, path: str, supplied: Keywords) -> Any:
     """The component within a component, as its constructor's argument `name` wants it."""
     component = construct(section, NESTED[name], path, section.parameters(), supplied)
     if is_own(NESTED[name], section.kind):

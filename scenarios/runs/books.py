@@ -18,6 +18,7 @@ import numpy as np
 from analysis.results.sources import OpenTable, TableName
 from netsim.clients.energy import COLUMNS, Energy
 from netsim.clients.update import OUTCOMES
+from netsim.core.protocols import Notes
 from netsim.records.columns import count_words, numbers
 from scenarios.schema.errors import BooksError
 
@@ -85,7 +86,7 @@ def audit(
     rounds: int,
     max_leak: float,
     energy: Accounts | None = None,
-) -> dict[str, Any]:
+) -> Notes:
     """Audit the books of a run with complete `tables` and return the entry `books` of its summary.
 
     `counts`: what the server counted (`Server.counts`); `summed`: the sums of the columns SUMMED over the `rounds` records that

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from netsim.core.protocols import Notes, State
 from netsim.records import atomic
 from netsim.records.tables import UNFINISHED
 
@@ -36,7 +37,7 @@ class StateError(TypeError):
     """A state holds something that a checkpoint cannot."""
 
 
-def save(folder: Path, state: dict[str, Any]) -> None:
+def save(folder: Path, state: State) -> None:
     """Keep `state`, plain data, for a run in `folder`; the checkpoint before it stays until this one is complete."""
     arrays: dict[str, NDArray[Any]] = {}
     tree = json.dumps(_pack(state, arrays))
@@ -50,7 +51,7 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         file.write(f"\nnetsim checkpoint {FORMAT} sha256 {digest}\n".encode())
 
 
-def load(folder: Path) -> dict[str, Any]:
+def load(folder: Path) -> Notes:
     """The state kept last for the run in `folder`; ValueError: there is none, or it is not as it was written."""
     path = folder / FILE
     if not path.is_file():
@@ -66,7 +67,7 @@ def load(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: is damaged (its checksum is another)")
     with np.load(io.BytesIO(archive), allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
-    state: dict[str, Any] = _unpack(json.loads(arrays.pop(_TREE).tobytes()), arrays)
+    state: State = _unpack(json.loads(arrays.pop(_TREE).tobytes()), arrays)
     return state
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from netsim.core.protocols import Notes
 from scenarios.runs.books import Accounts
 from scenarios.wiring.world import World
 
@@ -21,13 +22,13 @@ def energy_accounts(built: World) -> Accounts | None:
     return Accounts.close(energy, built.simulation.clock.now, {} if probes is None else probes.joules)
 
 
-def energy_notes(built: World, totals: Totals, accounts: Accounts) -> dict[str, Any]:
+def energy_notes(built: World, totals: Totals, accounts: Accounts) -> Notes:
     """The entry `energy` of a summary."""
     energy, delivered = built.server.clients.energy, built.server.clients.ended["delivered"]
     assert energy is not None
     spent = {name: integral for name, (_, integral) in accounts.accounts.items()}
     total_j = sum(spent.values())
-    notes: dict[str, Any] = {
+    notes: Notes = {
         "total_j": total_j,
         "per_delivered_j": total_j / delivered if delivered else None,
         **spent,

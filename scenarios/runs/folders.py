@@ -8,10 +8,10 @@ import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from analysis.results.checksums import add_checksum
 from analysis.results.sources import read_json
+from netsim.core.protocols import Notes
 from netsim.records import atomic
 from scenarios.runs import checkpoint
 from scenarios.runs.marker import MARKER, Marker
@@ -162,7 +162,7 @@ def _check_run_of_sweep(out: Path, run: Path) -> None:
     marker.check()
 
 
-def open_sweep(out: Path, manifest: dict[str, Any], runs: Iterable[str]) -> None:
+def open_sweep(out: Path, manifest: Notes, runs: Iterable[str]) -> None:
     """Take the runs, figures and tables of an earlier sweep out of the folder of a sweep with `runs`."""
     with writing(out):
         marker = Marker.read(out) or Marker(out, "sweep")
@@ -193,13 +193,13 @@ def _remove_run(run: Path) -> None:
             folder.rmdir()
 
 
-def write_manifest(out: Path, manifest: dict[str, Any]) -> None:
+def write_manifest(out: Path, manifest: Notes) -> None:
     """List a sweep's runs; in one go, so that no reader sees half a list."""
     with writing(out):
         write_json(out / MANIFEST, manifest)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: Notes) -> None:
     """Put `content`, with a checksum of itself, into a file in one step; raises OSError."""
     atomic.write(path, (json.dumps(add_checksum(content), indent=2) + "\n").encode())
 
@@ -223,7 +223,7 @@ def add_files(out: Path, made: Path) -> list[Path]:
     return [out / file for file in files]
 
 
-def read_summary(run: Path) -> dict[str, Any]:
+def read_summary(run: Path) -> Notes:
     """Return the summary of the run in a folder; raises UserError if it cannot be read."""
     try:
         return read_json(run / SUMMARY, "a run's summary")

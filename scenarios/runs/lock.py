@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
+from netsim.core.protocols import Notes
 from scenarios.schema.errors import UserError
 
 
@@ -59,7 +59,7 @@ def _hold_lock_file(folder: Path) -> Iterator[None]:
             path.unlink()
 
 
-def _create(path: Path, content: dict[str, Any]) -> bool:
+def _create(path: Path, content: Notes) -> bool:
     """Create the lock and return True if it is ours now; warn where no lock can be made."""
     try:
         with path.open("x", encoding="utf-8") as file:
@@ -72,7 +72,7 @@ def _create(path: Path, content: dict[str, Any]) -> bool:
     return True
 
 
-def _holder(path: Path) -> dict[str, Any] | None:
+def _holder(path: Path) -> Notes | None:
     """Return what a lock says of its holder; empty: unknown; None: the lock has gone meanwhile."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def _holder(path: Path) -> dict[str, Any] | None:
     return held if isinstance(held, dict) and isinstance(held.get("pid"), int) and "host" in held else {}
 
 
-def _process(pid: int) -> dict[str, Any]:
+def _process(pid: int) -> Notes:
     """A process of this machine; `started` tells it from a later one of the same number, where the system says."""
     started = None
     with suppress(OSError, IndexError):
@@ -91,7 +91,7 @@ def _process(pid: int) -> dict[str, Any]:
     return {"pid": pid, "host": socket.gethostname(), "started": started}
 
 
-def _has_ended(holder: dict[str, Any]) -> bool:
+def _has_ended(holder: Notes) -> bool:
     """Return True if a lock is stale: its process was one of this machine and has ended."""
     if not holder or holder["host"] != socket.gethostname():
         return False
@@ -104,7 +104,7 @@ def _has_ended(holder: dict[str, Any]) -> bool:
     return bool(_process(holder["pid"])["started"] != holder.get("started"))
 
 
-def _remove(path: Path, stale: dict[str, Any]) -> None:
+def _remove(path: Path, stale: Notes) -> None:
     """Remove a stale lock, but not one that another process has put in its place meanwhile."""
     mine = path.with_name(f"{path.name}-{os.getpid()}")
     with suppress(FileNotFoundError):

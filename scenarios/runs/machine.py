@@ -9,7 +9,8 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+from netsim.core.protocols import Notes
 
 _PROCESS = Path("/proc/self")
 
@@ -27,7 +28,7 @@ class Effort:
         """Seconds of wall time since then, those before included."""
         return time.perf_counter() - self._started
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """For the summary."""
         return {
             "cpu": _processor(),

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
 
+from netsim.core.protocols import Notes
 from netsim.records.tables import sha256_of
 from scenarios.registry.in_process import IN_MEMORY
 from scenarios.registry.kinds import BUILT_IN, known_names, load_own
@@ -37,12 +37,12 @@ def own_code(scenario: Scenario) -> Fingerprint:
     return {kind: _modules(place) for kind, place in sorted(places.items())}
 
 
-def note_code(before: list[dict[str, Any]], now: Fingerprint, round: int) -> list[dict[str, Any]]:
+def note_code(before: list[Notes], now: Fingerprint, round: int) -> list[Notes]:
     """Return the notes on the code that a run used: fingerprints in order, each with its first round."""
     return before if now == latest(before) else [*before, {"from_round": round, "components": now}]
 
 
-def latest(noted: list[dict[str, Any]]) -> Fingerprint:
+def latest(noted: list[Notes]) -> Fingerprint:
     """The fingerprint that a run has used last."""
     return noted[-1]["components"] if noted else {}
 

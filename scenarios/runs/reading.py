@@ -16,7 +16,7 @@ from models.data_files import text_of
 from scenarios.registry.in_process import name_in_text
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.section import NO_VALUE
+from scenarios.schema.section import NO_VALUE, Tables
 
 FOLDER = Path(__file__).parents[1] / "library"
 APP_FILE = "pyproject.toml"
@@ -31,7 +31,7 @@ def shipped_files() -> list[Path]:
     return sorted(file for file in FOLDER.rglob("*.toml") if file.name != APP_FILE)
 
 
-def read_file(path: str | Path) -> dict[str, Any]:
+def read_file(path: str | Path) -> Tables:
     """The tables of a scenario file, as they stand. A name without a folder may be that of a scenario that comes with netsim."""
     place = Path(path)
     shipped = {file.stem: file for file in shipped_files()}
@@ -50,7 +50,7 @@ def read_file(path: str | Path) -> dict[str, Any]:
         raise UserError(f"scenario file {str(path)!r} is not valid TOML: {error}; fix the file at that place") from error
 
 
-def _not_too_deep(tables: dict[str, Any], path: str) -> dict[str, Any]:
+def _not_too_deep(tables: Tables, path: str) -> Tables:
     """`tables`, unless tables and lists stand within each other more often than any key does; raises UserError."""
     level: list[Any] = [tables]
     depth = 0
@@ -82,7 +82,7 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def override(tables: Mapping[str, object], changes: Changes) -> dict[str, Any]:
+def override(tables: Mapping[str, object], changes: Changes) -> Tables:
     """Return a copy of `tables` with dotted keys replaced, in order; missing tables are made.
 
     Setting `x.kind` to another value drops the other keys of x. Raises UserError where a key goes through a value that is no
@@ -136,7 +136,7 @@ def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
         raise UserError("\n".join(f"{source}: {line}" for line in lines[:_SHOWN] + more)) from error
 
 
-def read(path: str | Path, assignments: Iterable[str] = ()) -> dict[str, Any]:
+def read(path: str | Path, assignments: Iterable[str] = ()) -> Tables:
     """The tables of a scenario file with `KEY=VALUE` overrides; raises UserError."""
     return override(read_file(path), [parse_assignment(text) for text in assignments])
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 from analysis.results.checksums import FILES, DamagedFileError
 from analysis.results.sources import COLUMNS, RunFolder
 from netsim.core.collector import long_lived, resting
+from netsim.core.protocols import Notes, State
 from netsim.records import atomic
 from netsim.records.sinks import ParquetRecorder
 from netsim.records.tables import UNFINISHED, DamagedPieceError
@@ -59,7 +59,7 @@ def run(
     checkpoint_s: float = CHECKPOINT_S,
     event_limit: int | None = None,
     wall: WallLimit | None = None,
-) -> dict[str, Any]:
+) -> Notes:
     """Run `scenario` into the folder `out` and return its summary.
 
     Ctrl-C or SIGTERM ends the run in good order, as the round closes: the files hold the rounds done, and the summary says so.
@@ -101,7 +101,7 @@ def simulate(
     checkpoint_s: float = CHECKPOINT_S,
     also: Sequence[str] = (),
     wall: WallLimit | None = None,
-) -> dict[str, Any]:
+) -> Notes:
     """As `run`, for a simulation that is built already. `also`: further files that `after_round` writes into the folder."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     given = given_tables(built, scenario)
@@ -122,7 +122,7 @@ def _from_the_start(
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
-) -> dict[str, Any]:
+) -> Notes:
     with orderly(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
@@ -142,7 +142,7 @@ def go_on(
     event_limit: int | None = None,
     begin: Callable[[Simulation], None] = lambda simulation: None,
     wall: WallLimit | None = None,
-) -> dict[str, Any]:
+) -> Notes:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
     The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
@@ -178,7 +178,7 @@ def go_on(
             return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
 
-def _refuse_changed_files(out: Path, state: dict[str, Any], scenario: Scenario) -> None:
+def _refuse_changed_files(out: Path, state: State, scenario: Scenario) -> None:
     """Raise UserError where a data file that the scenario names is another than as the run in `out` began."""
     changed = changed_files(state, scenario)
     if changed:
@@ -190,11 +190,11 @@ def _simulate(
     built: World,
     scenario: Scenario,
     marker: Marker,
-    state: dict[str, Any] | None,
+    state: State | None,
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
-) -> dict[str, Any]:
+) -> Notes:
     out, simulation = marker.folder, built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
     effort = Effort(0.0 if state is None else state["wall_time_s"])
@@ -247,7 +247,7 @@ def _simulate(
     return told
 
 
-def summary_identity(scenario: Scenario, code: list[dict[str, Any]]) -> dict[str, Any]:
+def summary_identity(scenario: Scenario, code: list[Notes]) -> Notes:
     """Return the identity of a run for its summary; `code`: the fingerprints of the user's own code that it used."""
     known = len(code) <= 1
     return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if known else None}

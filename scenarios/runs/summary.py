@@ -14,6 +14,7 @@ from analysis.detections.measure import detection_totals
 from models.theory.ages import expected_age
 from netsim.clients.energy import COLUMNS
 from netsim.clients.update import OUTCOMES
+from netsim.core.protocols import Notes, State
 from netsim.core.rows import FORMAT, BeliefRow, DetectionRow, EvaluationRow, JamRow, MessageRow, ProbeRow, RoundRow, ScriptRow
 from netsim.network.access import AssignedAccess
 from netsim.records.sinks import Recorder
@@ -91,10 +92,10 @@ class Totals:
             if count:
                 self.counts[name] += count
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         for name, value in state.items():
             setattr(self, name, value)
         self.detections = [DetectionRow(*row) for row in self.detections]
@@ -135,7 +136,7 @@ class Summing:
         self._inner.close()
 
 
-def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> dict[str, Any]:
+def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> Notes:
     """The content of `summary.json`; `tables`, which it is checked against, are complete."""
     server, max_leak = built.server, built.server.clients.accountant.max_leak()
     counts = server.counts()
@@ -204,7 +205,7 @@ def _fastest_round_s(built: World, scenario: Scenario) -> float:
     return built.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
 
 
-def _groups(built: World, scenario: Scenario) -> dict[str, Any] | None:
+def _groups(built: World, scenario: Scenario) -> Notes | None:
     """Return the participation of each group, or None without groups; attempts are those of `totals`."""
     population = Population(scenario.clients)
     if not population.grouped:
@@ -233,7 +234,7 @@ def change_points_s(channels: AssignedAccess[Any] | None) -> list[float]:
     return list(law.starts) if law is not None and law.unit == "seconds" else []
 
 
-def _aoi(built: World, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
+def _aoi(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
     """Ages of information over the whole run, what was true of the sub-channels, and what the scheduler found out of it."""
     known = _sub_channels(built, scenario, totals)
     if known is None or scenario.server.decider != "scheduler":
@@ -249,7 +250,7 @@ def _aoi(built: World, scenario: Scenario, totals: Totals) -> dict[str, Any] | N
     }
 
 
-def _sub_channels(built: World, scenario: Scenario, totals: Totals) -> dict[str, Any] | None:
+def _sub_channels(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
     """Return facts of the sub-channels with states and the scheduler's estimates of them, or None without such."""
     channels = built.channels
     if channels is None:
@@ -286,7 +287,7 @@ def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
     return expected_age(clients=clients, delivered=delivered / rounds) if delivered else None
 
 
-def _learner_notes(learner: Any) -> dict[str, Any] | None:
+def _learner_notes(learner: Any) -> Notes | None:
     """Return the notes on training, or None if nothing was trained."""
     if learner is None:
         return None

@@ -6,7 +6,6 @@ import importlib.metadata
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from netsim.records.tables import check_pieces, sha256_of
 from scenarios.runs import checkpoint
@@ -14,6 +13,7 @@ from scenarios.runs.folders import SCENARIO, not_a_run, read_ending, read_run_ma
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.section import Tables
 
 INTERRUPTED = "interrupted"
 
@@ -29,7 +29,7 @@ def checksums(out: Path, files: Iterable[str]) -> dict[str, str]:
     return {name: sha256_of(out / name) for name in files}
 
 
-def read_unfinished(out: Path) -> tuple[Scenario, dict[str, Any] | None]:
+def read_unfinished(out: Path) -> tuple[Scenario, Tables | None]:
     """The scenario and the last checkpoint of a run that was cut off; None: it was cut off before its first.
 
     Raises UserError where `out` holds no such run, or anything in it that is gone on from is not as the run left it.

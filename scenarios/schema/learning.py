@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, WithJsonSchema, model_validator
+from pydantic.json_schema import JsonSchemaValue
 
 from models.errors import ParameterError
 from models.fl.data.files import DATASETS
@@ -57,7 +58,7 @@ def _read_data_set(value: object) -> Any:
     return value
 
 
-_DATA_SET_JSON: dict[str, Any] = {"anyOf": [{"enum": list(DATASETS)}, {"type": "string", "pattern": OWN_CLASS}]}
+_DATA_SET_JSON: JsonSchemaValue = {"anyOf": [{"enum": list(DATASETS)}, {"type": "string", "pattern": OWN_CLASS}]}
 DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_SET_JSON)]
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 
 from scenarios.schema.errors import did_you_mean
 from scenarios.schema.section import Section, problem, refusal
@@ -96,7 +97,7 @@ def read_per_client(value: Any) -> PerClientSpec:
     raise refusal(f"must be {FORMS}")
 
 
-PER_CLIENT_JSON: dict[str, Any] = {
+PER_CLIENT_JSON: JsonSchemaValue = {
     "title": "per client",
     "anyOf": [
         _NUMBER,

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic.json_schema import JsonSchemaValue
+
 from scenarios.registry.components import IN_A_GROUP, KINDS_OF, THAT_FIT
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.per_client import PER_CLIENT_JSON
@@ -76,15 +78,15 @@ other arguments of a network.
 """
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> JsonSchemaValue:
     """JSON Schema of a scenario file, what recurs in it stated once."""
-    shared: dict[str, Any] = {}
-    schema: dict[str, Any] = _share(Scenario.model_json_schema(by_alias=True), shared)
+    shared: JsonSchemaValue = {}
+    schema: JsonSchemaValue = _share(Scenario.model_json_schema(by_alias=True), shared)
     schema["$defs"] = dict(sorted((schema.get("$defs", {}) | shared).items()))
     return {"$schema": SCHEMA_URL} | schema
 
 
-def _share(node: object, shared: dict[str, Any]) -> Any:
+def _share(node: object, shared: JsonSchemaValue) -> Any:
     if isinstance(node, list):
         return [_share(entry, shared) for entry in node]
     if not isinstance(node, dict):
@@ -105,7 +107,7 @@ def _share(node: object, shared: dict[str, Any]) -> Any:
 def reference() -> str:
     """A Markdown page: every table with its keys, types, defaults, limits and meaning."""
     schema = json_schema()
-    tables: dict[str, Any] = schema["$defs"]
+    tables: JsonSchemaValue = schema["$defs"]
     lines = [*_INTRODUCTION.splitlines(), "", *_keys(schema, tables)]
     paths: dict[str, list[str]] = {}
     for name, path in _places(schema, tables):
@@ -128,7 +130,7 @@ def reference() -> str:
 
 
 def _places(
-    table: dict[str, Any], tables: dict[str, Any], above: str = "", within: tuple[str, ...] = ()
+    table: JsonSchemaValue, tables: JsonSchemaValue, above: str = "", within: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, str]]:
     """Each table below, in the order of the file, with the header it is written under."""
     for key, field in table.get("properties", {}).items():
@@ -141,7 +143,7 @@ def _places(
                 yield from _places(below, tables, f"{path}.", (*within, name))
 
 
-def _refs(field: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+def _refs(field: JsonSchemaValue) -> Iterator[tuple[str, bool]]:
     if "$ref" in field:
         yield _name(field), False
     for option in field.get("anyOf", ()):
@@ -151,11 +153,11 @@ def _refs(field: dict[str, Any]) -> Iterator[tuple[str, bool]]:
             yield from ((name, entries == "items") for name, _ in _refs(field[entries]))
 
 
-def _name(field: dict[str, Any]) -> str:
+def _name(field: JsonSchemaValue) -> str:
     return str(field["$ref"]).removeprefix(_DEFS)
 
 
-def _keys(table: dict[str, Any], tables: dict[str, Any]) -> list[str]:
+def _keys(table: JsonSchemaValue, tables: JsonSchemaValue) -> list[str]:
     required = dict.fromkeys(table.get("required", ()), "required")
     alternatives = [option.get("required", ()) for option in table.get("anyOf", ())]
     for keys in alternatives:
@@ -172,7 +174,7 @@ def _keys(table: dict[str, Any], tables: dict[str, Any]) -> list[str]:
     return rows if len(rows) > 2 else ["No keys."]
 
 
-def _default(field: dict[str, Any], tables: dict[str, Any]) -> str:
+def _default(field: JsonSchemaValue, tables: JsonSchemaValue) -> str:
     value = field.get("default")
     if value is None:
         return "absent"
@@ -196,7 +198,7 @@ def _paragraphs(description: str) -> list[str]:
     return [line for paragraph in re.split(r"\n\s*\n", description.strip()) for line in (" ".join(paragraph.split()), "")]
 
 
-def _type(field: dict[str, Any]) -> str:
+def _type(field: JsonSchemaValue) -> str:
     if "$ref" in field:
         name = _name(field)
         if name == _PER_CLIENT:

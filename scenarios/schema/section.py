@@ -13,6 +13,8 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError
 
 from scenarios.schema.errors import did_you_mean
 
+Tables = dict[str, Any]
+"""Tables of a scenario file as plain data, as TOML reads them."""
 NO_VALUE = "none"
 """The value by which an optional key has no value, as if it were left out: `--set server.deadline_s=none`."""
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic.json_schema import JsonSchemaValue
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import component_of
@@ -153,7 +154,7 @@ def _read_samples(value: object) -> Any:
     return value if isinstance(value, str) else read_per_client(value)
 
 
-_SAMPLES_JSON: dict[str, Any] = {"anyOf": [{"const": "local"}, PER_CLIENT_JSON]}
+_SAMPLES_JSON: JsonSchemaValue = {"anyOf": [{"const": "local"}, PER_CLIENT_JSON]}
 
 
 class OpinionKeys(Section):

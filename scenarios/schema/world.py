@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic.json_schema import JsonSchemaValue
 
 from netsim.network.outages import CAUSES
 from scenarios.registry.components import component_of
@@ -31,8 +32,8 @@ def _read_changed(value: object) -> Any:
     return read_per_client(value) if isinstance(value, dict) else value
 
 
-_CLIENTS_JSON: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]}
-_CHANGED_JSON: dict[str, Any] = {"anyOf": [PER_CLIENT_JSON, {"type": "string"}, {"type": "boolean"}]}
+_CLIENTS_JSON: JsonSchemaValue = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer", "minimum": 0}}]}
+_CHANGED_JSON: JsonSchemaValue = {"anyOf": [PER_CLIENT_JSON, {"type": "string"}, {"type": "boolean"}]}
 SomeClients = Annotated[Any, BeforeValidator(_read_clients), WithJsonSchema(_CLIENTS_JSON)]
 Changed = Annotated[Any, BeforeValidator(_read_changed), WithJsonSchema(_CHANGED_JSON)]
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 from analysis.api import open_sweep
 from analysis.results.sources import COLUMNS, RunFolder, TableName, read_json, select_columns
 from analysis.results.sweep import SweepEntry
+from netsim.core.protocols import Notes
 from netsim.records import atomic
 from netsim.records.tables import sha256_of
 from scenarios.runs.folders import DATASET, write_json, writing
@@ -102,7 +103,7 @@ def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
             yield _Part(name, some, [ids[entry.variant, entry.seed] for entry in some])
 
 
-def _write(folder: Path, table: TableName, part: _Part) -> dict[str, Any]:
+def _write(folder: Path, table: TableName, part: _Part) -> Notes:
     import pyarrow
     import pyarrow.parquet
 

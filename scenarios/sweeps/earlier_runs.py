@@ -6,9 +6,10 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from analysis.results.sources import RunFolder, read_json
+from netsim.core.protocols import Notes
 from netsim.simulation import BY_EVENTS
 from scenarios.runs import checkpoint
 from scenarios.runs.folders import MANIFEST, read_beginning, read_ending, read_summary
@@ -33,7 +34,7 @@ class Wanted:
     code: Fingerprint
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> Notes:
     """The content of the list of a sweep's runs; empty where there is none that can be read."""
     try:
         return read_json(folder / MANIFEST, "the list of a sweep's runs")

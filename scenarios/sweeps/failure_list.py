@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
 
+from netsim.core.protocols import Notes
 from scenarios.runs.folders import FAILURES, write_json, writing
 from scenarios.runs.marker import Marker
 from scenarios.schema.errors import DefectError, UserError
@@ -20,7 +20,7 @@ class Failures:
     def __init__(self, folder: Path | None) -> None:
         """`folder`: the sweep's; None: in memory."""
         self._folder = folder
-        self._entries: list[dict[str, Any]] = []
+        self._entries: list[Notes] = []
         self._texts: list[str] = []
         self._defect = False
         self.paths: set[str] = set()

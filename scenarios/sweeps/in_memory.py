@@ -10,6 +10,7 @@ from typing import Any
 
 from analysis.api import Sweep, SweepEntry
 from analysis.results.sources import RunInMemory
+from netsim.core.protocols import Notes
 from netsim.simulation import Simulation
 from scenarios.registry.in_process import adopt, objects
 from scenarios.runs.in_memory import run_in_memory
@@ -88,14 +89,14 @@ class _InWorker:
     """A run whose tables go back."""
 
     planned: Planned
-    given: dict[str, Any]
+    given: Notes
     """The classes that only the process knows that asks for it."""
     limits: Limits
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _unpack, (self.given, self.limits, self.planned.pack())
 
-    def __call__(self, board: Board) -> tuple[dict[str, Any], str, Any] | str:
+    def __call__(self, board: Board) -> tuple[Notes, str, Any] | str:
         """Return the run's summary, scenario and tables, or the message of a mistake of the user's."""
         planned, wall = self.planned, self.limits.wall(may_end_process=board.own_process)
         where = f"variant {planned.variant}, seed {planned.seed}"
@@ -116,7 +117,7 @@ class _InWorker:
         return done.summary(), done.scenario_text(), done.tables
 
 
-def _unpack(given: dict[str, Any], limits: Limits, planned: tuple[str, str, int, dict[str, Any]]) -> _InWorker:
+def _unpack(given: Notes, limits: Limits, planned: tuple[str, str, int, Notes]) -> _InWorker:
     """The same in another process, which must know the classes before it reads a scenario that names them."""
     adopt(given)
     return _InWorker(unpack(*planned), given, limits)

@@ -18,7 +18,7 @@ from scenarios.schema.cautions import Caution
 from scenarios.schema.errors import UserError, did_you_mean, name_source
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario, Sweep, Until
-from scenarios.schema.section import NO_VALUE
+from scenarios.schema.section import NO_VALUE, Tables
 from scenarios.wiring.simulation import build
 
 MOST_VARIANTS = 1000
@@ -36,7 +36,7 @@ class Planned:
     seed: int
     scenario: Scenario
 
-    def pack(self) -> tuple[str, str, int, dict[str, Any]]:
+    def pack(self) -> tuple[str, str, int, Tables]:
         """Return plain data that `unpack` makes the run of in another process: a thirtieth of the size of its classes."""
         return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
 
@@ -49,7 +49,7 @@ class Planned:
         return f"{self.variant}/seed-{self.seed}"
 
 
-def unpack(variant: str, label: str, seed: int, tables: dict[str, Any]) -> Planned:
+def unpack(variant: str, label: str, seed: int, tables: Tables) -> Planned:
     """The run that was `packed`."""
     return Planned(variant, label, seed, parse(tables))
 
@@ -166,7 +166,7 @@ def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: li
     return until.model_copy(update={"against": against})
 
 
-def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, Any]]]:
+def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
     """Every variant's label and the keys it changes, by its name."""
     section = base.sweep
     variants = [(v.name, v.label or v.name, dict(v.set)) for v in section.variants] or [("", "", {})]
@@ -175,7 +175,7 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, A
     number = math.prod([len(variants), *map(len, section.grid.values())])
     if number > MOST_VARIANTS:
         raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
-    named: dict[str, tuple[str, dict[str, Any]]] = {}
+    named: dict[str, tuple[str, Tables]] = {}
     labels: dict[str, str] = {}
     for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
         suffix = [f"{short[key]}={word}" for key, _, word in setting]
@@ -204,7 +204,7 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, dict[str, A
     return named
 
 
-def _kinds_first(changes: dict[str, Any]) -> dict[str, Any]:
+def _kinds_first(changes: Tables) -> Tables:
     """The changes of a variant in order, but each `x.kind` before other keys of x, and each table before keys within it, so that
     neither drops any of these."""
     ordered: list[str] = []
@@ -246,9 +246,9 @@ def plan_grid(
     return plan(choose_variants(add_grid(tables, grid, seeds), variants, source), source, strict=strict)
 
 
-def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> dict[str, Any]:
+def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> Tables:
     """A scenario's tables with more keys in the sweep's grid, and other seeds."""
-    changes: dict[str, Any] = {}
+    changes: Tables = {}
     if grid:
         table = tables.get("sweep", {})
         before = table.get("grid", {}) if isinstance(table, dict) else {}
@@ -258,7 +258,7 @@ def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds:
     return override(tables, changes)
 
 
-def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> dict[str, Any]:
+def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> Tables:
     """A scenario's tables with these of `[[sweep.variants]]` only, in the order of the file; None: with all.
 
     If the baseline is not among them, the first that is left is. Raises UserError for a name that no variant has.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from netsim.core.protocols import Notes
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.plan import Plan, Planned
 
@@ -20,7 +21,7 @@ _FEWEST_AT_ONCE = 8
 """At least an eighth is added, so that all workers have something to do."""
 
 
-def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Path]) -> list[dict[str, Any]]:
+def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Path]) -> list[Notes]:
     """Return the differences to the variant that all are compared with, an entry each, as in `sweep.json`.
 
     `runs`: those planned so far, in the order of seeds within a variant; `places`: the folders of the complete ones, by path.
@@ -75,7 +76,7 @@ def seeds_to_add(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) 
     return min(add, rule.at_most - seeds)
 
 
-def note(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def note(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> Notes:
     """Return the entry of `sweep.json`."""
     rule = planned.until
     assert rule is not None

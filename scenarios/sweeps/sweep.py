@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from netsim.core.protocols import Notes
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.ending import make_folder
@@ -93,7 +94,7 @@ class _UnderWay:
         self._wanted: dict[int, Wanted] = {}
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
-        self._until: dict[str, Any] | None = None
+        self._until: Notes | None = None
         self.failures = Failures(folder)
 
     def open(self, earlier: Earlier) -> None:
@@ -194,8 +195,8 @@ class _UnderWay:
         """Write which runs are complete."""
         write_manifest(self._folder, self._manifest())
 
-    def _manifest(self) -> dict[str, Any]:
-        def entry(p: Planned) -> dict[str, Any]:
+    def _manifest(self) -> Notes:
+        def entry(p: Planned) -> Notes:
             return {"variant": p.variant, "label": p.label, "seed": p.seed}
 
         order = {variant: place for place, variant in enumerate(self._planned.variants)}

@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from netsim.core.collector import freed_at_the_end
+from netsim.core.protocols import Notes
 from netsim.simulation import Simulation
 from scenarios.runs.folders import check_run
 from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
@@ -109,7 +109,7 @@ class OneRun:
 
     def _from_the_start(
         self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit
-    ) -> dict[str, Any]:
+    ) -> Notes:
         """The summary of the run, of which nothing is held here as it is over."""
         check_run(out, True)
         built = build(self.planned.scenario)

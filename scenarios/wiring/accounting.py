@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from models.accounting import composed_epsilon
+from netsim.core.protocols import Notes
 from scenarios.registry.components import construct
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
@@ -21,7 +22,7 @@ def require_accountant(scenario: Scenario) -> None:
         raise UserError(f"privacy.accountant = {privacy.accountant!r}: {needed}")
 
 
-def accounts(scenario: Scenario, releases: int) -> dict[str, Any] | None:
+def accounts(scenario: Scenario, releases: int) -> Notes | None:
     """Return the loss of `releases` releases, those of the client that made most, or None if only sums are asked for.
 
     Of a run in which nothing is trained, too: what releases would have given away.
@@ -46,7 +47,7 @@ def accounts(scenario: Scenario, releases: int) -> dict[str, Any] | None:
     }
 
 
-def accounts_in_words(scenario: Scenario, kept: dict[str, Any] | None, unprotected: int = 0) -> str:
+def accounts_in_words(scenario: Scenario, kept: Notes | None, unprotected: int = 0) -> str:
     """The same as a sentence to follow the guarantee; empty where only sums are asked for.
 
     `unprotected`: how many numbers of an update are sent as they are, of which it says nothing.

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from netsim.core.null_objects import NoOracle
 from netsim.core.scheduling import AgeMeter
 from netsim.core.streams import Streams
 from netsim.servers.age_aware import age_aware_server
 from netsim.servers.age_oracle import AgeOracle
+from scenarios.registry.components import Keywords
 from scenarios.registry.kinds import resolve
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.channels import build_channels
@@ -32,7 +31,7 @@ def asynchronous(world: World) -> Server:
     )
 
 
-def _oracle(scenario: Scenario, streams: Streams, supplied: dict[str, Any]) -> AgeMeter:
+def _oracle(scenario: Scenario, streams: Streams, supplied: Keywords) -> AgeMeter:
     kind = scenario.oracle
     if kind == "none":
         return NoOracle()

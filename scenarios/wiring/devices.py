@@ -20,6 +20,7 @@ from models.data_files import csv_rows, lines_of
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import ByGroup
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.section import Tables
 from scenarios.schema.world import SPEEDS, VaryingLink
 from scenarios.wiring.data_files import data_file
 
@@ -89,10 +90,10 @@ class Devices:
             classes.setdefault(row.name or "all", []).append(row.client)
         return {name: np.array(sorted(clients), np.int64) for name, clients in classes.items()}
 
-    def values(self) -> dict[str, Any]:
+    def values(self) -> Tables:
         """Return the values of each key: numbers by class, or, with a line for each client, an array (K,)."""
         columns = list(zip(*(row.numbers for row in self.rows), strict=True))
-        filled: dict[str, Any] = {}
+        filled: Tables = {}
         for name, numbers in zip(self.columns, columns, strict=True):
             if self.by_client:
                 array: FloatArray = np.empty(len(self.rows))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from netsim.core.streams import Streams
 from netsim.network.jamming import Dwells, Jammer
-from scenarios.registry.components import construct, refusals_at
+from scenarios.registry.components import Keywords, construct, refusals_at
 from scenarios.schema.scenario import Scenario
 
 
@@ -28,7 +27,7 @@ def build_jammers(
     for i, section in enumerate(scenario.jammers):
         path = f"jammers.{i}"
         given = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
-        when: dict[str, Any] = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
+        when: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
         when["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         if section.links is not None and link_between is not None:
             with refusals_at(path, ("links",)):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from models.laws.bandwidth.laws import ByGroup as GroupedBandwidth
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
-from scenarios.registry.components import ByGroup, Component, construct, per_client_parameters, refusals_at
+from scenarios.registry.components import ByGroup, Component, Keywords, construct, per_client_parameters, refusals_at
 from scenarios.registry.kinds import supplied_arguments
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
@@ -33,7 +33,7 @@ class _Inner:
 
     component: Component
     path: str
-    keywords: dict[str, Any]
+    keywords: Keywords
     members: IntArray
 
 
@@ -136,7 +136,7 @@ class Law:
             value = everyone
         return replace(inner, keywords=inner.keywords | {name: value})
 
-    def scale_by(self, factors: dict[str, Any], chosen: IntArray | None, path: str) -> Law:
+    def scale_by(self, factors: Keywords, chosen: IntArray | None, path: str) -> Law:
         """The law after parameters of `chosen` clients (None: all) were multiplied."""
         return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
@@ -164,7 +164,7 @@ class Law:
     def build(self, path: str | None = None) -> Any:
         """The law as it stands; a refusal is told of the change at `path`, where there is one."""
         # To a jammer, and to what it jams, the population are sub-channels.
-        supplied: dict[str, Any] = {"clients": self._clients, "channels": self._clients}
+        supplied: Keywords = {"clients": self._clients, "channels": self._clients}
         if "draws" in supplied_arguments(self._group):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
@@ -177,7 +177,7 @@ class Law:
         return _GROUPED[self._group](laws=laws, group_of=group_of)
 
 
-def _locate_file(keywords: dict[str, Any]) -> dict[str, Any]:
+def _locate_file(keywords: Keywords) -> Keywords:
     """The keywords of a law; a file that one of them names may be one that comes along."""
     path = keywords.get("path")
     return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)

@@ -33,6 +33,7 @@ from netsim.network.sizes import Sizes
 from netsim.network.transport.messages import PeerGraph
 from netsim.records.sinks import NoRecorder
 from scenarios.networks import read_network
+from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError, did_you_mean, name_source
 from scenarios.schema.network import Background, Generator, Network, NetworkLink
 from scenarios.schema.scenario import Scenario
@@ -370,7 +371,7 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
     path = f"network.background.{i}"
     ends = layout.other_end(section.start, f"{path}.from"), layout.other_end(section.to, f"{path}.to")
     _require_bandwidth(layout, network.cables, ends, f"transfer of {path}")
-    common: dict[str, Any] = {
+    common: Keywords = {
         "network": network,
         "name": section.name,
         "ends": ends,
@@ -380,7 +381,7 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
     if section.kind == "constant":
         return ConstantTraffic(**common)
     # The section has checked that each kind has its keys.
-    own: dict[str, Any]
+    own: Keywords
     if section.kind == "on-off":
         own = {"on_s": section.mean_on_s, "off_s": section.mean_off_s}
         return OnOffTraffic(**common, **own)

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from models.theory.opinion_regret import gaps, theorem1_upper, theorem3_upper
+from netsim.core.protocols import Notes
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.interference import channels_lose, interference
 
@@ -13,7 +14,7 @@ LEAST_MU = math.sqrt(2.0)
 THEOREMS = {"quick-init-ucb": 1, "bp-index": 3}
 
 
-def bound_notes(server: Any, scenario: Scenario) -> dict[str, Any]:
+def bound_notes(server: Any, scenario: Scenario) -> Notes:
     """Return `bound` and `no_bound` of a summary: a bound on the expected regret of the slots run, or why none applies.
 
     Both are None for policies without a theorem, and with a learner, whose expected opinions are unknown.

@@ -8,6 +8,7 @@ import numpy as np
 
 from models.policies.protocols import FloatArray, Truth
 from models.theory.regret import delta_max_bound, regret_bound, regret_bound_terms
+from netsim.core.protocols import Notes
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.interference import interference
 
@@ -16,7 +17,7 @@ _C = 4.0
 """The theorem prints 2, its proof ends with 4: the larger one."""
 
 
-def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> dict[str, Any] | None:
+def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> Notes | None:
     """The entry `pause` of a summary: which genie `regret` is measured against, and the bound on it after `rounds` rounds.
 
     `bound` holds for the expectation over runs, one run may exceed it; None: the theorem says nothing of this run, and `no_bound`
@@ -25,7 +26,7 @@ def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> dict[str, Any]
     reward: Any = scenario.metrics.reward
     if reward is None or reward.kind != "pause-reward":
         return None
-    notes: dict[str, Any] = {"genie_history": reward.history, "bound": None}
+    notes: Notes = {"genie_history": reward.history, "bound": None}
     unmet = _unmet_by_method(scenario, rounds) or _unmet_by_world(scenario)
     if unmet is not None:
         return notes | {"no_bound": f"Theorem 3 says nothing of this run: {unmet}"}
@@ -36,9 +37,9 @@ def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> dict[str, Any]
     return notes | {"bound": _bound(mu, delta, scenario, rounds), "no_bound": None}
 
 
-def _bound(mu: FloatArray, delta: float, scenario: Scenario, rounds: int) -> dict[str, Any]:
+def _bound(mu: FloatArray, delta: float, scenario: Scenario, rounds: int) -> Notes:
     reward: Any = scenario.metrics.reward
-    given: dict[str, Any] = {
+    given: Notes = {
         "clients": len(mu),
         "per_round": scenario.server.per_round,
         "delta_max": delta_max_bound(reward.alpha, reward.gamma, mu),

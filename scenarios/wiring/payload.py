@@ -10,6 +10,7 @@ import numpy as np
 from models.fl.compression.bits import share_of
 from netsim.network.sizes import Sizes
 from netsim.servers.messages import MessageSizes
+from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.scenario import Scenario
@@ -52,7 +53,7 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
         raise UserError("payload.kind = 'lora': leave it out; learner.trained names what is trained and sent")
     if scenario.learner is not None and section.trained_share < 1:
         raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
-    sizes: dict[str, Any] = {}
+    sizes: Keywords = {}
     for name, given, computed, compression in (
         ("down", section.down_bytes, whole_bytes[0], compressions.down),
         ("up", section.up_bytes, whole_bytes[1], compressions.up),

@@ -21,7 +21,7 @@ from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outage
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
-from scenarios.registry.components import construct, key_at, refusals_at
+from scenarios.registry.components import Keywords, construct, key_at, refusals_at
 from scenarios.schema.errors import PARAMETER_WARNINGS
 from scenarios.schema.world import Opinions, Peers
 from scenarios.wiring.bandwidth import build_opinion_carrier, build_peer_carrier
@@ -148,7 +148,7 @@ def resending_of(section: Peers | Opinions, path: str) -> Resending:
     return resending
 
 
-def made_at(target: Any, path: str, keywords: dict[str, Any], supplied: dict[str, Any], names: set[str] | None = None) -> Any:
+def made_at(target: Any, path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None) -> Any:
     """Return `target` of its keywords; name the key of the scenario where it refuses or warns of a keyword."""
     told = names or set(keywords)
     with warnings.catch_warnings(record=True) as caught:

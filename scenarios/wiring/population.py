@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.core.streams import Streams
-from scenarios.registry.components import Component, per_client_parameters
+from scenarios.registry.components import Component, Keywords, per_client_parameters
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import FORMS, ByGroup, Ramp, is_number, is_per_client
 from scenarios.schema.world import Clients
@@ -190,7 +190,7 @@ class Context:
 
 def resolve_parameters(
     component: Component, group: str, path: str, population: Population, among: IntArray | None = None
-) -> dict[str, Any]:
+) -> Keywords:
     """A component's keywords with per-client parameters as numbers or arrays over all clients (the clients in `among` filled
     in)."""
     keywords = component.parameters()

@@ -18,7 +18,7 @@ from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
 from netsim.servers.opinions import OpinionUplink, Tests
 from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionPolicy
-from scenarios.registry.components import refusals_at
+from scenarios.registry.components import Keywords, refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.work import Work
 from scenarios.schema.world import Compute
@@ -56,7 +56,7 @@ def _slot_context(world: World) -> Context:
     return replace(world.context.detached(), rounds=world.scenario.rounds)
 
 
-def _shared_arguments(world: World) -> dict[str, Any]:
+def _shared_arguments(world: World) -> Keywords:
     """Return the arguments that both servers take."""
     scenario = world.scenario
     section, slots, opinions = scenario.server, scenario.slots, scenario.opinions
@@ -119,7 +119,7 @@ def _evaluated_clients(world: World) -> FloatArray | None:
 
 def _opinion_learner(world: World) -> Any:
     scenario, population = world.scenario, world.population
-    supplied: dict[str, Any] = {
+    supplied: Keywords = {
         "clients": population.count,
         "per_round": scenario.server.per_round,
         "draws": world.streams["opinions"],

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.errors import AnswerError, ParameterError
 from models.fl.data.files import DATASETS, check_counts, published_shape, published_sizes, require_files
@@ -24,6 +24,7 @@ from scenarios.registry.kinds import FUNCTIONS, is_own, load_own, resolve
 from scenarios.schema.errors import UserError
 from scenarios.schema.learning import Learner, plain
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.section import Tables
 from scenarios.wiring.compression import build_compressions
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
         from models.fl.build import Protection, build_learner
     except ImportError as error:
         raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
-    mechanism: dict[str, Any] = {"mode": "none"}
+    mechanism: Tables = {"mode": "none"}
     privacy = scenario.privacy
     if privacy is not None and privacy.mode != "none":
         mechanism = {"mode": privacy.mode, "sensitivity": privacy.sensitivity}
@@ -177,7 +178,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
 def _own_options(section: Learner) -> LearnerOptions:
     """Return the options of the learner, with the user's own components as objects and all others by name."""
     options = section.options()
-    own: dict[str, Any] = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
+    own: Tables = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
     options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])
     if section.local_training is not None:
         options = replace(options, local_training=load_own(section.local_training))
@@ -186,7 +187,7 @@ def _own_options(section: Learner) -> LearnerOptions:
     return replace(options, data=replace(options.data, kind=_own_source(section.data.kind)))
 
 
-def _own_table(part: Component, name: str) -> dict[str, Any]:
+def _own_table(part: Component, name: str) -> Tables:
     """Return the table of a component; its kind is the user's own function, or a function that returns the user's own object."""
     if not is_own(name, part.kind):
         return plain(part)

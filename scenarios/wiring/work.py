@@ -15,7 +15,7 @@ from models.laws.partial_work import PartialWork
 from models.laws.work import Mixture, SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
-from scenarios.registry.components import refusals_at
+from scenarios.registry.components import Keywords, refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import SPEEDS, Compute
@@ -71,7 +71,7 @@ def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained:
     if section is None or not section.partial_share:
         return work
     epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
-    given: dict[str, Any] = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
+    given: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
     with refusals_at("work", {**given, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
         return PartialWork(work=work, draws=context.streams["partial-work"], **given)
 
@@ -84,7 +84,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
     if scenario.work is None or scenario.learner is not None:
         return None
     held = scenario.clients.data_sizes
-    given: dict[str, Any] = {
+    given: Keywords = {
         # A ramp over the clients of a group hardly meets whole numbers.
         "data_sizes": None if held is None else np.ceil(population.values(held, "clients.data_sizes")),
         "batch_size": plan.batch_size,
@@ -122,7 +122,7 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
 
 def _check_changes(section: Compute, name: str | None) -> None:
     """Raise UserError where a change gives a speed in another way than it was given before, or noise of a speed that is none."""
-    noisy: dict[str, Any] = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
+    noisy: Keywords = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
     if section.random_changes is not None:
         drawn = [parameter for parameter in section.random_changes.parameters if parameter.startswith("noise.")]
         noisy |= {"random_changes.parameter": drawn} if drawn else {}

@@ -20,7 +20,7 @@ from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
 from netsim.servers.instruments import CableJamming
 from netsim.simulation import Simulation
-from scenarios.registry.components import Component, construct
+from scenarios.registry.components import Component, Keywords, construct
 from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
 from scenarios.wiring.accounting import require_accountant
@@ -114,7 +114,7 @@ class World:
     @cached_property
     def simulation(self) -> Simulation:
         """The simulation of the server, which records nothing yet; raises UserError."""
-        keywords: dict[str, Any] = {
+        keywords: Keywords = {
             "clock": self.clock,
             "recorder": NoRecorder(),
             "rounds": self.scenario.rounds,
@@ -246,13 +246,13 @@ class World:
         )
 
     def component(
-        self, section: Component, group: str, path: str, supplied: dict[str, Any], protocol: type | None = None
+        self, section: Component, group: str, path: str, supplied: Keywords, protocol: type | None = None
     ) -> Any:
         """The object of a section of the scenario; raises UserError."""
         keywords = resolve_parameters(section, group, path, self.population)
         return construct(section, group, path, keywords, {"clients": self.population.count} | supplied, protocol)
 
-    def _constructor_arguments(self, per_round: int, per_model: int | None) -> dict[str, Any]:
+    def _constructor_arguments(self, per_round: int, per_model: int | None) -> Keywords:
         return {
             "per_round": per_round,
             "per_model": per_model,

@@ -21,6 +21,7 @@ from netsim.clients.absences import Absences
 from netsim.core.protocols import Availability, FloatArray, IntArray
 from netsim.network.outages import CutOffs
 from netsim.network.transport.link_outages import ScriptedCuts
+from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError, did_you_mean
 
 Entity = Literal["clients", "channels"] | None
@@ -32,7 +33,7 @@ _KEPT = 8
 class Overlay:
     """New values of parameters, or with `scale` factors of them, for `entities` (None: all)."""
 
-    parameters: dict[str, Any]
+    parameters: Keywords
     entities: IntArray | None
     scale: bool
     told: str

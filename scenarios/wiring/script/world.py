@@ -12,6 +12,7 @@ from netsim.core.protocols import IntArray
 from netsim.core.rows import ScriptRow
 from netsim.network.jamming import Jammers
 from netsim.network.transport.link_outages import Outage, links_down
+from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError
 from scenarios.wiring.script.acts import Absence, Change, Cut, CutOff, Jamming
 from scenarios.wiring.script.observed import Observed
@@ -139,7 +140,7 @@ class World(Observed):
             self._record(action, target, entities, of=of)
         return self._acts
 
-    def _change(self, target: str, clients: Some, channels: Some, parameters: dict[str, Any], *, scale: bool) -> Change:
+    def _change(self, target: str, clients: Some, channels: Some, parameters: Keywords, *, scale: bool) -> Change:
         found = self._targets.find(target)
         if not parameters:
             raise UserError(f"{target}: changes nothing; name a parameter and its value")
