@@ -69,7 +69,7 @@ def _fields_of(kind: type) -> list[str]:
     return [name for base in reversed(kind.__mro__) for name in base.__dict__.get("state_fields", ())]
 
 
-def _saved(value: object) -> Any:
+def _saved(value: object) -> object:
     if hasattr(value, "state_dict"):
         return value.state_dict()
     if isinstance(value, list | tuple) and value and hasattr(value[0], "state_dict"):
@@ -77,7 +77,7 @@ def _saved(value: object) -> Any:
     return deepcopy(value)
 
 
-def _restored(present: Any, saved: Any) -> Any:
+def _restored(present: Any, saved: Any) -> object:
     if hasattr(present, "load_state_dict"):
         present.load_state_dict(saved)
         return present

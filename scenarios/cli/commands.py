@@ -59,7 +59,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as error:
             exit_interrupted(error)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:

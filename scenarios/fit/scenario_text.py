@@ -184,7 +184,7 @@ def _amounts_text(estimates: Estimates) -> str:
     return text
 
 
-def _join_numbers(values: Mapping[str, object], value_of: Callable[[Any], float]) -> Any:
+def _join_numbers(values: Mapping[str, object], value_of: Callable[[Any], float]) -> object:
     numbers = {group: value_of(value) for group, value in values.items()}
     numbers = {group: number if isinstance(number, int) else _short(number) for group, number in numbers.items()}
     return next(iter(numbers.values())) if len(set(numbers.values())) == 1 else {"by_group": numbers}

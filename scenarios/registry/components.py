@@ -69,7 +69,7 @@ class Component(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_giants(cls, value: object) -> Any:
+    def _no_giants(cls, value: object) -> object:
         # Parameters have no limits of their own here; the constructors judge them, but they do not expect more than 64 bits.
         if isinstance(value, dict):
             for key, entry in value.items():
@@ -225,7 +225,7 @@ class _ComponentOf:
         target = resolve(self.group, kind)
         return self.group not in inspect.signature(target).parameters and not (self.group == "scheduler" and target.contends)
 
-    def read(self, value: object) -> Any:
+    def read(self, value: object) -> object:
         if isinstance(value, BaseModel):
             return value
         if isinstance(value, dict) and "kind" in value:

@@ -45,7 +45,7 @@ def annotation_of(target: object, name: str) -> Any:
         raise HintError(f"is annotated {_hint_text(given)}, which cannot be read ({told}); {REMEDY}") from error
 
 
-def _meant(target: object, hint: object) -> Any:
+def _meant(target: object, hint: object) -> object:
     """Return the type for which a type parameter of a generic parent stands in `target`; any other annotation is itself."""
     bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
     for base in bases if isinstance(hint, typing.TypeVar) else ():
@@ -107,7 +107,7 @@ def takes_per_client(hint: object) -> bool:
     return float in options and any(_is_array(option) for option in options)
 
 
-def _plain(hint: object) -> Any:
+def _plain(hint: object) -> object:
     """Return a hint without the wrappers around it: a `type` statement, a NewType, Annotated."""
     while True:
         if sys.version_info >= (3, 12) and isinstance(hint, typing.TypeAliasType):
@@ -131,7 +131,7 @@ def _is_array(hint: object) -> bool:
     return hint is np.ndarray or get_origin(hint) is np.ndarray
 
 
-def _file_type(hint: object) -> Any:
+def _file_type(hint: object) -> object:
     """Return the type by which a file's value for `hint` is checked, where it is no number per client. Raises HintError."""
     hint = _plain(hint)
     origin, args = get_origin(hint) or hint, get_args(hint)

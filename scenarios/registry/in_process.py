@@ -38,7 +38,7 @@ def place_of_object(word: str, target: object) -> str:
     return taken
 
 
-def spell(group: str, kind: object) -> Any:
+def spell(group: str, kind: object) -> object:
     """A `kind` as a scenario keeps it: a class or function, and a registered name, as "module:Name"; raises UserError."""
     if isinstance(kind, str):
         return _REGISTERED.get(group, {}).get(kind, kind)

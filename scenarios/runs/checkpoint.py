@@ -76,7 +76,7 @@ def exists(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
+def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
     """`value` as JSON; what JSON has no word for is a list that begins with its kind."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
@@ -94,7 +94,7 @@ def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
     raise StateError(f"state: {value!r} of type {type(value).__name__} is no plain data")
 
 
-def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> Any:
+def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> object:
     """Of a large array of which most entries are alike, as those of clients that were never selected: the others alone."""
     name = f"a{len(arrays)}"
     if value.ndim == 1 and value.size >= _LARGE and value.dtype in _WHOLE_BYTES:

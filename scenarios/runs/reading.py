@@ -74,7 +74,7 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
     return key, parse_value(value.strip())
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str) -> object:
     """A TOML value; what is none is taken as a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -106,7 +106,7 @@ def override(tables: Mapping[str, object], changes: Changes) -> Tables:
     return result
 
 
-def _entry(table: object, name: str, above: str, key: str) -> Any:
+def _entry(table: object, name: str, above: str, key: str) -> object:
     if isinstance(table, list):
         return table[_position(table, name, key)]
     if not isinstance(table, dict):

@@ -1,6 +1,6 @@
 """Tables of a scenario file about energy: what clients draw in each state, and their batteries."""
 
-from typing import Any, Self
+from typing import Self
 
 from pydantic import model_validator
 
@@ -67,6 +67,6 @@ def _nothing(spec: object) -> bool:
     return not any(spec) if isinstance(spec, list) else bool(spec == 0)
 
 
-def _dump(spec: object) -> Any:
+def _dump(spec: object) -> object:
     """A specification as a message shows it."""
     return spec.model_dump(by_alias=True) if isinstance(spec, Section) else spec

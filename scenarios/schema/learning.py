@@ -48,7 +48,7 @@ from scenarios.schema.networks import NETWORKS, OwnNetwork
 from scenarios.schema.section import Section, default_table, problem, refusal
 
 
-def _read_data_set(value: object) -> Any:
+def _read_data_set(value: object) -> object:
     try:
         value = spell("data", value)
     except UserError as error:
@@ -62,7 +62,7 @@ _DATA_SET_JSON: JsonSchemaValue = {"anyOf": [{"enum": list(DATASETS)}, {"type": 
 DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_SET_JSON)]
 
 
-def _read_function(value: object) -> Any:
+def _read_function(value: object) -> object:
     try:
         value = spell("function", value)
         if not isinstance(value, str) or not re.fullmatch(OWN_CLASS, value):

@@ -22,7 +22,7 @@ _GENERATED = {
 }
 
 
-def _read_places(value: object) -> Any:
+def _read_places(value: object) -> object:
     named = isinstance(value, list) and value and all(isinstance(node, str) for node in value)
     if not named and value not in ("leaves", "others"):
         raise refusal('must be "leaves", "others", or a list with the node of each client')

@@ -256,7 +256,7 @@ class Scenario(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_slot_tables(cls, value: Any) -> Any:
+    def _fill_slot_tables(cls, value: Any) -> object:
         # Tables that a server needs and that are all defaults are there; those of other servers are not.
         value = complete(value)
         server = value.get("server") if isinstance(value, dict) else None

@@ -13,11 +13,11 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.section import refusal
 
 
-def _read(value: object) -> Any:
+def _read(value: object) -> object:
     return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
 
 
-def _check(section: Any) -> Any:
+def _check(section: Any) -> object:
     """Refuse what is no generator function of one argument, the world."""
     try:
         function = resolve("script", section.kind)
@@ -39,7 +39,7 @@ class _ByName:
         return {"anyOf": [name, handler(schema)]}
 
 
-def script_field() -> Any:
+def script_field() -> object:
     """The type of the field that holds the script, if there is one."""
     script: Any = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_check), _ByName()]
     return Optional[script]  # noqa: UP045 (an annotation that is made here)

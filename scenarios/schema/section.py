@@ -57,7 +57,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _drop_absent(cls, value: object) -> Any:
+    def _drop_absent(cls, value: object) -> object:
         # A grid, `--set` and TOML have no null; all optional keys default to None, so that the key can be left out.
         if isinstance(value, dict) and NO_VALUE in [entry for entry in value.values() if isinstance(entry, str)]:
             optional = optional_keys(cls)
@@ -66,7 +66,7 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _known_keys(cls, value: object) -> Any:
+    def _known_keys(cls, value: object) -> object:
         # Before anything else, so that a misspelt key is told as such and not as a missing one besides.
         if isinstance(value, dict):
             keys = section_keys(cls)

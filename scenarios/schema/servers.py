@@ -1,6 +1,6 @@
 """The `[server]` table, one model for each kind of loop, and the tables that belong to the asynchronous one."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -227,7 +227,7 @@ class _Synchronous:
         return described
 
 
-def _add_kind(value: object) -> Any:
+def _add_kind(value: object) -> object:
     return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
 
 
@@ -244,7 +244,7 @@ KINDS: dict[str, type[Server]] = {
 }
 
 
-def server_field() -> Any:
+def server_field() -> object:
     """The type of the field that holds the `[server]` table."""
     return Annotated[component_of("server", described=KINDS, base=OwnServer), _Synchronous()]
 

@@ -148,7 +148,7 @@ class Synthetic(Section):
     """The level before slot 1."""
 
 
-def _read_samples(value: object) -> Any:
+def _read_samples(value: object) -> object:
     if isinstance(value, str) and value != "local":
         raise refusal("must be 'local', or numbers of samples")
     return value if isinstance(value, str) else read_per_client(value)

@@ -20,14 +20,14 @@ Rounds = Annotated[float, Field(ge=1)]
 _WHEN = (("from_s", "to_s"), ("from_round", "to_round"), ("mean_up_s", "mean_down_s"), ("mean_up_rounds", "mean_down_rounds"))
 
 
-def _read_clients(value: object) -> Any:
+def _read_clients(value: object) -> object:
     whole = isinstance(value, list) and all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in value)
     if not (whole or isinstance(value, str)):
         raise refusal("must be a group's name, or a list of client numbers from 0")
     return value
 
 
-def _read_changed(value: object) -> Any:
+def _read_changed(value: object) -> object:
     # Parameters that are no numbers may change as well: the law itself knows what it allows.
     return read_per_client(value) if isinstance(value, dict) else value
 
@@ -219,7 +219,7 @@ class SharedLink(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_moved_key(cls, value: object) -> Any:
+    def _refuse_moved_key(cls, value: object) -> object:
         if isinstance(value, dict) and "per_client_bytes_per_s" in value:
             moved = "is now bandwidth_bytes_per_s of the link itself, beside [shared]; write it there"
             raise problem(("per_client_bytes_per_s",), value["per_client_bytes_per_s"], moved)

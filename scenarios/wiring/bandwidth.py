@@ -125,7 +125,7 @@ class _Component:
     def build(self, step: Step | None = None) -> Any:
         return self._built(f"{step.path}.bandwidth" if step else None)
 
-    def _built(self, path: str | None) -> Any:
+    def _built(self, path: str | None) -> object:
         built = self.law.build(path)
         if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
             raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")

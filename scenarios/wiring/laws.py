@@ -219,7 +219,7 @@ class _Link:
         path = step.path if step else self.path
         return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
 
-    def _built(self, path: str, law_path: str | None) -> Any:
+    def _built(self, path: str, law_path: str | None) -> object:
         law = self.law.build(law_path)
         if self.what != "delay":
             return law

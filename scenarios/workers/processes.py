@@ -63,7 +63,7 @@ def share_of_cores(count: int) -> int:
     return max((os.cpu_count() or 1) // count, 1)
 
 
-def take_executor(threads: int, modules: tuple[str, ...]) -> Any:
+def take_executor(threads: int, modules: tuple[str, ...]) -> object:
     """Return an executor of one process: one that was let go of (`give_back`), or a new one as of `start`."""
     waiting = _WAITING.get(_settings(threads))
     return waiting.pop() if waiting else start(threads, modules)

@@ -104,7 +104,7 @@ def every_client(
     return answers
 
 
-def table_of(answers: Sequence[Answer]) -> Any:
+def table_of(answers: Sequence[Answer]) -> object:
     """The table `what_ifs` (docs/tables.md) as `pyarrow.Table`."""
     import pyarrow as pa
 

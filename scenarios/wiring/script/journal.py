@@ -56,7 +56,7 @@ class Journal:
             raise UserError(str(error)) from error
         return True
 
-    def read(self, name: str, value: Callable[[], Any]) -> Any:
+    def read(self, name: str, value: Callable[[], Any]) -> object:
         """The script looks at something: what it sees, or saw."""
         if self._next is None:
             seen = value()

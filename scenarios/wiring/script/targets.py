@@ -95,7 +95,7 @@ class _Law(ABC):
         """The segment in force, its law without a script, and until when."""
 
     @abstractmethod
-    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> object:
         """The law of a segment under `overlays`; raises UserError."""
 
     def at(self, round: int, time_s: float) -> tuple[Any, float]:
@@ -114,7 +114,7 @@ class _Law(ABC):
     def _version(self, time_s: float) -> int:
         return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
 
-    def _build_checked(self, segment: object, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_checked(self, segment: object, overlays: tuple[Overlay, ...]) -> object:
         try:
             return self._build_law(segment, overlays)
         except UserError as error:
@@ -181,7 +181,7 @@ class ScriptedLaw(_Law):
         self._last = segment, overlays, laid
         return laid
 
-    def _build_law(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_law(self, segment: Segment, overlays: tuple[Overlay, ...]) -> object:
         return self._laid(segment, overlays).build_at(self.key)
 
     def laws_at(self, time_s: float) -> Sequence[Any]:
@@ -233,7 +233,7 @@ class ScriptedStates(_Law):
         if name != "means":
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
 
-    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> Any:
+    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> object:
         return Bernoulli(success=self._means(segment, overlays))
 
     def value(self, name: str, round: int, time_s: float) -> Any:

@@ -20,7 +20,7 @@ _LISTED = 32
 """As many values of a parameter are written out in a record; of more the least, the mean and the largest."""
 
 
-def plain_number(value: object) -> Any:
+def plain_number(value: object) -> object:
     """A number of NumPy's as one of Python's; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
 
@@ -43,7 +43,7 @@ def plain(value: object) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def read(value: object, path: str) -> Any:
+def read(value: object, path: str) -> object:
     """A parameter's value, as a scenario file would have given it; raises UserError."""
     given = plain(value)
     if not isinstance(given, dict):

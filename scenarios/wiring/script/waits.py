@@ -66,7 +66,7 @@ Event: TypeAlias = Ended | Declared | Opened | Reached
 _TOLD: dict[str, type[Ended | Declared]] = {"ended": Ended, "declared": Declared}
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return the answer to a script as plain data."""
     for name, kind in _TOLD.items():
         if isinstance(value, kind):
@@ -74,7 +74,7 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _from_plain(value: object) -> Any:
+def _from_plain(value: object) -> object:
     """The inverse of `_plain`."""
     return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
 
