@@ -40,6 +40,7 @@ def app_simulation(scenario: Scenario, server: Any, keywords: dict[str, Any]) ->
         seed=scenario.seed,
         needs_samples=needs_samples,
     )
+    app.try_import()
     return AppSimulation(app=app, server=server, **keywords)
 
 
@@ -52,6 +53,11 @@ class AppRun:
         self.app, self.server, self.reports, self.section, self.seed = app, server, reports, section, seed
         self._needs_samples = needs_samples
         self.nodes: Any = None
+
+    def try_import(self) -> None:
+        """Raise UserError for components that do not import or are none, before anything of the run is written."""
+        with process_kept(), states_kept(), self.app.components() as (serverapp, clientapp):
+            self._check(serverapp, clientapp)
 
     def __call__(self) -> None:
         """Run the ServerApp to its end; raises RunOverError if the run is over before, and UserError."""

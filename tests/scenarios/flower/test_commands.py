@@ -81,6 +81,15 @@ def test_a_mistake_ends_in_one_line_and_leaves_nothing(shell: Shell) -> None:
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("command", [("check", "app.toml"), ("run", "app.toml", "--out", "runs/app", "--quiet")])
+def test_components_that_do_not_import_are_told_before_anything_is_written(shell: Shell, command: tuple[str, ...]) -> None:
+    Path("flower-app/small_app.py").write_text("import absent_module", encoding="utf-8")
+    code, _, told = shell(*command)
+    assert (code, told.strip().count("\n")) == (2, 0)
+    assert "cannot be imported: ModuleNotFoundError: No module named 'absent_module'; install absent_module" in told
+    assert not Path("runs").exists()
+
+
 def test_a_sweep_over_worlds_and_run_config(shell: Shell) -> None:
     quickly = ("--quiet", "--no-figures", "--jobs", "1", "--set", "sweep.seeds=[1]")
     assert shell("sweep", "app.toml", "--out", "runs/study", *quickly)[0] == 0
