@@ -1,6 +1,7 @@
-"""Errors about a parameter, or about a component's answer.
+"""Errors and warnings about a parameter, or about a component's answer, with its name, the value, and the reason.
 
-The classes about parameters are those of `models.errors`, which says why they are written in both packages.
+Engine and models share them; components import them from `models.errors`. A user's own class raises them, too; a plain ValueError
+works, but then no message can name the key.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from typing import Self
 
 
 class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
-    """Common base of errors and warnings about one parameter."""
+    """Base class of errors and warnings about one parameter."""
 
     def __init__(self, name: str, value: object, reason: str, *, shown: str | None = None) -> None:
-        """Keep what is said.
+        """Store the parts of the message.
 
-        `name`: the keyword as its constructor knows it. `reason`: what is allowed, or what to do. `shown`: what follows the name
-        in the message, where that is not " = " and the value, as in "size has shape (3,): must be (4,)".
+        `name`: the keyword of the constructor. `reason`: the allowed values, or the remedy. `shown`: the text between name and
+        reason if it is not " = " and the value, as in "size has shape (3,): must be (4,)".
         """
         super().__init__(name, value, reason)
         self.name = name
@@ -24,7 +25,7 @@ class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
         self.shown = f" = {value!r}" if shown is None else shown
 
     def rename(self, name: str) -> Self:
-        """The same of a parameter that goes by another name, such as the path of a key in a file."""
+        """Return the same error about a parameter of another name, such as the path of a key in a file."""
         return type(self)(name, self.value, self.reason, shown=self.shown)
 
     def __str__(self) -> str:
@@ -32,18 +33,20 @@ class AboutParameter(Exception):  # noqa: N818 (warnings are made of it, too)
 
 
 class ParameterError(AboutParameter, ValueError):
-    """A value that a parameter cannot have."""
+    """Error: a value that a parameter cannot have."""
 
 
 class ParameterWarning(AboutParameter, UserWarning):
-    """A value that a parameter can have, and that is hardly meant."""
+    """Warning: a value that a parameter can have, but that is hardly intended."""
 
 
 class AnswerError(ValueError):
-    """A component, which may be a user's own, returned what the engine cannot use."""
+    """Error: a component, which may be a user's own, returned an unusable answer."""
 
     def __init__(self, role: str, method: str, returned: object, reason: str, *, name: str | None = None) -> None:
-        """Keep what is said; `role`: policy, scheduler or jammer; `name`: which one, where there are several."""
+        """Store the parts of the message; `role`: the key of a scenario that names the component; `name`: its name among
+        several.
+        """
         super().__init__(role, method, returned, reason)
         self.role = role
         self.method = method
@@ -53,7 +56,7 @@ class AnswerError(ValueError):
 
     @property
     def told(self) -> str:
-        """The message without the component."""
+        """Message without the component."""
         return f"{self.method} returned {self.returned!r}; {self.reason}"
 
     def __str__(self) -> str:

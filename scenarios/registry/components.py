@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from netsim.core.errors import ParameterError
 from scenarios.registry.arguments import Argument, arguments_of, gather
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
 from scenarios.registry.in_process import spell
@@ -39,7 +40,7 @@ from scenarios.registry.kinds import (
     resolve,
     supplied_arguments,
 )
-from scenarios.schema.errors import PARAMETER_ERRORS, UserError, describe_own_error, did_you_mean
+from scenarios.schema.errors import UserError, describe_own_error, did_you_mean
 from scenarios.schema.section import Section, problem, refusal
 
 Keywords = dict[str, Any]
@@ -363,7 +364,7 @@ def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPP
     """
     try:
         yield
-    except PARAMETER_ERRORS as error:
+    except ParameterError as error:
         if error.name not in names:
             raise
         raise UserError(str(error.rename(key_at(path, error.name, keys)))) from error

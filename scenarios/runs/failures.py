@@ -11,10 +11,11 @@ from types import FrameType
 from typing import Any
 
 from netsim.core.clock import NothingScheduledError
+from netsim.core.errors import AnswerError, ParameterError
 from netsim.simulation import Simulation
 from scenarios.registry.kinds import is_own
 from scenarios.runs.own_code import OwnComponent, own_components
-from scenarios.schema.errors import ANSWER_ERRORS, PARAMETER_ERRORS, UserError, first_line, users_line
+from scenarios.schema.errors import UserError, first_line, users_line
 from scenarios.schema.scenario import Scenario
 
 _FOUND_LATE = {"engine": "slots.engine"}
@@ -34,7 +35,7 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except ANSWER_ERRORS as error:
+    except AnswerError as error:
         refused = _own_class_complaint(scenario, error)
         if refused is None:
             error.add_note(_scene(scenario, simulation))
@@ -56,7 +57,7 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
             named = str(error).startswith(_LEARNER_KEYS)
             told = f"learner.{error}" if named else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
             raise UserError(f"{told} ({_moment(scenario, simulation)})") from error
-        if own is None and isinstance(error, PARAMETER_ERRORS) and error.name in _FOUND_LATE:
+        if own is None and isinstance(error, ParameterError) and error.name in _FOUND_LATE:
             told = str(error.rename(_FOUND_LATE[error.name]))
             raise UserError(f"{told} ({_moment(scenario, simulation)})") from error
         if own is None:

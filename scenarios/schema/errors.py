@@ -9,15 +9,7 @@ from contextlib import contextmanager
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
-import models.errors
-import netsim.core.errors
 from analysis.suggestions import did_you_mean as did_you_mean
-
-PARAMETER_ERRORS = (models.errors.ParameterError, netsim.core.errors.ParameterError)
-PARAMETER_WARNINGS = (models.errors.ParameterWarning, netsim.core.errors.ParameterWarning)
-"""Warnings of models and engine about a parameter; both have `name`, `value`, `reason` and `renamed`."""
-ANSWER_ERRORS = (models.errors.AnswerError, netsim.core.errors.AnswerError)
-"""Errors of models and engine about a component's answer; both have `role`, `method`, `name` and `told`."""
 
 
 class UserError(Exception):

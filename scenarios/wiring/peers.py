@@ -11,6 +11,7 @@ from models.laws.changes import Unchanging
 from models.laws.channels import Perfect
 from models.laws.delays import Constant
 from models.peers.graph import PeerGraph
+from netsim.core.errors import ParameterWarning
 from netsim.core.streams import Streams
 from netsim.network.jammable import JammedRoutes
 from netsim.network.jamming import Jammers
@@ -22,7 +23,6 @@ from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
 from scenarios.registry.components import Keywords, construct, key_at, refusals_at
-from scenarios.schema.errors import PARAMETER_WARNINGS
 from scenarios.schema.world import Opinions, Peers
 from scenarios.wiring.bandwidth import build_opinion_carrier, build_peer_carrier
 from scenarios.wiring.jammers import build_jammers
@@ -157,7 +157,7 @@ def made_at(target: Any, path: str, keywords: Keywords, supplied: Keywords, name
             made = target(**keywords, **supplied)
     for warning in caught:
         message = warning.message
-        if isinstance(message, PARAMETER_WARNINGS) and message.name in told:
+        if isinstance(message, ParameterWarning) and message.name in told:
             message = message.rename(key_at(path, message.name))
         warnings.warn(message, warning.category, stacklevel=2)
     return made

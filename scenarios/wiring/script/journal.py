@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scenarios.schema.errors import PARAMETER_ERRORS, UserError
+from netsim.core.errors import ParameterError
+from scenarios.schema.errors import UserError
 
 
 class DivergedError(UserError):
@@ -51,7 +52,7 @@ class Journal:
             return False
         try:
             do()
-        except (UserError, *PARAMETER_ERRORS) as error:
+        except (UserError, ParameterError) as error:
             self.entries.append(["refused", str(error)])
             raise UserError(str(error)) from error
         return True

@@ -16,9 +16,10 @@ from typing import Any
 
 from netsim.clients.update import Update
 from netsim.core.clock import BEFORE_ALL, Clock
+from netsim.core.errors import ParameterError
 from netsim.core.protocols import State
 from netsim.records.sinks import NoRecorder, Recorder
-from scenarios.schema.errors import PARAMETER_ERRORS, UserError, users_line
+from scenarios.schema.errors import UserError, users_line
 from scenarios.wiring.script.journal import DivergedError, Journal
 from scenarios.wiring.script.waits import Declared, Ended, Event, Opened, Reached, Wait
 
@@ -187,7 +188,7 @@ class ScriptRunner:
             return call()
         except (StopIteration, DivergedError):
             raise
-        except (UserError, *PARAMETER_ERRORS) as error:
+        except (UserError, ParameterError) as error:
             raise UserError(f"{self._place(error)}: {error}") from error
         except Exception as error:
             text = str(error).partition("\n")[0]
