@@ -31,6 +31,12 @@ def tables(folder: Path) -> dict[str, bytes]:
     }
 
 
+def _heed_signals() -> None:
+    """Undo what `nohup` and shells set for a test run in the background: to ignore interrupts and closed terminals."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", "from netsim import _command; _command()", *arguments],  # what the installed command does
@@ -40,8 +46,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
-        # A test run in the background may have been told to ignore interrupts; what it starts must not.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=_heed_signals,
     )
 
 
