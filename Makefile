@@ -7,7 +7,7 @@ OUT    ?= runs/quickstart
 # Compiled modules and tests are kept: else each of the processes that tests start compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow golden golden-check coverage bench validate docs lint clean
+.PHONY: demo test test-slow golden golden-check coverage bench validate gallery docs lint clean
 
 demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
@@ -42,6 +42,10 @@ bench: $(VENV)/.test-ready
 # Predictions beside rounds over real sockets (docs/results-sockets.md): minutes; needs Linux, root, ip and tc.
 validate: $(VENV)/.test-ready
 	$(BIN)/python -m tests.reliability.sockets.campaign
+
+# The pictures of docs/gallery.md, by the commands on that page.
+gallery: $(VENV)/.test-ready
+	$(BIN)/python -m tests.gallery
 
 # The generated pages, and the site: build/site/index.html (its search needs `python -m http.server -d build/site`).
 docs: $(VENV)/.test-ready

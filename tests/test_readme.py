@@ -1,21 +1,16 @@
 """Every marked block of the README and of the pages under docs/ works, in the order in which a reader meets them.
 
-A comment before a block marks it: `<!-- test: run -->` runs it in a shell, `python` in Python, `file NAME` saves it, and
-`append NAME` adds it to a file. Each page starts in an empty folder.
+`tests/helpers/pages.py` says how a block is marked. Each page starts in an empty folder.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-BLOCK = re.compile(r"(?:<!-- test: (?P<mark>[^\n]+?) -->\n)?```(?P<language>\w+)\n(?P<body>.*?)```\n", re.DOTALL)
+from tests.helpers.pages import ROOT, marked_blocks, play
+
 UNTESTED = {
     "README.md": ("make demo", "source .venv", "seconds to"),
     "equations.md": ("import",),
@@ -44,6 +39,7 @@ LEAVES = {
     "network.md": {"two-towns", "loads"},
     "peers.md": {"ring", "graphs", "trained", "matcha", "one-peer", "choco", "epidemic", "push-sum", "ad-psgd", "gossip", "own"},
     "fit.md": set(),
+    "gallery.md": {"training", "changes", "beliefs", "core", "peers", "grid"},
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),
 }
@@ -51,14 +47,7 @@ LEAVES = {
 
 
 def _blocks(page: Path) -> list[tuple[str, str]]:
-    found = []
-    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
-        if block["mark"] is None:
-            known = UNTESTED.get(page.name, ())
-            assert block["body"].lstrip().startswith(known), f"this block is neither marked nor known: {block['body'][:60]!r}"
-        else:
-            found.append((block["mark"], block["body"]))
-    return found
+    return marked_blocks(page, UNTESTED.get(page.name, ()))
 
 
 PAGES = {page.name: page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if _blocks(page)}
@@ -78,18 +67,7 @@ CASES = [pytest.param(name, marks=() if name in IN_THE_DEFAULT_SUITE else pytest
 @pytest.mark.parametrize("name", CASES)
 def test_every_block_works(name, tmp_path):
     pytest.importorskip("torch", reason="the README's study trains")
-    bin_folder = Path(sys.executable).parent
-    environment = os.environ | {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
-    for mark, body in _blocks(PAGES[name]):
-        kind, _, file_name = mark.partition(" ")
-        assert kind in ("append", "file", "python", "run"), mark
-        if kind in ("file", "append"):
-            with (tmp_path / file_name).open("a" if kind == "append" else "x", encoding="utf-8") as file:
-                file.write(body)
-            continue
-        command = [sys.executable, "-c", body] if kind == "python" else ["bash", "-ec", body]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600, check=False)
-        assert done.returncode == 0, f"{body}\n{done.stdout}\n{done.stderr}"
+    play(_blocks(PAGES[name]), tmp_path)
     assert {path.name for path in (tmp_path / "runs").glob("*")} == LEAVES[name]
 
 

@@ -1,0 +1,45 @@
+"""Pages whose marked code blocks can be played, in the order in which a reader meets them.
+
+A comment before a block marks it: `<!-- test: run -->` runs it in a shell, `python` in Python, `file NAME` saves it, and
+`append NAME` adds it to a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"(?:<!-- test: (?P<mark>[^\n]+?) -->\n)?```(?P<language>\w+)\n(?P<body>.*?)```\n", re.DOTALL)
+
+
+def marked_blocks(page: Path, unmarked: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return mark and text of each marked block; a block without a mark must begin with one of `unmarked`."""
+    found = []
+    for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if block["mark"] is None:
+            known = block["body"].lstrip().startswith(tuple(unmarked))
+            assert known, f"this block is neither marked nor known: {block['body'][:60]!r}"
+        else:
+            found.append((block["mark"], block["body"]))
+    return found
+
+
+def play(blocks: Sequence[tuple[str, str]], folder: Path) -> None:
+    """Run or save `blocks`, one after the other, in `folder`; raises AssertionError with what a block printed if it fails."""
+    bin_folder = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
+    for mark, body in blocks:
+        kind, _, file_name = mark.partition(" ")
+        assert kind in ("append", "file", "python", "run"), mark
+        if kind in ("file", "append"):
+            with (folder / file_name).open("a" if kind == "append" else "x", encoding="utf-8") as file:
+                file.write(body)
+            continue
+        command = [sys.executable, "-c", body] if kind == "python" else ["bash", "-ec", body]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, f"{body}\n{done.stdout}\n{done.stderr}"
