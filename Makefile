@@ -7,7 +7,7 @@ OUT    ?= runs/quickstart
 # Compiled modules and tests are kept: else each of the processes that tests start compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow golden golden-check coverage bench validate gallery docs lint clean
+.PHONY: demo test test-slow golden golden-check coverage bench gpu-check validate gallery docs lint clean
 
 demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
@@ -38,6 +38,10 @@ coverage: $(VENV)/.test-ready
 # One process, one benchmark at a time: the ratios are measured within one run.
 bench: $(VENV)/.test-ready
 	$(BIN)/python -m pytest tests/benchmarks -m "" --benchmark-only -s
+
+# Training on a GPU: equal results, ratios, memory (docs/results-gpu.md). Needs CUDA and a torch built for it.
+gpu-check: $(VENV)/.test-ready
+	$(BIN)/python -m tests.benchmarks.gpu_check
 
 # Predictions beside rounds over real sockets (docs/results-sockets.md): minutes; needs Linux, root, ip and tc.
 validate: $(VENV)/.test-ready

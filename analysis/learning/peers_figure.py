@@ -44,8 +44,12 @@ def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         for axes, (column, label) in zip(panels, _PANELS.items(), strict=True):
             curves = curves_of(groups, curve_of(column))
             if column == "consensus_distance":
-                draw_lines(axes, curves, limits=(np.finfo(np.float64).tiny, np.inf))
+                distances = draw_lines(axes, curves, limits=(np.finfo(np.float64).tiny, np.inf))
                 axes.set_yscale("log", nonpositive="clip")
+                # The means set the bounds: an interval of a few seeds may reach down to 0, which would flatten every line.
+                means = np.concatenate([[], *(np.asarray(line.get_ydata(), np.float64) for line, _ in distances)])
+                if means.size:
+                    axes.set_ylim(means.min() / 3.0, means.max() * 3.0)
             else:
                 lines = draw_lines(axes, curves, limits=(0.0, 1.0)) or lines
                 axes.set_ylim(0.0, 1.0)

@@ -107,7 +107,7 @@ def hinge(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.relu(1 - signs * scores).sum(1).mean()
 
 
-def workload_w() -> Workload:
+def workload_w(device: str = "cpu") -> Workload:
     digits = load_dataset(DataOptions(kind="digits"), root=Path(), generator=np.random.default_rng(0))
     return Workload(
         dataset=digits,
@@ -118,6 +118,7 @@ def workload_w() -> Workload:
         a_round=10,
         steps=5,
         batch=16,
+        device=device,
     )
 
 
