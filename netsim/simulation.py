@@ -133,7 +133,7 @@ class Simulation:
         self.ended: str | None = None
         """Why the run is over; None while it may go on."""
         server.end_after(rounds)
-        self._begun = False
+        self._has_begun = False
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -155,8 +155,8 @@ class Simulation:
         """Simulate until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
         stop = self.rounds if until_round is None else min(until_round, self.rounds)
         limit_s = float("inf") if self.time_limit_s is None else self.time_limit_s
-        if not self._begun:
-            self._begun = True
+        if not self._has_begun:
+            self._has_begun = True
             self.script.begin()
         while self.ended is None and self.server.round < stop:
             if self.clock.now >= limit_s:
@@ -189,7 +189,7 @@ class Simulation:
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state; this object must not have run yet."""
-        self._begun = True
+        self._has_begun = True
         self.clock.start_at(state["now_s"])
         # What a script has changed is not in the server's state, which is read under the laws in force.
         self.script.load_state_dict(state["script"])
@@ -215,7 +215,7 @@ class AppSimulation(Simulation):
         server.limit_s = _EVER if self.time_limit_s is None else self.time_limit_s
         if after_round is not None:
             server.on_round = lambda: after_round(self)
-        self._begun = True
+        self._has_begun = True
         self.script.begin()
         try:
             self._app()

@@ -89,8 +89,10 @@ def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
     if isinstance(value, list | tuple):
         kind = "tuple" if isinstance(value, tuple) else "list"
         return [kind, [_pack(item, arrays) for item in value]]
-    if isinstance(value, set):
-        return ["set", [_pack(item, arrays) for item in sorted(value)]]
+    if isinstance(value, set | frozenset):
+        return [type(value).__name__, [_pack(item, arrays) for item in sorted(value)]]
+    if isinstance(value, bytes):
+        return ["bytes", value.hex()]
     raise StateError(f"state: {value!r} of type {type(value).__name__} is no plain data")
 
 
@@ -124,5 +126,7 @@ def _unpack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
         return whole
     if kind == "dict":
         return {_unpack(key, arrays): _unpack(item, arrays) for key, item in content}
+    if kind == "bytes":
+        return bytes.fromhex(content)
     items = [_unpack(item, arrays) for item in content]
-    return {"tuple": tuple, "set": set, "list": list}[kind](items)
+    return {"tuple": tuple, "set": set, "frozenset": frozenset, "list": list}[kind](items)

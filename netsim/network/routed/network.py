@@ -108,7 +108,7 @@ class RoutedNetwork:
         """Time at which a change of a bandwidth stands on the clock."""
         self.background: list[Traffic] = []
         """Traffic of others, which begins with the first round."""
-        self._begun = False
+        self._has_begun = False
         self._on_end: dict[str, Callable[[Key, str | None], None]] = {}
         self.log: Log | None = None
         """Records of transfers and links, where a table asks for them."""
@@ -247,8 +247,8 @@ class RoutedNetwork:
         self.round = round
         if self.jammers is not None:
             self.jammers.open_round(round)
-        if not self._begun:
-            self._begun = True
+        if not self._has_begun:
+            self._has_begun = True
             for source in self.background:
                 source.begin()
         for cable in self.cables:
@@ -369,7 +369,7 @@ class RoutedNetwork:
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Go on from the state at the close of `round`; what comes next is put on the clock."""
-        self.round, self._begun = round, True
+        self.round, self._has_begun = round, True
         self.outages.load_state_dict(state["outages"])
         for cable in self.cables:
             if cable.survivals is not None:

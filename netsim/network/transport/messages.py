@@ -154,7 +154,7 @@ KEPT = tuple(field.name for field in fields(Message) if field.name not in ("hand
 """The fields of a message in flight that a saved state holds."""
 
 
-Sent = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
+Common = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
 """Common part of the messages of a batch: handler, label, key, attempt, tries, size in bytes, content."""
 
 
@@ -169,7 +169,7 @@ class Batch:
     __slots__ = ("_at", "_goods", "_places", "_sent", "dues_s", "edges", "number", "order", "sent_s")
 
     def __init__(
-        self, sent: Sent, sent_s: list[float], number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
+        self, sent: Common, sent_s: list[float], number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
     ) -> None:
         self._sent, self.sent_s, self.number, self.order, self.edges, self.dues_s = sent, sent_s, number, order, edges, dues_s
         self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)

@@ -26,7 +26,17 @@ from netsim.network.losses import cause_of_loss
 from netsim.network.resending import NEVER_AGAIN, Resending
 from netsim.network.transport.laws import UNDISTURBED, Disturbances, LinkLaws
 from netsim.network.transport.link_outages import AllCuts, CutOff
-from netsim.network.transport.messages import ALL_GOOD, KEPT, Batch, Message, MessageDraws, MessageHandler, PeerGraph, Sent, Stage
+from netsim.network.transport.messages import (
+    ALL_GOOD,
+    KEPT,
+    Batch,
+    Common,
+    Message,
+    MessageDraws,
+    MessageHandler,
+    PeerGraph,
+    Stage,
+)
 from netsim.records.sinks import NoRecorder, Recorder
 
 if TYPE_CHECKING:
@@ -276,7 +286,9 @@ class Transport:
             self._start_batch(sent, [now] * len(edges), edges, dues_s, goods)
         self._count_sent(edges, size_bytes)
 
-    def _start_batch(self, sent: Sent, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]) -> None:
+    def _start_batch(
+        self, sent: Common, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]
+    ) -> None:
         """Put the first arrival of messages on the clock that share one entry there."""
         batch = Batch(sent, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
         self.batches[batch.number] = batch

@@ -163,11 +163,12 @@ def test_plain_data_goes_through_a_checkpoint(tmp_path: Path) -> None:
         3: (1, (2, [])),
         (1, 2): {"array": np.arange(6).reshape(2, 3), "flags": np.array([True]), "empty": np.zeros(0)},
         "scalar": 0.1 + 0.2,
+        "content of messages": [b"\x00\xff", b"", frozenset({2, 1}), {3}],
     }
     checkpoint.save(tmp_path, state)
     assert same(checkpoint.load(tmp_path), state)
     with pytest.raises(TypeError, match="is no plain data"):
-        checkpoint.save(tmp_path, {"bytes": b"1"})
+        checkpoint.save(tmp_path, {"number": 1 + 2j})
     assert same(checkpoint.load(tmp_path), state), "the earlier one stays"
 
 
