@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, Learner, RewardMeter, SelectionPolicy
     from netsim.core.streams import Streams
     from netsim.servers.channels import OwnLinks
+    from netsim.servers.dispatch import SelectionRule
     from netsim.servers.probing import Probing
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer
@@ -41,6 +42,12 @@ class ServerWorld(Protocol):
 
     def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
         """Return the policy of `[policy]`, which selects `per_round` clients at a time, for a model of `per_model` updates."""
+
+    def selection(self, pool: ClientPool, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
+        """Return the rule by which the policy selects `per_round` clients of `pool`.
+
+        A round waits for `need` selectable clients. `reselect_busy`: busy clients may be selected, too.
+        """
 
     def probing(self, pool: ClientPool) -> Probing | None:
         """Return what asks clients before a policy selects, or None if the policy does not ask."""

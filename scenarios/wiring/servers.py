@@ -10,7 +10,6 @@ import numpy as np
 
 from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.servers.close import WaitRule
-from netsim.servers.dispatch import SelectionRule
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError, describe_own_error
 from scenarios.wiring.server_parts import Server
@@ -30,12 +29,8 @@ def synchronous(world: World) -> Server:
     channels, pool = world.channels_and_pool(section.per_round)
     return synchronous_server(
         pool=pool,
-        selecting=SelectionRule(
-            policy=world.policy(section.per_round),
-            streams=world.streams,
-            need=section.needed_clients,
-            reselect_busy=section.reselect_busy,
-            probing=world.probing(pool),
+        selecting=world.selection(
+            pool, section.per_round, need=section.needed_clients, reselect_busy=section.reselect_busy
         ),
         learner=world.learner,
         wait=_wait_rule(section),
@@ -100,9 +95,7 @@ def semi_synchronous(world: World) -> Server:
     channels, pool = world.channels_and_pool(section.per_round)
     return semi_synchronous_server(
         pool=pool,
-        selecting=SelectionRule(
-            policy=world.policy(section.per_round), streams=world.streams, probing=world.probing(pool)
-        ),
+        selecting=world.selection(pool, section.per_round),
         learner=world.learner,
         round_s=section.round_s,
         channels=channels,

@@ -18,6 +18,7 @@ from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import OwnLinks
+from netsim.servers.dispatch import SelectionRule
 from netsim.servers.instruments import CableJamming
 from netsim.simulation import Simulation
 from scenarios.registry.components import Component, Keywords, construct
@@ -284,6 +285,16 @@ class World:
     def probing(self, pool: ClientPool) -> Probing | None:
         """Return what asks clients of `pool` before a policy selects, or None; raises UserError."""
         return build_probing(self, pool)
+
+    def selection(self, pool: ClientPool, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
+        """Return the rule by which the policy selects `per_round` clients of `pool`; raises UserError."""
+        return SelectionRule(
+            policy=self.policy(per_round),
+            streams=self.streams,
+            need=need,
+            reselect_busy=reselect_busy,
+            probing=self.probing(pool),
+        )
 
     def meter(self, per_round: int) -> RewardMeter | None:
         """Return the meter of the policy's reward, or None without one; raises UserError."""
