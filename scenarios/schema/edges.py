@@ -97,8 +97,20 @@ class Edges(Section):
     """The way of an edge's model up to the node above."""
     model_bytes: PerClientField | None = None
     """Bytes of a model on these ways. Absent: those of a model on its way to a client."""
+    moves: Annotated[str, Field(min_length=1)] | None = None
+    """A CSV file with the columns client, start_s, end_s and edge: meanwhile the client belongs to this edge, otherwise to its
+    own. Absent: nobody moves."""
+    moving: Literal["lost", "finishes"] = "lost"
+    """Consequence of a move for an update that the client is making or sending: it is lost (aborted, cause moved), or it is
+    finished over the old link, for the old edge."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """Presence of the edges: while one is away, it coordinates nobody, and what its members do then is lost."""
+
+    @model_validator(mode="after")
+    def _check_moving(self) -> Self:
+        if self.moves is None and self.moving != "lost":
+            raise problem(("moving",), self.moving, "nobody moves; give moves, or leave it out")
+        return self
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from netsim.network.sizes import Sizes
 from netsim.servers.channels import OwnLinks
 from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
 from netsim.servers.tiers.members import Members, SharedMedium
+from netsim.servers.tiers.moves import Move, Moves
 from netsim.servers.tiers.tree import Coordinators, TreeAttendance, TreeServer
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import resolve
@@ -174,7 +176,7 @@ class NodeWorld(World):
     members: Members
     """Its clients or edges."""
     count: int
-    """Number of members."""
+    """Number of members, at most."""
     section: Component
     """The table of its keys: `[server]`, or that of a tier."""
     policy_section: Component
@@ -264,7 +266,8 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
         population = context.population if of_edges else world.population
         streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{name}.")
         kept["context"] = replace(world.context, population=population, streams=streams)
-        count = int(np.count_nonzero(mine))
+        # With moves, all clients may come to be at one edge.
+        count = int(np.count_nonzero(mine)) if of_edges or section.moves is None else world.clients
         node_world = NodeWorld(
             **kept,
             members=view,
@@ -289,9 +292,49 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
         )
         for node, name in enumerate(layout.names)
     ]
-    server = TreeServer(root=servers[-1], edges=edges, clients=of_clients, nodes=of_nodes, media=media)
+    server = TreeServer(
+        root=servers[-1],
+        edges=edges,
+        clients=of_clients,
+        nodes=of_nodes,
+        media=media,
+        moves=None if section.moves is None else _moves(section, layout, of_clients, of_nodes, coordinator),
+    )
     starts.append(server)
     return server
+
+
+def _moves(section: Edges, layout: Layout, clients: Coordinators, nodes: Coordinators, coordinator: IntArray) -> Moves:
+    """Return the moves of clients; those at time 0 are made. Raises UserError."""
+    assert section.moves is not None
+    stays: dict[int, list[tuple[float, float, int]]] = {}
+    leaves = {name: edge for edge, name in enumerate(layout.names) if not layout.has_edges(edge)}
+    for where, (client, start, end, edge) in read_table(section.moves, ("client", "start_s", "end_s", "edge"), "edges.moves"):
+        if not (client.isascii() and client.isdigit() and int(client) < len(coordinator)):
+            raise UserError(f"{where}: client = {client!r}: must be a client from 0 to {len(coordinator) - 1}")
+        if edge not in leaves:
+            raise UserError(f"{where}: edge = {edge!r}: is no edge of clients; {did_you_mean(edge, leaves)}")
+        try:
+            start_s, end_s = float(start), float(end)
+        except ValueError:
+            start_s = end_s = math.nan
+        if not 0 <= start_s < end_s:
+            raise UserError(f"{where}: start_s = {start}, end_s = {end}: must be seconds, the first >= 0 and below the second")
+        for other in stays.get(int(client), []):
+            if start_s < other[1] and other[0] < end_s:
+                told = f"overlaps with {other[0]:g} to {other[1]:g} s, when it belongs to {layout.names[other[2]]!r}"
+                remedy = "let one stay end before the next begins"
+                raise UserError(f"{where}: client {client} from {start} to {end} s {told}; {remedy}")
+        stays.setdefault(int(client), []).append((start_s, end_s, leaves[edge]))
+    moves = []
+    for client_number, lines in stays.items():
+        starts = {start_s for start_s, _, _ in lines}
+        moves += [Move(start_s, client_number, edge) for start_s, _, edge in lines]
+        home = int(coordinator[client_number])
+        moves += [Move(end_s, client_number, home) for _, end_s, _ in lines if end_s not in starts and end_s < math.inf]
+    return Moves(
+        moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, names=layout.names, moving=section.moving
+    )
 
 
 def _registered(world: World, layout: Layout) -> FloatArray:

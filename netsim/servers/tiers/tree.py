@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from netsim.servers.rounds import RoundServer
     from netsim.servers.tiers.edge import Edge
     from netsim.servers.tiers.members import Members, SharedMedium
+    from netsim.servers.tiers.moves import Moves
 
 _EVER = float("inf")
 _COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
@@ -121,8 +122,9 @@ class TreeServer:
         clients: Coordinators,
         nodes: Coordinators,
         media: Mapping[str, SharedMedium],
+        moves: Moves | None = None,
     ) -> None:
-        self.root, self.edges, self._nodes, self._media = root, edges, nodes, media
+        self.root, self.edges, self._nodes, self._media, self._moves = root, edges, nodes, media, moves
         self._coordinators = clients
         self.clients = clients.pool
         """The clients of all edges."""
@@ -130,6 +132,7 @@ class TreeServer:
         self._book = Book(self.clients)
         self._before = self._count_edges()
         self._columns: list[str] = []
+        self._begun = False
         root.loop.outlast = True
         nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
 
@@ -163,6 +166,10 @@ class TreeServer:
 
     def run_round(self) -> Process[None]:
         """One round of the root, as a process of the clock. Raises NobodyLeftError if there can never be another."""
+        if not self._begun:
+            self._begun = True
+            if self._moves is not None:
+                self._moves.begin()
         return self.root.run_round()
 
     def _count_edges(self) -> dict[str, int]:
@@ -226,6 +233,7 @@ class TreeServer:
             "edges": [edge.state_dict() for edge in self.edges],
             "book": self._book.state_dict(),
             "before": dict(self._before),
+            "moves": None if self._moves is None else self._moves.state_dict(),
         }
 
     def load_state_dict(self, state: State) -> None:
@@ -239,3 +247,6 @@ class TreeServer:
             edge.load_state_dict(saved)
         self._book.load_state_dict(state["book"])
         self._before = dict(state["before"])
+        self._begun = True
+        if self._moves is not None:
+            self._moves.load_state_dict(state["moves"])

@@ -62,6 +62,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         learning(learner=LEARNER | {"aggregation": {"kind": "scaffold"}}),
         r"learner\.aggregation\.kind = .scaffold.: scaffold is not defined over edges yet",
     ),
+    "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
 
@@ -89,6 +90,23 @@ def test_a_mistake_in_a_table_names_file_and_line(name: str, tmp_path: Path) -> 
     file.write_text(rows)
     with pytest.raises(UserError, match=rf"edges\.tiers\.0\.table.*{told}"):
         build(parse(study({"name": "edge", "table": str(file)})))
+
+
+MOVES = {
+    "overlap": ("0,1,5,edge-1\n0,4,9,edge-1\n", r"line 3: client 0 from 4 to 9 s overlaps with 1 to 5 s.*let one stay end"),
+    "unknown edge": ("0,1,5,edge-7\n", r"line 2: edge = 'edge-7': is no edge of clients"),
+    "unknown client": ("4,1,5,edge-1\n", r"line 2: client = '4': must be a client from 0 to 3"),
+    "times": ("0,5,1,edge-1\n", r"line 2: start_s = 5, end_s = 1: must be seconds"),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_mistake_in_a_trace_of_moves_names_file_and_line(name: str, tmp_path: Path) -> None:
+    rows, told = MOVES[name]
+    file = tmp_path / "moves.csv"
+    file.write_text(f"client,start_s,end_s,edge\n{rows}")
+    with pytest.raises(UserError, match=rf"edges\.moves.*{told}"):
+        build(parse(study(edges={"moves": str(file)})))
 
 
 def test_a_table_says_who_belongs_to_which_edge(tmp_path: Path) -> None:
