@@ -212,9 +212,8 @@ class AppSimulation(Simulation):
         if until_round is not None:
             raise ParameterError("until_round", until_round, "an application runs to its end")
         server = self._messages
-        server.limit_s = _EVER if self.time_limit_s is None else self.time_limit_s
-        if after_round is not None:
-            server.on_round = lambda: after_round(self)
+        limit_s = _EVER if self.time_limit_s is None else self.time_limit_s
+        server.begin(limit_s, lambda: None if after_round is None else after_round(self))
         self._has_begun = True
         self.script.begin()
         try:

@@ -358,11 +358,13 @@ class MessageServer(RoundServer):
     def __init__(self, *, loop: RoundLoop, messages: Messages, choice: MessageSelection) -> None:
         super().__init__(loop=loop)
         self.messages, self.choice = messages, choice
-        self.limit_s = _EVER
-        """Time at which the run is over."""
-        self.on_round: Callable[[], object] = lambda: None
-        """Called as a round has closed."""
+        self._limit_s = _EVER
+        self._on_round: Callable[[], object] = lambda: None
         self._round: Process[None] | None = None
+
+    def begin(self, limit_s: float, on_round: Callable[[], object]) -> None:
+        """Let the run be over at `limit_s`, and call `on_round` as a round has closed."""
+        self._limit_s, self._on_round = limit_s, on_round
 
     @property
     def is_open(self) -> bool:
@@ -383,7 +385,7 @@ class MessageServer(RoundServer):
             closing, self._round = self._round, None
             for _ in closing:
                 raise AssertionError("a round of an application has one close")
-            self.on_round()
+            self._on_round()
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages in this order."""
@@ -394,7 +396,7 @@ class MessageServer(RoundServer):
     def wait(self, over: Event) -> None:
         """Let the simulation go on until `over`; raises RunOverError, and NothingScheduledError if that never happens."""
         try:
-            within = self.loop.clock.run_until(over, self.limit_s)
+            within = self.loop.clock.run_until(over, self._limit_s)
         except EventLimitError as error:
             raise RunOverError(BY_EVENTS) from error
         if not within:
