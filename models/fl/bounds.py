@@ -22,6 +22,7 @@ UnderHalf = Annotated[float, Ge(0), Lt(0.5)]
 # Factors of 32-bit floats must be 32-bit floats themselves; smaller steps would be 0.
 Rate = Annotated[float, Ge(1e-37), Le(1e38)]
 Threads = Annotated[int, Ge(1), Le(256)]
+Workers = Annotated[int, Ge(0), Le(256)]
 Power = Annotated[float, Ge(0), Le(100)]
 Decay = Annotated[float, Ge(0), Le(1e38)]
 

@@ -29,6 +29,7 @@ from models.fl.privacy.mechanisms import MECHANISMS
 from models.fl.privacy.unprotected import Unprotected
 from models.fl.protocols import Compression
 from models.fl.task import Task
+from models.fl.training.executors import Workers
 from models.fl.training.optimizers import OPTIMIZERS
 from models.laws.work import WorkPlan
 
@@ -115,13 +116,14 @@ def build_learner(
     plan: WorkPlan | None = None,
     compressions: tuple[Compression, Compression] | None = None,
     cached: bool = False,
+    workers: Workers | None = None,
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
     `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
-    `partition.PARTITIONS`, or is the user's own callable. `plan` and
-    `cached` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
+    `partition.PARTITIONS`, or is the user's own callable. `plan`, `workers`
+    and `cached` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
     addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
     are the same bit for bit at the same number.
 
@@ -138,7 +140,9 @@ def build_learner(
     loss = options.loss or ("hinge" if options.network.get("kind") == "svm" else "cross-entropy")
     try:
         task = Task(dataset=dataset, partition=shares, network=module, loss=LOSSES[loss]())
-        return FederatedLearner(task=task, methods=methods, streams=streams, options=options, plan=plan, cached=cached)
+        return FederatedLearner(
+            task=task, methods=methods, streams=streams, options=options, plan=plan, cached=cached, workers=workers
+        )
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

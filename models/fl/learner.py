@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +26,7 @@ from models.fl.probing import Probing
 from models.fl.protocols import Staleness
 from models.fl.store import ModelStore
 from models.fl.task import Task
+from models.fl.training.executors import Workers
 from models.fl.training.local_work import Computed, LocalWork, Models, Update, work_of
 from models.fl.training.losses import LossTally, finite_rows
 from models.fl.versions import Versions
@@ -99,6 +101,7 @@ class FederatedLearner:
     each client (Andreux et al. 2020), the server has none, and evaluates with those of the test batch. Contributions are measured
     on validation samples in the proportions of each client's labels.
     `plan`: how much work each client is asked for, where it is not what `options` say.
+    `workers`: train the clients, also ahead of deliveries (`promise`); None: this process trains them.
     `versions_kept`: versions of the model that updates may start from, whatever `retain` says. `cached`: the step is that of a
     cache of all clients' last models (`cache.ModelCache`) in place of `aggregation`.
     """
@@ -116,6 +119,7 @@ class FederatedLearner:
         plan: WorkPlan | None = None,
         versions_kept: int = 2,
         cached: bool = False,
+        workers: Workers | None = None,
     ) -> None:
         self.data_sizes: IntArray = task.data_sizes
         """(K,) samples of each client."""
@@ -141,6 +145,9 @@ class FederatedLearner:
             options=options,
             losses=LossTally() if options.training_loss else None,
             probing=self._probing,
+            network=task.network,
+            loss=task.loss,
+            workers=workers,
         )
         check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)
         self._contributions = make_contributions(trainer=self._trainer, task=task, streams=streams, options=options)
@@ -277,6 +284,35 @@ class FederatedLearner:
     def on_delivery(self, client: int, round: int) -> None:
         """Keep what was trained ahead for the update that `client` began in `round`: it was delivered, and will be aggregated."""
         self._work.on_delivery(client, round)
+
+    @property
+    def promises(self) -> bool:
+        """True if updates may be trained before they are needed: see `promise`."""
+        return self._work.executor.ahead
+
+    def promise(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
+        """Let workers train updates that `clients` (n,) begin in `round` from the model `version`, while time goes on.
+
+        `steps` as of `begin`. What is promised changes no result: an update that turns out otherwise is trained again.
+        """
+        asked = [0] * len(clients) if steps is None else steps.tolist()
+        start = self._versions.start(version)
+        pairs = zip(clients.tolist(), asked, strict=True)
+        self._work.promise([Update(client, round, start, math.inf, count) for client, count in pairs], self._store)
+
+    def end_promise(self, client: int, round: int, *, needed: bool) -> None:
+        """Note the end of an update's attempt: it is `needed`, since it was delivered, or its promise is dropped."""
+        executor = self._work.executor
+        (executor.arrive if needed else executor.forget)(client, round)
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Start the workers that train, and end them after the block."""
+        return self._work.executor.at_work()
+
+    @property
+    def worker_facts(self) -> dict[str, Any] | None:
+        """Facts of the workers for the summary, or None without workers."""
+        return self._work.executor.facts()
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
         """Train what was delivered and fold it into the model; `version` counts up if anything was accepted.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from models.errors import ParameterError
-from models.fl.bounds import Amount, Count, Decay, Positive, Threads, Whole, check_bounds
+from models.fl.bounds import Amount, Count, Decay, Positive, Threads, Whole, Workers, check_bounds
 
 Table = Mapping[str, Any]
 """Table of a component: its "kind", a name or a user's own callable, and its parameters."""
@@ -120,6 +120,11 @@ class TrainingOptions:
     threads: Threads | None = None
     """Threads of torch; absent: 1, so that parallel runs do not slow each other down. On a CPU the same number gives the same
     tables byte for byte; another one may change trained weights in their last digits.
+    """
+
+    workers: Workers = 0
+    """Processes that train clients, each with `threads`; 0: the process of the run trains them itself. Tables are the same, byte
+    for byte, whatever the number.
     """
 
     def __post_init__(self) -> None:

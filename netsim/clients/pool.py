@@ -81,6 +81,8 @@ class ClientPool(Tallies):
         )
         self.followers: list[Callable[[Update], object]] = []
         """Listeners called with each update whose attempt ends, inside the event that ended it."""
+        self.begin_followers: list[Callable[[int, IntArray, int, IntArray | None], object]] = []
+        """Listeners called as updates begin: with the round, the clients, the version of their model, and steps as of `start`."""
         self._in_flight: dict[int, Update] = {}
         """Updates that are objects and whose attempt has not ended, by client."""
         self.watchers: list[Callable[[], object]] = []
@@ -225,6 +227,7 @@ class ClientPool(Tallies):
             models = ModelDraws.draw(medium, round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
             if together is not None:
+                self._tell_begun(round, chosen, version, steps)
                 return together
             whole.release()
         return self._start_each(round, chosen, version, steps, holders, send, models)
@@ -294,6 +297,11 @@ class ClientPool(Tallies):
         works = self._work(round, version, clients, steps)
         for place, (client, work, group) in enumerate(zip(clients.tolist(), works, groups, strict=True)):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
+        self._tell_begun(round, clients, version, steps)
+
+    def _tell_begun(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
+        for on_begin in self.begin_followers:
+            on_begin(round, clients, version, steps)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
         """Let updates that were worked out together go on by events; their next steps come in `order` (n,)."""

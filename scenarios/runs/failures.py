@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Any
 
 from netsim.core.clock import NothingScheduledError
@@ -17,6 +15,7 @@ from scenarios.registry.kinds import is_own
 from scenarios.runs.own_code import OwnComponent, own_components
 from scenarios.schema.errors import UserError, first_line, users_line
 from scenarios.schema.scenario import Scenario
+from scenarios.workers.training import TrainingError, calls_of
 
 _FOUND_LATE = {"engine": "slots.engine"}
 """Parameters that the engine refuses in the middle of a run, where only that shows, and their keys."""
@@ -64,8 +63,13 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
             error.add_note(_scene(scenario, simulation))
             raise
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
-        told = f"{path} = {own.kind!r}: {type(error).__name__}: {first_line(error)}{users_line(error)}"
-        raise UserError(f"{told} ({_moment(scenario, simulation, own.path)})") from error
+        if isinstance(error, TrainingError):
+            told = f"{error.failure.text}{error.failure.line}"
+            where = f"{error.where}, {error.failure.worker}, seed {scenario.seed}"
+        else:
+            told = f"{type(error).__name__}: {first_line(error)}{users_line(error)}"
+            where = _moment(scenario, simulation, own.path)
+        raise UserError(f"{path} = {own.kind!r}: {told} ({where})") from error
 
 
 def _moment(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
@@ -90,26 +94,18 @@ def _attempts_text(simulation: Simulation) -> str:
 
 def _to_blame(scenario: Scenario, error: BaseException) -> OwnComponent | None:
     """The component in whose code `error` was raised, the one that the engine called; None: the error is none of the user's."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     components = own_components(scenario)
+    # A worker names its frames itself.
+    calls = error.failure.calls if isinstance(error, TrainingError) else calls_of(error)
     # What fails in a class of netsim's that the user's is derived from, and that the user's did not call, is netsim's.
-    executed = {frame.f_globals.get("__name__") for frame in frames}
+    executed = {module for module, _ in calls}
     if not any(own.place.partition(":")[0] in executed for own in components):
         return None
-    for frame in frames:
-        called = _executed_names(frame)
+    for _, called in calls:
         for own in components:
             if own.place in called:
                 return own
     return None
-
-
-def _executed_names(frame: FrameType) -> set[str]:
-    """The "module:Name" of the function that a frame executes, and of the classes of the object whose method it is."""
-    code, module = frame.f_code, frame.f_globals.get("__name__")
-    names = {f"{module}:{code.co_qualname.partition('.')[0]}"}
-    holder: Any = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-    return names | {f"{base.__module__}:{base.__qualname__}" for base in type(holder).__mro__}
 
 
 def _own_class_complaint(scenario: Scenario, error: Any) -> str | None:

@@ -47,7 +47,7 @@ def run_in_memory(
     simulation.record_to(Summing(recorder, totals))
     code = note_code([], own_code(scenario), 1)
     effort = Effort()
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), refusing(scenario, simulation), long_lived():
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), refusing(scenario, simulation), built.at_work(), long_lived():
 
         def on_round(simulation: Simulation) -> None:
             if after_round is not None:

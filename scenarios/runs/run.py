@@ -221,7 +221,7 @@ def _simulate(
             checkpoint.save(out, noted | {"wall_time_s": effort.wall_s(), **now})
 
     try:
-        with refusing(scenario, simulation), long_lived():
+        with refusing(scenario, simulation), built.at_work(), long_lived():
             how = _rounds(simulation, keep, stop, after_round, checkpoint_s)
         stop.settle()
         with refusing(scenario, simulation), _refuse_damage():

@@ -296,5 +296,6 @@ def _learner_notes(learner: Any) -> Notes | None:
         "notes": learner.notes,
         "trained_updates": learner.trained_updates,
         "refused_updates": learner.refused_updates,
+        **({} if learner.worker_facts is None else {"workers": learner.worker_facts}),
         **({"unscored_samples": learner.unscored.samples} if learner.unscored.samples else {}),
     }

@@ -29,6 +29,7 @@ from scenarios.wiring.compression import build_compressions
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
+    from scenarios.workers.training import TrainingWorkers
 
 MOST_PARAMETERS = 10**9
 
@@ -172,7 +173,17 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             streams=streams,
             compressions=build_compressions(scenario),
             cached=scenario.server.caches,
+            workers=_workers(options),
         )
+
+
+def _workers(options: LearnerOptions) -> TrainingWorkers | None:
+    """Return the workers that train, None where this process does."""
+    if not options.workers:
+        return None
+    from scenarios.workers.training_processes import TrainingProcesses
+
+    return TrainingProcesses(["cpu"] * options.workers)
 
 
 def _own_options(section: Learner) -> LearnerOptions:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from models.privacy import Ledger, NoPrivacy, NoSchedule, Schedule
+from netsim.clients.columns import CLIENT, DELIVERED, OUTCOME, ROUND, Columns
 from netsim.clients.energy import Followed
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
@@ -107,10 +109,16 @@ class World:
             server.clients.follow(
                 lambda update: trained.on_delivery(update.client, update.begun_round) if update.outcome == "delivered" else None
             )
+        if trained is not None and trained.promises and server.loop.outlast and server.loop.learner is trained:
+            _train_ahead(server, trained)
         network = None if self.network is None else self.network.network
         if network is not None and network.jammed is not None and network.jammers is not None:
             server.loop.add_instrument(CableJamming(cables=network.jammed, jammers=network.jammers))
         return server
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Start what works beside this process, the workers that train, and end it after the block."""
+        return nullcontext() if self.trained is None else self.trained.at_work()
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -304,3 +312,19 @@ class World:
         meter: RewardMeter = self.component(reward, "reward", "metrics.reward", self._constructor_arguments(per_round, None))
         return meter
 
+
+def _train_ahead(server: Server, trained: FederatedLearner) -> None:
+    """Let workers train updates as they begin, where these may outlast their round; otherwise all are needed at its close."""
+    pool = server.clients
+
+    def note(client: int, begun_round: int, delivered: bool) -> None:
+        # With `retry` an update that was not delivered is sent again.
+        if delivered or not pool.life.retry:
+            trained.end_promise(client, begun_round, needed=delivered)
+
+    def on_ends(ended: Columns) -> None:
+        for client, round, outcome in ended.counts[[CLIENT, ROUND, OUTCOME]].T.tolist():
+            note(client, round, outcome == DELIVERED)
+
+    pool.begin_followers.append(trained.promise)
+    pool.follow(lambda update: note(update.client, update.begun_round, update.outcome == "delivered"), on_ends)

@@ -50,6 +50,13 @@ def reason_of(error: BaseException) -> str:
     return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
 
 
+def is_end_of_process(error: BaseException) -> bool:
+    """Return True if an executor raises `error` because its process has come to an end."""
+    from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
+
+    return isinstance(error, BrokenProcessPool | ShutdownExecutorError)
+
+
 _WAITING: dict[tuple[object, ...], list[Any]] = {}
 """Executors of one process each that wait for the next work, by what they were started with."""
 

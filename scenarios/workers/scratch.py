@@ -29,15 +29,15 @@ def temporary_folder(parent: str | None = None) -> Iterator[Path]:
 
 
 @contextmanager
-def scratch_folder() -> Iterator[str]:
-    """Yield a folder that several processes share for the length of the block.
+def scratch_folder(parent: str | None = None) -> Iterator[str]:
+    """Yield a folder in `parent`, as of `temporary_folder`, that several processes share for the length of the block.
 
     joblib's resource tracker, a process of its own, removes the folder if this process is killed.
     """
     with safe_path():  # both calls start the tracker if it does not run
         from joblib.externals.loky.backend import resource_tracker
 
-    with temporary_folder() as folder:
+    with temporary_folder(parent) as folder:
         with safe_path():
             resource_tracker.register(str(folder), "folder")
         try:

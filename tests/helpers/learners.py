@@ -32,7 +32,7 @@ def make_data(samples: int = 100) -> Dataset:
 
 
 def make(
-    mechanism=None, seed=0, network=None, optimizer=None, versions_kept=2, plan=None, cached=False, **named
+    mechanism=None, seed=0, network=None, optimizer=None, versions_kept=2, plan=None, cached=False, workers=None, **named
 ) -> FederatedLearner:
     """A learner of four clients; `named` are methods (fields of `Methods`) and options (fields of `TrainingOptions`)."""
     chosen = {field.name: named.pop(field.name) for field in fields(Methods) if field.name in named}
@@ -49,6 +49,7 @@ def make(
         versions_kept=versions_kept,
         cached=cached,
         plan=plan,
+        workers=workers,
     )
 
 

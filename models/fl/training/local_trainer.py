@@ -101,6 +101,22 @@ class LocalTrainer:
         self._chunk = max(1, _CHUNK_BYTES[x.device.type] // row_bytes) if self.vectorised else 1
 
     @property
+    def data(self) -> tuple[Tensor, Tensor]:
+        """Inputs (N, ...) and classes (N,) of all training samples."""
+        return self._x, self._y
+
+    @property
+    def stacked(self) -> int:
+        """Most clients that are trained in one computation."""
+        return self._chunk
+
+    def stacks(self, batches: Sequence[IntArray]) -> list[list[int]]:
+        """Return the places of clients with these `batches` that are trained in one computation each, the longest first."""
+        steps = [int(((batch >= 0).sum(1) > 1).sum()) if self.skips_single else len(batch) for batch in batches]
+        order = sorted(range(len(batches)), key=lambda k: -steps[k])
+        return [order[first : first + self._chunk] for first in range(0, len(order), self._chunk)]
+
+    @property
     def skips_single(self) -> bool:
         """True if batches of a single sample are left out: the network normalises over batches."""
         return bool(self.buffers or self.layout.normalisers)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.errors import ParameterError
 from models.fl.compression.bits import Generators
@@ -23,12 +23,14 @@ from models.fl.options import TrainingOptions
 from models.fl.privacy.release import Release
 from models.fl.probing import Probing
 from models.fl.store import SERVER, ModelId
+from models.fl.training.bench import BenchRecipe
 from models.fl.training.client_memory import ClientMemory, OptimizerStates
 from models.fl.training.client_vectors import ClientVectors
 from models.fl.training.corrections import Corrections
+from models.fl.training.executors import Asked, Executor, InProcess, Measured, OnWorkers, OwnAsked, Workers
 from models.fl.training.jobs import Job, ready_together
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.losses import FirstPass, LossTally, finite_rows
+from models.fl.training.losses import FirstPass, Loss, LossTally, finite_rows
 from models.fl.training.own_training import Address, OwnTraining, Result
 from models.laws.work import Work, WorkPlan
 
@@ -90,13 +92,6 @@ class Computed(NamedTuple):
     """Results of the user's own trainer, by client and round."""
 
 
-class Measured(NamedTuple):
-    """Losses that training adds up as it goes: of all steps, and of each client's first pass; None: not wanted."""
-
-    losses: LossTally | None
-    first: FirstPass | None
-
-
 class LocalWork:
     """Computes updates, all that are asked for in one call, from their addresses, the versions they started from and what their
     clients kept (`memory`), which is nothing unless `options.batch_statistics` is "local" or `options.optimizer_state` "kept".
@@ -117,6 +112,9 @@ class LocalWork:
         work: Work,
         losses: LossTally | None,
         probing: Probing,
+        network: nn.Module,
+        loss: Loss,
+        workers: Workers | None = None,
     ) -> None:
         _check_options(options, trainer)
         self._augment = options.augmentation == "crop-flip"
@@ -125,6 +123,13 @@ class LocalWork:
             layout=trainer.layout, mechanism=methods.mechanism, unprotected=methods.unprotected, local=self.local_statistics
         )
         self._own = self._own_training(methods, options, trainer)
+        self.executor: Executor = InProcess(trainer, self._own)
+        """Trains the clients."""
+        if workers is not None:
+            _check_workers(methods)
+            pull = methods.aggregation.correction.pull
+            recipe = BenchRecipe(network, loss, methods.optimizer, options, pull, methods.own_trainer, methods.own_key)
+            self.executor = OnWorkers(workers, recipe, trainer)
         self.memory = ClientMemory(
             statistics=self.local_statistics,
             optimizer=options.optimizer_state == "kept",
@@ -157,6 +162,8 @@ class LocalWork:
             device=trainer.device,
         )
         self._probing = probing if options.reported_losses == "received" else None
+        self._passes_wanted = (options.client_losses or demands.loss == "running") and self._probing is None
+        """True if the losses of first passes were wanted of the last updates, and so are of the next."""
         self._rms_measure = options.reported_rms
         self._optimizer, self._proximal = methods.optimizer, options.proximal
         self.losses = losses
@@ -220,13 +227,14 @@ class LocalWork:
         rows = [row for row in range(len(jobs)) if row not in done]
         if rows:
             asked = [jobs[row] for row in rows]
-            results = self._own.results(
-                starts[rows],
+            own = OwnAsked(
+                asked,
                 [self._partition[job.client] for job in asked],
                 [batches[row] for row in rows],
                 [self._address(job) for job in asked],
                 memory.recall_own([job.client for job in asked]),
             )
+            results = self.executor.train_own(own, starts[rows])
             done |= dict(zip(rows, results, strict=True))
         return [done[row] for row in range(len(jobs))]
 
@@ -248,7 +256,8 @@ class LocalWork:
         memory = self.memory.copy()
         losses = None if self.losses is None else self.losses.fresh()
         batches = [self._batches(update) for update in updates]
-        passes = self._first_passes(updates, batches) if want_losses and self._probing is None else None
+        self._passes_wanted = want_losses and self._probing is None
+        passes = self._first_passes(updates, batches) if self._passes_wanted else None
         first = None if passes is None else FirstPass(passes, self._rms_measure)
         reported = self._received_moments(updates, received) if want_losses else None
         own = self.corrections.vectors_of([update.client for update in updates]) if self.corrections.keeps else None
@@ -351,6 +360,7 @@ class LocalWork:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+        self.executor.forget_all()
         self.memory.load_state_dict(state["memory"], device)
         self.left_out.load_state_dict(state["left_out"], device)
         self.corrections.load_state_dict(state["corrections"], device)
@@ -418,17 +428,33 @@ class LocalWork:
             own = self._own_results(memory, jobs, batches, starts)
             results |= {(job.client, job.round): result for job, result in zip(jobs, own, strict=True)}
             return self._own.rows(own, *measured)
+        return self.executor.train(self._asked(jobs, batches), starts, states, measured, shift)
+
+    def _asked(self, jobs: list[Job], batches: list[IntArray]) -> Asked:
+        """Return `jobs` with their random numbers."""
         # A network whose copies are trained at once draws nothing.
         seeds = [] if self._trainer.vectorised else [self._streams.integer_seed("network-draws", j.round, j.client) for j in jobs]
-        return self._trainer.train(
-            starts,
-            batches,
-            seeds,
-            [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None,
-            states,
-            *measured,
-            shift,
-        )
+        moves = [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None
+        return Asked(jobs, batches, seeds, moves)
+
+    def promise(self, updates: list[Update], models: Models) -> None:
+        """Let the executor train `updates`, which have begun, before they are needed, if their results cannot change until then.
+
+        The vectors that correct gradients may change, so a method with such vectors trains when results are needed.
+        """
+        if not self.executor.ahead or self.corrections.keeps:
+            return
+        width = self._trainer.parameters
+        for update, job in zip(updates, self._jobs(updates), strict=True):
+            start, batches = self.receive(update.start, models)[None], [self._batches(update)]
+            states = None
+            if self.memory.keeps:
+                start = start.clone()
+                self.memory.recall_statistics([job.client], start[:, width:])
+                like = start[:, self._trainer.layout.columns]
+                states = self.memory.recall_optimizers([job.client], moments=self._trainer.moments, like=like)
+            first = FirstPass(self._first_passes([update], batches), self._rms_measure) if self._passes_wanted else None
+            self.executor.promise(self._asked([job], batches), start, states, Measured(self.losses, first))
 
     def local_steps(self, updates: list[Update]) -> LocalSteps:
         """The local steps of `updates`, as they are taken; the optimizer must have a rate."""
@@ -483,6 +509,13 @@ def _check_options(options: TrainingOptions, trainer: LocalTrainer) -> None:
         raise ParameterError("batch_statistics", "local", "the network keeps no running statistics; leave it out")
     if options.optimizer_state == "kept" and not trainer.moments:
         raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
+
+
+def _check_workers(methods: Methods) -> None:
+    """Raise ParameterError for a trainer that stays in this process."""
+    if methods.trainer is not None:
+        reason = "leave it out: a trainer of your own gets all jobs that are needed together in one call, in this process"
+        raise ParameterError("workers", "..", reason, shown="")
 
 
 def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from scenarios.schema.cautions import Caution
 from scenarios.wiring.cautions.deliveries import long_timeout, no_round, nothing_delivered, waited_for_days
 from scenarios.wiring.cautions.detectors import unseen_latency
-from scenarios.wiring.cautions.learning import not_finite
+from scenarios.wiring.cautions.learning import not_finite, short_jobs, too_many_workers
 from scenarios.wiring.cautions.no_effect import epochs_beside_steps, late_clients, learner_beside_work, privacy_weight
 from scenarios.wiring.cautions.outlook import Outcome, Outlook
 from scenarios.wiring.cautions.presence import absent_clients
@@ -27,6 +27,7 @@ BEFORE: tuple[Callable[[Outlook], Iterable[Caution]], ...] = (
     short_deadline,
     short_time_limit,
     absent_clients,
+    too_many_workers,
 )
 """The rules of a scenario before its run."""
 AFTER: tuple[Callable[[Outcome], Iterable[Caution]], ...] = (
@@ -35,6 +36,7 @@ AFTER: tuple[Callable[[Outcome], Iterable[Caution]], ...] = (
     nothing_delivered,
     long_timeout,
     not_finite,
+    short_jobs,
 )
 """The rules of a run that is over or was stopped."""
 

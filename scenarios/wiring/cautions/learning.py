@@ -1,11 +1,31 @@
-"""Warnings of models and updates that are not finite."""
+"""Warnings of training: models and updates that are not finite, and workers that do not pay."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from scenarios.schema.cautions import Caution
-from scenarios.wiring.cautions.outlook import Outcome
+from scenarios.wiring.cautions.outlook import Outcome, Outlook
+
+_SHORT_S = 0.003
+"""Mean seconds of a job below which giving it to a worker takes about as long."""
+
+
+def too_many_workers(outlook: Outlook) -> Iterator[Caution]:
+    """Warn of more workers than this machine has cores."""
+    learner, cores = outlook.scenario.learner, os.cpu_count() or 1
+    if learner is not None and learner.workers > cores:
+        text = f"learner.workers = {learner.workers}: this machine has {cores} cores; give at most as many"
+        yield Caution("workers-and-cores", text)
+
+
+def short_jobs(outcome: Outcome) -> Iterator[Caution]:
+    """Warn of workers whose jobs were shorter than it takes to give them out."""
+    facts = None if outcome.learner is None else outcome.learner.worker_facts
+    if facts is not None and facts["jobs"] and facts["job_s"] < _SHORT_S:
+        text = f"learner.workers: a job of training took {1000 * facts['job_s']:.2g} ms, less than to give it to a worker"
+        yield Caution("short-jobs", f"{text}; leave learner.workers out")
 
 
 def not_finite(outcome: Outcome) -> Iterator[Caution]:

@@ -1,0 +1,117 @@
+"""Benches: what a worker trains stacks with, and the files from which the workers of one machine make theirs."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from models.fl.options import TrainingOptions
+from models.fl.protocols import Optimizer, Trainer
+from models.fl.training.client_memory import OptimizerStates
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import FirstPass, Loss, LossTally
+from models.fl.training.own_training import OwnTraining
+from models.fl.training.stacks import OwnPart, Report, Stack, Vectors
+
+
+class Bench:
+    """Network, samples and methods with which stacks are trained."""
+
+    def __init__(self, trainer: LocalTrainer, own: OwnTraining | None) -> None:
+        self._trainer, self._own = trainer, own
+
+    def train(self, stack: Stack, vectors: Vectors) -> Report:
+        """Train the clients of `stack`, and write into `vectors` where they end."""
+        began, told = time.perf_counter(), len(self._trainer.notes)
+        report = self._train(stack, vectors) if stack.own is None else self._call(self._own, stack, stack.own, vectors)
+        return replace(report, notes=tuple(self._trainer.notes[told:]), seconds=time.perf_counter() - began)
+
+    def _train(self, stack: Stack, vectors: Vectors) -> Report:
+        device = self._trainer.device
+        states = None
+        if stack.taken is not None:
+            states = OptimizerStates([moment.to(device, copy=True) for moment in vectors.moments], stack.taken.copy())
+        tally = LossTally() if stack.counts_losses else None
+        first = None if stack.passes is None else FirstPass(stack.passes, stack.measure)
+        shift = None if vectors.shift is None else vectors.shift.to(device)
+        trained = self._trainer.train(
+            vectors.rows.to(device), stack.batches, stack.seeds, stack.moves, states, tally, first, shift
+        )
+        vectors.rows.copy_(trained)
+        if states is not None:
+            for kept, moment in zip(vectors.moments, states.moments, strict=True):
+                kept.copy_(moment)
+        report = Report(taken=None if states is None else states.steps)
+        if tally is not None:
+            sums = tally.state_dict()
+            report = replace(report, total=float(sums["total"]), samples=int(sums["samples"]))
+        return report if first is None else replace(report, mean=first.mean, rms=first.rms)
+
+    def _call(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
+        assert training is not None
+        none = [None] * len(stack.clients)
+        found = training.results(vectors.rows.to(self._trainer.device), own.shards, stack.batches, own.addresses, none)
+        for row, result in zip(vectors.rows, found, strict=True):
+            row.copy_(result.row)
+        nothing = torch.zeros(0)
+        return Report(results=tuple(replace(result, row=nothing, losses=result.losses.cpu()) for result in found))
+
+
+@dataclass(frozen=True)
+class BenchRecipe:
+    """All that makes a bench, but for the samples."""
+
+    network: nn.Module
+    loss: Loss
+    optimizer: Optimizer
+    options: TrainingOptions
+    pull: float
+    own: Trainer | None
+    own_key: str | None
+
+    def portable(self) -> BenchRecipe:
+        """Return the same with the network in main memory."""
+        return replace(self, network=deepcopy(self.network).cpu())
+
+    def make(self, x: Tensor, y: Tensor) -> Bench:
+        """Return the bench with the training samples `x` (N, ...) of classes `y` (N,), on whose device it trains."""
+        trainer = LocalTrainer(
+            network=self.network.to(x.device),
+            loss=self.loss,
+            optimizer=self.optimizer,
+            x=x,
+            y=y,
+            options=self.options,
+            pull=self.pull,
+        )
+        return Bench(trainer, None if self.own is None else trainer.own_training(self.own, str(self.own_key)))
+
+
+@dataclass(frozen=True)
+class Site:
+    """Folder with the recipe and the samples of a run, which the benches of one machine share."""
+
+    folder: str
+
+    def write(self, x: Tensor, y: Tensor, recipe: bytes) -> None:
+        """Write the samples, and the recipe as `pickle` reads it."""
+        for name, values in (("x", x), ("y", y)):
+            np.save(f"{self.folder}/{name}.npy", values.cpu().numpy())
+        Path(self.folder, "recipe").write_bytes(recipe)
+
+    def bench(self, device: str) -> Bench:
+        """Return a bench that trains on `device`; on a CPU samples are mapped, and read as they are used."""
+        recipe: Any = pickle.loads(Path(self.folder, "recipe").read_bytes())
+        torch.set_num_threads(recipe.options.threads or 1)
+        # Copy on write: torch wants memory that may be written to, and nothing writes to it.
+        x, y = (torch.from_numpy(np.load(f"{self.folder}/{name}.npy", mmap_mode="c")) for name in ("x", "y"))
+        made: Bench = recipe.make(x.to(device), y.to(device))
+        return made

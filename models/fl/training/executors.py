@@ -1,0 +1,299 @@
+"""Executors of local training: in this process, or on workers, there also ahead of its use.
+
+Both train the same stacks. A network that is trained client by client has stacks of one client. All others are stacked as
+their results are needed, so that the sums of a stack do not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.training.bench import BenchRecipe
+from models.fl.training.client_memory import OptimizerStates
+from models.fl.training.jobs import Job
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import FirstPass, LossTally
+from models.fl.training.own_training import Address, OwnTraining, Result
+from models.fl.training.stacks import OwnPart, Report, Stack, Vectors, split
+
+IntArray = NDArray[np.int64]
+
+
+class Measured(NamedTuple):
+    """Losses that training adds up as it goes: of all steps, and of each client's first pass; None: not wanted."""
+
+    losses: LossTally | None
+    first: FirstPass | None
+
+
+class Asked(NamedTuple):
+    """Training of n clients, without the vectors that they start from."""
+
+    jobs: list[Job]
+    batches: list[IntArray]
+    seeds: list[int]
+    moves: list[IntArray] | None
+
+    def stack(self, states: OptimizerStates | None, measured: Measured) -> Stack:
+        """Return it as one stack."""
+        first = measured.first
+        return Stack(
+            [job.client for job in self.jobs],
+            [job.round for job in self.jobs],
+            self.batches,
+            self.seeds,
+            self.moves,
+            None if states is None else states.steps.copy(),
+            measured.losses is not None,
+            None if first is None else first.steps,
+            "all" if first is None else first.measure,
+        )
+
+
+class OwnAsked(NamedTuple):
+    """Training of n clients by a trainer of the user's own, without the vectors that they start from."""
+
+    jobs: list[Job]
+    shards: list[IntArray]
+    batches: list[IntArray]
+    addresses: list[Address]
+    states: list[Any]
+
+
+class Executor(Protocol):
+    """Trains clients."""
+
+    ahead: bool
+    """True if training may begin before its result is needed: see `promise`."""
+
+    def train(
+        self, asked: Asked, starts: Tensor, states: OptimizerStates | None, measured: Measured, shift: Tensor | None
+    ) -> Tensor:
+        """Return the rows (n, d) in which training from `starts` ends; see `LocalTrainer.train`."""
+
+    def train_own(self, asked: OwnAsked, starts: Tensor) -> list[Result]:
+        """Return the results of the user's own trainer; see `OwnTraining.results`."""
+
+    def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
+        """Begin training of one client from `start` (1, d); `train` uses the result if it is asked for the same."""
+
+    def arrive(self, client: int, round: int) -> None:
+        """Note that the update that `client` began in `round` was delivered: its result will be needed."""
+
+    def forget(self, client: int, round: int) -> None:
+        """Drop what was promised of an update that nothing will need."""
+
+    def forget_all(self) -> None:
+        """Drop all promises."""
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Workers are there within the block, from its beginning on."""
+
+    def facts(self) -> dict[str, Any] | None:
+        """Return facts of the workers for the summary, or None without workers."""
+
+
+class InProcess:
+    """Trains in this process, all that is asked for in one call; counterpart of `OnWorkers`, with equal results."""
+
+    ahead = False
+
+    def __init__(self, trainer: LocalTrainer, own: OwnTraining | None) -> None:
+        self._trainer, self._own = trainer, own
+
+    def train(
+        self, asked: Asked, starts: Tensor, states: OptimizerStates | None, measured: Measured, shift: Tensor | None
+    ) -> Tensor:
+        return self._trainer.train(starts, asked.batches, asked.seeds, asked.moves, states, *measured, shift)
+
+    def train_own(self, asked: OwnAsked, starts: Tensor) -> list[Result]:
+        assert self._own is not None
+        return self._own.results(starts, asked.shards, asked.batches, asked.addresses, asked.states)
+
+    def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
+        """Nothing is trained before it is needed."""
+
+    def arrive(self, client: int, round: int) -> None:
+        """Nothing was promised."""
+
+    def forget(self, client: int, round: int) -> None:
+        """Nothing was promised."""
+
+    def forget_all(self) -> None:
+        """Nothing was promised."""
+
+    def at_work(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def facts(self) -> dict[str, Any] | None:
+        return None
+
+
+class Ticket(Protocol):
+    """A stack that workers were given."""
+
+    @property
+    def report(self) -> Report | None:
+        """Its result, None before it is there."""
+
+
+class Workers(Protocol):
+    """Workers that train stacks (`scenarios.workers.training`)."""
+
+    def prepare(self, recipe: BenchRecipe, x: Tensor, y: Tensor, widest: int) -> None:
+        """Take what each worker's bench is made of; no job has vectors of more than `widest` numbers for a client."""
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """Start the workers, and end them after the block."""
+
+    def submit(self, stack: Stack, starts: Vectors) -> Any:
+        """Return the ticket of a stack; `starts` must stay as they are."""
+
+    def collect(self, tickets: Sequence[Any], ends: Sequence[Vectors]) -> None:
+        """Wait for `tickets`, now needed, and write into `ends` where their clients end."""
+
+    def arrive(self, ticket: Any) -> None:
+        """Note that a ticket will be needed."""
+
+    def cancel(self, ticket: Any) -> None:
+        """Drop a ticket, and its result."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return facts for the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    job: Job
+    wants: tuple[bool, bool, str]
+    ticket: Ticket
+    moments: int
+
+
+class OnWorkers:
+    """Trains on workers; counterpart of `InProcess`, with equal results.
+
+    A job is promised only where it is a stack by itself. Then its result depends on no other client's, and may be computed at
+    any time.
+    """
+
+    def __init__(self, workers: Workers, recipe: BenchRecipe, trainer: LocalTrainer) -> None:
+        self._workers, self._trainer = workers, trainer
+        self.ahead = not trainer.vectorised and recipe.own is None
+        self._promises: dict[tuple[int, int], _Promise] = {}
+        self._kept_promises = 0
+        """Promises whose result was used."""
+        widest = trainer.parameters + trainer.buffers + (trainer.moments + 1) * trainer.parameters
+        workers.prepare(recipe.portable(), *trainer.data, widest=widest * trainer.stacked)
+
+    def train(
+        self, asked: Asked, starts: Tensor, states: OptimizerStates | None, measured: Measured, shift: Tensor | None
+    ) -> Tensor:
+        whole, out = asked.stack(states, measured), torch.empty_like(starts)
+        places = self._trainer.stacks(asked.batches)
+        tickets, ends = [], []
+        for rows, stack in zip(places, split(places, whole), strict=True):
+            single = len(rows) == 1
+            # A single row is a view: large models are not copied.
+            part: slice | list[int] = slice(rows[0], rows[0] + 1) if single else rows
+            moments = [] if states is None else [moment[rows] for moment in states.moments]
+            vectors = Vectors(starts[part], moments, None if shift is None else shift[rows])
+            ready = self._redeem(asked.jobs[rows[0]], whole, shift) if single else None
+            tickets.append(self._workers.submit(stack, vectors) if ready is None else ready)
+            trained = out[part] if single else torch.empty_like(vectors.rows)
+            ends.append(Vectors(trained, [torch.empty_like(moment) for moment in moments]))
+        self._workers.collect(tickets, ends)
+        for rows, ticket, end in zip(places, tickets, ends, strict=True):
+            if len(rows) > 1:
+                out[rows] = end.rows
+            self._take(ticket.report, rows, end, states, measured)
+        return out
+
+    def _take(
+        self, report: Report | None, rows: list[int], end: Vectors, states: OptimizerStates | None, measured: Measured
+    ) -> None:
+        assert report is not None
+        if states is not None and report.taken is not None:
+            states.keep(rows, end.moments, report.taken)
+        if measured.losses is not None:
+            measured.losses.merge(LossTally(total=report.total, samples=report.samples))
+        if measured.first is not None and report.mean is not None and report.rms is not None:
+            measured.first.mean[rows], measured.first.rms[rows] = report.mean, report.rms
+        for note in report.notes:
+            self._trainer.note(note)
+
+    def train_own(self, asked: OwnAsked, starts: Tensor) -> list[Result]:
+        whole = Stack(
+            [job.client for job in asked.jobs],
+            [job.round for job in asked.jobs],
+            asked.batches,
+            [],
+            own=OwnPart(asked.shards, asked.addresses),
+        )
+        # A function is called for one client after the other, whatever the company.
+        places = [[row] for row in range(len(asked.jobs))]
+        tickets = [
+            self._workers.submit(stack, Vectors(starts[rows], []))
+            for rows, stack in zip(places, split(places, whole), strict=True)
+        ]
+        out = torch.empty_like(starts)
+        self._workers.collect(tickets, [Vectors(out[row : row + 1], []) for row in range(len(out))])
+        results = []
+        for row, ticket in enumerate(tickets):
+            assert ticket.report is not None
+            (result,) = ticket.report.results
+            results.append(replace(result, row=out[row], losses=result.losses.to(out.device)))
+        return results
+
+    # Training ahead
+
+    def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
+        (job,) = asked.jobs
+        self.forget(job.client, job.round)
+        stack = asked.stack(states, measured)
+        ticket = self._workers.submit(stack, Vectors(start, [] if states is None else states.moments))
+        self._promises[job.client, job.round] = _Promise(job, _wants(stack), ticket, len(states.moments) if states else 0)
+
+    def _redeem(self, job: Job, stack: Stack, shift: Tensor | None) -> Ticket | None:
+        """Return what was promised of `job`, if it is what is asked for now; None otherwise."""
+        promise = self._promises.pop((job.client, job.round), None)
+        if promise is None:
+            return None
+        if promise.job != job or promise.wants != _wants(stack) or shift is not None:
+            self._workers.cancel(promise.ticket)
+            return None
+        self._kept_promises += 1
+        return promise.ticket
+
+    def arrive(self, client: int, round: int) -> None:
+        promise = self._promises.get((client, round))
+        if promise is not None:
+            self._workers.arrive(promise.ticket)
+
+    def forget(self, client: int, round: int) -> None:
+        promise = self._promises.pop((client, round), None)
+        if promise is not None:
+            self._workers.cancel(promise.ticket)
+
+    def forget_all(self) -> None:
+        for client, round in list(self._promises):
+            self.forget(client, round)
+
+    def at_work(self) -> AbstractContextManager[None]:
+        return self._workers.at_work()
+
+    def facts(self) -> dict[str, Any]:
+        return self._workers.facts() | {"ahead": self._kept_promises}
+
+
+def _wants(stack: Stack) -> tuple[bool, bool, str]:
+    """Return which losses a stack measures: they change the order of sums, not the vectors."""
+    return stack.counts_losses, stack.passes is not None, stack.measure

@@ -1,0 +1,149 @@
+"""Stacks: clients whose local training is one computation, as plain data that any process can compute.
+
+The learner hands stacks to workers (`executors`); a worker computes them on its bench (`bench`). The result depends on the stack
+and its vectors only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.training.losses import RmsMeasure
+from models.fl.training.own_training import Address, Result
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPart:
+    """Part of a stack for a function of the user's own, an entry for each client."""
+
+    shards: list[IntArray]
+    """The numbers of each client's samples."""
+    addresses: list[Address]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Clients that are trained in one computation, without the vectors."""
+
+    clients: list[int]
+    rounds: list[int]
+    """The rounds in which their updates were begun."""
+    batches: list[IntArray]
+    seeds: list[int]
+    moves: list[IntArray] | None = None
+    taken: IntArray | None = None
+    """(n,) steps that their optimizers have taken before; None: all start without memory."""
+    counts_losses: bool = False
+    """True if the losses of all samples are added up."""
+    passes: IntArray | None = None
+    """(n,) steps of the clients' first passes; None: their losses are not wanted."""
+    measure: RmsMeasure = "all"
+    own: OwnPart | None = None
+
+    @property
+    def work(self) -> int:
+        """Number of samples to process: by it the longest stack is known."""
+        return sum(int(batch.size) for batch in self.batches)
+
+    def name(self) -> str:
+        """Return the client and the round, of several those of the first, for messages."""
+        others = f" and {len(self.clients) - 1} more" if len(self.clients) > 1 else ""
+        return f"client {self.clients[0]}{others}, round {self.rounds[0]}"
+
+
+@dataclass(slots=True)
+class Vectors:
+    """Vectors of a stack of n clients: where they start, and after training where they end."""
+
+    rows: Tensor
+    """(n, d) the networks."""
+    moments: list[Tensor]
+    """Of their optimizers, each (n, parameters that are trained); none if all start without memory."""
+    shift: Tensor | None = None
+    """(n, parameters that are trained) term added to every gradient."""
+
+    def parts(self) -> list[Tensor]:
+        """Return all of them, in one order."""
+        return [self.rows, *self.moments, *([] if self.shift is None else [self.shift])]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Result of a stack, without the vectors."""
+
+    total: float = 0.0
+    """Sum of the losses of all samples, of which there are so many `samples`."""
+    samples: int = 0
+    mean: FloatArray | None = None
+    rms: FloatArray | None = None
+    """(n,) of the losses of the first passes; None: not wanted."""
+    taken: IntArray | None = None
+    """(n,) steps that their optimizers have taken by now."""
+    results: tuple[Result, ...] = ()
+    """What the user's own function returned, with rows that are in the vectors."""
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    """Wall time of the computation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Shapes of the vectors of a stack that lie one after the other in a row of numbers."""
+
+    clients: int
+    numbers: int
+    moments: int
+    trained: int
+    shifted: bool
+
+    @classmethod
+    def of(cls, vectors: Vectors) -> Shape:
+        clients, numbers = vectors.rows.shape
+        others = vectors.parts()[1:]
+        return cls(clients, numbers, len(vectors.moments), others[0].shape[1] if others else 0, vectors.shift is not None)
+
+    @property
+    def size(self) -> int:
+        """Numbers of all vectors."""
+        return self.clients * (self.numbers + (self.moments + self.shifted) * self.trained)
+
+    def views(self, numbers: NDArray[np.float32]) -> Vectors:
+        """Return the vectors in `numbers` (size,), without a copy."""
+        widths = [self.numbers, *[self.trained] * (self.moments + self.shifted)]
+        parts = torch.split(torch.from_numpy(numbers), [self.clients * width for width in widths])
+        rows, *others = [part.view(self.clients, width) for part, width in zip(parts, widths, strict=True)]
+        return Vectors(rows, others[: self.moments], others[-1] if self.shifted else None)
+
+
+def split(rows: Sequence[Sequence[int]], stack: Stack) -> list[Stack]:
+    """Return a stack for each of `rows`, which are places in `stack`."""
+
+    def take(values: list[IntArray], places: Sequence[int]) -> list[IntArray]:
+        return [values[place] for place in places]
+
+    return [
+        Stack(
+            [stack.clients[place] for place in places],
+            [stack.rounds[place] for place in places],
+            take(stack.batches, places),
+            [stack.seeds[place] for place in places] if stack.seeds else [],
+            None if stack.moves is None else take(stack.moves, places),
+            None if stack.taken is None else stack.taken[list(places)],
+            stack.counts_losses,
+            None if stack.passes is None else stack.passes[list(places)],
+            stack.measure,
+            None
+            if stack.own is None
+            else OwnPart(take(stack.own.shards, places), [stack.own.addresses[place] for place in places]),
+        )
+        for places in rows
+    ]

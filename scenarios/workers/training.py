@@ -1,0 +1,319 @@
+"""Workers that train the clients of one run: processes of this machine, or those of a Dask scheduler (`dask_training`).
+
+A ticket is a stack of clients. Its vectors travel in blocks of shared memory, everything else with the call. No torch here:
+what a worker computes is in `models.fl.training.stacks`, which this module imports as it begins.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scenarios.schema.errors import ANSWER_ERRORS, UserError, first_line, users_line
+from scenarios.workers.processes import Killed
+
+if TYPE_CHECKING:
+    from models.fl.training.bench import Bench, BenchRecipe
+    from models.fl.training.stacks import Report, Stack, Vectors
+
+ATTEMPTS = 3
+"""Times that a job is given to a worker before its run ends, where every worker came to an end in the midst of it."""
+_WAIT_S = 0.25
+"""Seconds between two looks at the workers while this process waits for them."""
+
+
+Call = tuple[str, frozenset[str]]
+
+
+def calls_of(error: BaseException) -> tuple[Call, ...]:
+    """Return, for each frame, its module, and the "module:Name" of its function and of the classes of its object."""
+    calls = []
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        code, module = frame.f_code, str(frame.f_globals.get("__name__"))
+        holder: Any = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        bases = {f"{base.__module__}:{base.__qualname__}" for base in type(holder).__mro__}
+        calls.append((module, frozenset({f"{module}:{code.co_qualname.partition('.')[0]}"} | bases)))
+    return tuple(calls)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """In place of a report: an exception in a worker."""
+
+    worker: str
+    error: BaseException | None
+    """The exception, None if it cannot travel."""
+    text: str
+    """Its class and first line."""
+    calls: tuple[Call, ...] = ()
+    """As of `calls_of`."""
+    line: str = ""
+    """Where it was raised in the user's own code, in words."""
+
+
+class TrainingError(RuntimeError):
+    """Exception in a worker, with its client, round and worker."""
+
+    def __init__(self, where: str, failure: Failure) -> None:
+        super().__init__(f"{failure.text} ({where}, {failure.worker})")
+        self.where, self.failure = where, failure
+
+
+@dataclass(eq=False)
+class Ticket:
+    """A stack that the workers were given."""
+
+    number: int
+    stack: Stack
+    starts: Vectors
+    work: int
+    rank: int = 2
+    """0: its result is waited for; 1: it will be needed; 2: its update is under way."""
+    state: str = "waiting"
+    """waiting, running, done, failed or dropped."""
+    attempts: int = 0
+    began_s: float = 0.0
+    report: Report | None = None
+    problem: BaseException | None = None
+    place: Any = None
+    """Where its vectors are while it is running or done."""
+
+    def order(self) -> tuple[int, int, int, int]:
+        """Return the order of beginning: as needed, of updates under way the older first, the longest first among equals."""
+        return (self.rank, 0 if self.rank < 2 else self.stack.rounds[0], -self.work, self.number)
+
+
+@dataclass
+class _Tally:
+    jobs: int = 0
+    again: int = 0
+    unused: int = 0
+    busy_s: float = 0.0
+    began_s: float = field(default_factory=time.perf_counter)
+    ended_s: float | None = None
+
+
+class TrainingWorkers:
+    """Queue of tickets before a number of workers, each of which trains one at a time: base of processes and of Dask.
+
+    Calls come from the thread of the run. Ends of jobs come from threads of the workers' library, which give the next job. The
+    thread of the run replaces workers that came to an end.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._waiting: dict[int, Ticket] = {}
+        self._running: dict[int, Ticket] = {}
+        """By line: the number of a worker."""
+        self._free: list[int] = []
+        self._broken: list[tuple[int, str]] = []
+        self._numbers = 0
+        self._tally = _Tally()
+        self._recipe: BenchRecipe | None = None
+        self._x: Any = None
+        self._y: Any = None
+        self._widest = 0
+        self._resources: ExitStack | None = None
+
+    # What kinds of workers differ in
+
+    def open(self, stack: ExitStack) -> None:
+        """Start the workers, and have `stack` end them; raises UserError."""
+        raise NotImplementedError
+
+    def send(self, line: int, ticket: Ticket) -> bool:
+        """Give a ticket to a free worker; False if there is no room for its vectors now."""
+        raise NotImplementedError
+
+    def fetch(self, ticket: Ticket, ends: Vectors) -> None:
+        """Write the vectors of a ticket that is done into `ends`."""
+        raise NotImplementedError
+
+    def release(self, ticket: Ticket) -> None:
+        """Let go of the vectors of a ticket."""
+        raise NotImplementedError
+
+    def tend(self) -> None:
+        """Look after the workers: replace those that came to an end, end those that hang."""
+        raise NotImplementedError
+
+    # Workers of a learner (`models.fl.training.executors.Workers`)
+
+    def prepare(self, recipe: BenchRecipe, x: Any, y: Any, widest: int) -> None:
+        self._recipe, self._x, self._y, self._widest = recipe, x, y, widest
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        self._ensure_open()
+        try:
+            yield
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the workers."""
+        with self._lock:
+            resources, self._resources = self._resources, None
+            self._waiting.clear()
+            self._tally.ended_s = time.perf_counter()
+        if resources is not None:
+            self._at_exit.detach()
+            resources.close()
+        self._running.clear()
+
+    def _ensure_open(self) -> None:
+        if self._resources is None:
+            with ExitStack() as stack:
+                self.open(stack)
+                self._tally.began_s, self._tally.ended_s = time.perf_counter(), None
+                self._resources = stack.pop_all()
+            # A simulation that is driven by hand has no block that ends the workers.
+            self._at_exit = weakref.finalize(self, ExitStack.close, self._resources)
+
+    def submit(self, stack: Stack, starts: Vectors) -> Ticket:
+        self._ensure_open()
+        with self._lock:
+            ticket = Ticket(self._numbers, stack, starts, stack.work)
+            self._numbers += 1
+            self._waiting[ticket.number] = ticket
+            self._feed()
+        return ticket
+
+    def collect(self, tickets: Sequence[Ticket], ends: Sequence[Vectors]) -> None:
+        left = dict(enumerate(tickets))
+        try:
+            with self._lock:
+                for ticket in tickets:
+                    ticket.rank = 0
+                self._feed()
+            while left:
+                self.tend()
+                with self._lock:
+                    ready = [place for place, ticket in left.items() if ticket.state in ("done", "failed")]
+                    if not ready:
+                        self._feed()
+                        self._changed.wait(_WAIT_S)
+                for place in ready:
+                    ticket = left[place]
+                    if ticket.problem is not None:
+                        raise ticket.problem
+                    self.fetch(ticket, ends[place])
+                    del left[place]
+                    with self._lock:
+                        self.release(ticket)
+                        self._feed()
+        finally:
+            for ticket in left.values():
+                self.cancel(ticket)
+
+    def arrive(self, ticket: Ticket) -> None:
+        ticket.rank = min(ticket.rank, 1)
+
+    def cancel(self, ticket: Ticket) -> None:
+        with self._lock:
+            if self._waiting.pop(ticket.number, None) is None:
+                self._tally.unused += 1
+            if ticket.state == "done":
+                self.release(ticket)
+                self._feed()
+            ticket.state = "dropped"
+
+    def facts(self) -> dict[str, Any]:
+        tally = self._tally
+        lasted_s = (tally.ended_s or time.perf_counter()) - tally.began_s
+        return {
+            "count": self.count,
+            "busy_share": min(tally.busy_s / (self.count * lasted_s), 1.0) if lasted_s > 0 else 0.0,
+            "jobs": tally.jobs,
+            "job_s": tally.busy_s / tally.jobs if tally.jobs else 0.0,
+            "again": tally.again,
+            "unused": tally.unused,
+        }
+
+    # Ends of jobs
+
+    def _feed(self) -> None:
+        """Give waiting tickets to free workers."""
+        while self._free and self._waiting:
+            ticket = min(self._waiting.values(), key=Ticket.order)
+            line = self._free.pop(0)
+            # First, because a short job may end within `send`.
+            ticket.state, ticket.began_s = "running", time.perf_counter()
+            self._running[line] = self._waiting.pop(ticket.number)
+            if not self.send(line, ticket):
+                ticket.state, self._waiting[ticket.number] = "waiting", self._running.pop(line)
+                self._free.insert(0, line)
+                return
+
+    def on_end(self, line: int, ticket: Ticket, outcome: Report | Failure | Killed) -> None:
+        """Take over the outcome of a ticket that a worker was given; called from any thread."""
+        with self._lock:
+            if self._resources is None or self._running.get(line) is not ticket:
+                return
+            del self._running[line]
+            dropped = ticket.state == "dropped"
+            if isinstance(outcome, Killed):
+                self._broken.append((line, outcome.reason))
+                self.release(ticket)
+                self._again(ticket, outcome.reason, dropped)
+            else:
+                self._free.append(line)
+                self._tally.jobs += 1
+                if dropped:
+                    self.release(ticket)
+                elif isinstance(outcome, Failure):
+                    self.release(ticket)
+                    ticket.state, ticket.problem = "failed", _problem(ticket, outcome)
+                else:
+                    self._tally.busy_s += outcome.seconds
+                    ticket.state, ticket.report = "done", outcome
+                self._feed()
+            self._changed.notify_all()
+
+    def _again(self, ticket: Ticket, reason: str, dropped: bool) -> None:
+        if dropped:
+            return
+        ticket.attempts += 1
+        if ticket.attempts < ATTEMPTS:
+            self._tally.again += 1
+            ticket.state = "waiting"
+            self._waiting[ticket.number] = ticket
+            return
+        remedy = "see that there is memory enough, or use fewer workers"
+        text = f"learner.workers: the training of {ticket.stack.name()} came to no end in {ATTEMPTS} attempts: {reason}; {remedy}"
+        ticket.state, ticket.problem = "failed", UserError(text)
+
+
+def _problem(ticket: Ticket, failure: Failure) -> BaseException:
+    """Return the exception of a failure for the thread of the run."""
+    error = failure.error
+    if error is not None and isinstance(error, (MemoryError, *ANSWER_ERRORS)):
+        return error
+    return TrainingError(ticket.stack.name(), failure)
+
+
+def train(bench: Bench, worker: str, stack: Stack, vectors: Vectors) -> Report | Failure:
+    """Train a stack in a worker; an exception goes back as data."""
+    try:
+        return bench.train(stack, vectors)
+    except Exception as error:
+        return failure_of(worker, error)
+
+
+def failure_of(worker: str, error: BaseException) -> Failure:
+    """Return an exception as data."""
+    kept: BaseException | None = error
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        kept = None
+    return Failure(worker, kept, f"{type(error).__name__}: {first_line(error)}", calls_of(error), users_line(error))

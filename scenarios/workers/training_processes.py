@@ -1,0 +1,226 @@
+"""Processes of this machine that train the clients of one run; vectors and samples are in files that all of them map."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scenarios.schema.errors import UserError, first_line
+from scenarios.workers.processes import Killed, Place, end, give_back, is_end_of_process, reason_of, start, submit, take_executor
+from scenarios.workers.scratch import scratch_folder
+from scenarios.workers.training import Failure, Ticket, TrainingWorkers, failure_of, train
+from scenarios.workers.vectors import Block, SharedVectors, forget_mappings
+
+if TYPE_CHECKING:
+    from models.fl.training.bench import Bench, Site
+    from models.fl.training.stacks import Report, Shape, Stack, Vectors
+
+_MODULES = ("models.fl.training.stacks", "scenarios.workers.training_processes")
+_SHARED_MEMORY = "/dev/shm"
+_BEAT_S = 0.25
+"""Seconds between two signs of life of a worker."""
+HANG_S = 60.0
+"""Seconds without a sign of life after which a worker hangs."""
+_SLOW = 20.0
+"""Multiple of the longest job so far after which a job hangs, if it has taken `_SLOW_S` seconds."""
+_SLOW_S = 600.0
+
+
+class TrainingProcesses(TrainingWorkers):
+    """`len(devices)` processes, each with the device on which it trains.
+
+    `memory_bytes`: most shared memory of vectors on their way; what does not fit goes by way of a file. None: half of what is
+    free.
+    """
+
+    def __init__(self, devices: Sequence[str], memory_bytes: int | None = None) -> None:
+        super().__init__(len(devices))
+        self._devices, self._memory_bytes = list(devices), memory_bytes
+        self._executors: dict[int, Any] = {}
+        self._site: Site
+        self._vectors: SharedVectors
+        self._beats: Any = None
+        self._threads = 1
+        self._longest_s = 0.0
+
+    def open(self, stack: ExitStack) -> None:
+        from models.fl.training.bench import Site
+
+        assert self._recipe is not None
+        recipe = portable_bytes(self._recipe)
+        shared = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+        disk = stack.enter_context(scratch_folder())
+        memory = stack.enter_context(scratch_folder(shared))
+        needed = 4 * self._widest * self.count
+        free = {folder: shutil.disk_usage(folder).free for folder in (memory, disk)}
+        given = self._memory_bytes
+        shared_bytes = min(free[memory] // 2, free[memory] // 2 if given is None else given)
+        if shared_bytes + free[disk] // 2 < needed:
+            reason = f"{self.count} workers need {needed} bytes for vectors on their way, of which there are fewer"
+            raise UserError(f"learner.workers = {self.count}: {reason}, in memory and on disk; use fewer, or a smaller network")
+        self._vectors = SharedVectors(
+            memory=Path(memory), memory_bytes=shared_bytes, spill=Path(disk), spill_bytes=free[disk] // 2
+        )
+        stack.callback(forget_mappings)
+        # Samples are read once, and mapped by all workers.
+        self._site = Site(memory if 4 * self._x.numel() < free[memory] // 4 else disk)
+        self._site.write(self._x, self._y, recipe)
+        self._beats = np.memmap(f"{disk}/beats", np.float64, "w+", shape=(self.count,))
+        self._beat_file, self._threads = f"{disk}/beats", self._recipe.options.threads or 1
+        self._executors = {line: take_executor(self._threads, _MODULES) for line in range(self.count)}
+        stack.callback(self._end)
+        opened = [self._open_site(line) for line in range(self.count)]
+        for line, future in enumerate(opened):
+            _check_opened(line, future)
+        self._free = list(range(self.count))
+
+    def _open_site(self, line: int) -> Any:
+        self._beats[line] = time.monotonic()
+        opening = (_open, Place.here(), self._site, self._devices[line], self._beat_file, line, self.count)
+        try:
+            return submit(self._executors[line], *opening)
+        except Exception:  # it came to an end while it waited for work
+            self._executors[line] = start(self._threads, _MODULES)
+            return submit(self._executors[line], *opening)
+
+    def _end(self) -> None:
+        """Let go of the processes: those at work end at once, the others wait for the next run."""
+        idle = []
+        for line, executor in self._executors.items():
+            if line in self._free:
+                with contextlib.suppress(Exception):
+                    executor.submit(_close, self._site).result(timeout=10)
+                    idle.append(executor)
+                    continue
+            end(executor)
+        give_back(self._threads, idle)
+        self._executors, self._free = {}, []
+
+    def send(self, line: int, ticket: Ticket) -> bool:
+        from models.fl.training.stacks import Shape
+
+        shape = Shape.of(ticket.starts)
+        block = self._vectors.take(shape.size)
+        if block is None:
+            return False
+        ticket.place = (block, shape)
+        for there, value in zip(shape.views(block.numbers()).parts(), ticket.starts.parts(), strict=True):
+            there.copy_(value)
+        try:
+            future = self._executors[line].submit(_train, self._site, ticket.stack, block, shape)
+        except Exception as error:  # it came to an end while it waited for work
+            reason = reason_of(error)
+            threading.Thread(target=self.on_end, args=(line, ticket, Killed(reason)), daemon=True).start()
+            return True
+        future.add_done_callback(lambda future: self._on_done(line, ticket, future))
+        return True
+
+    def _on_done(self, line: int, ticket: Ticket, future: Any) -> None:
+        error = future.exception()
+        if error is not None:
+            outcome = Killed(reason_of(error)) if is_end_of_process(error) else failure_of(f"worker {line}", error)
+        else:
+            outcome = future.result()
+        self._longest_s = max(self._longest_s, getattr(outcome, "seconds", 0.0))
+        self.on_end(line, ticket, outcome)
+
+    def fetch(self, ticket: Ticket, ends: Vectors) -> None:
+        block, shape = ticket.place
+        for value, there in zip(ends.parts(), shape.views(block.numbers()).parts(), strict=False):
+            value.copy_(there)
+
+    def release(self, ticket: Ticket) -> None:
+        if ticket.place is not None:
+            self._vectors.give(ticket.place[0])
+            ticket.place = None
+
+    def tend(self) -> None:
+        with self._lock:
+            broken, self._broken = self._broken, []
+            running = dict(self._running)
+        now = time.perf_counter()
+        for line, ticket in running.items():
+            too_long = now - ticket.began_s > max(_SLOW_S, _SLOW * self._longest_s) if self._longest_s else False
+            if too_long or time.monotonic() - self._beats[line] > HANG_S:
+                end(self._executors[line])
+        for line, _ in broken:
+            end(self._executors[line])
+            self._executors[line] = start(self._threads, _MODULES)
+            _check_opened(line, self._open_site(line))
+            with self._lock:
+                self._free.append(line)
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {"devices": self._devices, "spilled": self._vectors.spilled if self._beats is not None else 0}
+
+
+def portable_bytes(recipe: Any) -> bytes:
+    """Return a recipe as bytes from which a worker can make it; raises UserError."""
+    import cloudpickle
+
+    try:
+        content: bytes = cloudpickle.dumps(recipe)
+    except Exception as error:  # whatever an object of the user's own does
+        told = f"{type(error).__name__}: {first_line(error)}"
+        remedy = "let it hold plain data and torch modules, or leave learner.workers out"
+        raise UserError(
+            f"learner.workers: the network or another component cannot be sent to a worker ({told}); {remedy}"
+        ) from error
+    return content
+
+
+def _check_opened(line: int, future: Any) -> None:
+    try:
+        failure = future.result()
+    except Exception as error:
+        raise UserError(f"learner.workers: worker {line} did not start: {reason_of(error)}") from error
+    if failure is not None:
+        raise UserError(f"learner.workers: worker {line} cannot train: {failure}")
+
+
+# In a worker
+
+_BENCHES: dict[str, tuple[Bench, str]] = {}
+"""The bench of each run, and the name of this worker, by the folder of the site."""
+
+
+def _open(place: Place, site: Site, device: str, beats: str, line: int, count: int) -> str | None:
+    """Make the bench of a site; returns what is wrong, in words, None if nothing is."""
+    place.enter()
+    threading.Thread(target=_beat, args=(beats, line, count), daemon=True).start()
+    try:
+        _BENCHES[site.folder] = (site.bench(device), f"worker {line}, process {os.getpid()}")
+    except (ImportError, AttributeError) as error:
+        return f"{error}; see that it is installed where workers find it"
+    except Exception as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+    return None
+
+
+def _beat(file: str, line: int, count: int) -> None:
+    try:
+        beats = np.memmap(file, np.float64, "r+", shape=(count,))
+    except OSError:
+        return
+    while os.path.exists(file):
+        beats[line] = time.monotonic()
+        time.sleep(_BEAT_S)
+
+
+def _close(site: Site) -> None:
+    _BENCHES.pop(site.folder, None)
+    forget_mappings()
+
+
+def _train(site: Site, stack: Stack, block: Block, shape: Shape) -> Report | Failure:
+    bench, name = _BENCHES[site.folder]
+    return train(bench, name, stack, shape.views(block.numbers()))

@@ -1,0 +1,55 @@
+"""Workers in this process, for tests of the queue and of what a learner makes of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from scenarios.workers.processes import Killed
+from scenarios.workers.training import Ticket, TrainingWorkers, train
+
+
+class WorkersHere(TrainingWorkers):
+    """`count` workers whose jobs are computed as this process waits, in the order in which they were begun.
+
+    `kills(ticket)`: returns True to end the worker in the midst of a ticket.
+    """
+
+    def __init__(self, count: int, kills: Callable[[Ticket], bool] = lambda ticket: False) -> None:
+        super().__init__(count)
+        self.begun: list[tuple[int, int]] = []
+        """Client and round of each job that a worker began."""
+        self._kills, self._at_work = kills, list[tuple[int, Ticket]]()
+
+    def open(self, stack: ExitStack) -> None:
+        assert self._recipe is not None
+        self._bench = self._recipe.portable().make(self._x, self._y)
+        self._free = list(range(self.count))
+
+    def send(self, line: int, ticket: Ticket) -> bool:
+        from models.fl.training.stacks import Vectors
+
+        parts = ticket.starts
+        shift = None if parts.shift is None else parts.shift.clone()
+        ticket.place = Vectors(parts.rows.clone(), [moment.clone() for moment in parts.moments], shift)
+        self.begun.append((ticket.stack.clients[0], ticket.stack.rounds[0]))
+        self._at_work.append((line, ticket))
+        return True
+
+    def tend(self) -> None:
+        for line, _ in self._broken:
+            self._free.append(line)
+        self._broken.clear()
+        at_work, self._at_work = self._at_work, []
+        for line, ticket in at_work:
+            killed = self._kills(ticket)
+            outcome: Any = Killed("it was killed") if killed else train(self._bench, f"worker {line}", ticket.stack, ticket.place)
+            self.on_end(line, ticket, outcome)
+
+    def fetch(self, ticket: Ticket, ends: Any) -> None:
+        for value, there in zip(ends.parts(), ticket.place.parts(), strict=False):
+            value.copy_(there)
+
+    def release(self, ticket: Ticket) -> None:
+        ticket.place = None

@@ -1,0 +1,105 @@
+"""Training on workers leaves the models of training in process, bit for bit, ahead of its use or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from models.errors import ParameterError
+from models.fl.aggregation.scaffold import Scaffold
+from models.fl.networks.kinds import cnn, mlp
+from models.fl.training.optimizers import Sgd
+from tests.helpers.learners import deliver, make, model
+from tests.helpers.training_workers import WorkersHere
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def batch_normed() -> nn.Module:
+    return cnn((1, 4, 4), 5, seed=1, channels=[3], hidden=4, norm="batch")
+
+
+def own_steps(parameters: Any, data: Any, steps: int, generator: Any) -> Any:
+    return {name: value - generator.normal() for name, value in parameters.items()}, 3, [1.0, 2.0]
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "stacked": {"training_loss": True},
+    "client by client": {"network": batch_normed, "training_loss": True, "client_losses": True},
+    "with memory": {"network": batch_normed, "optimizer_state": "kept", "batch_statistics": "local"},
+    "shifted": {"network": batch_normed, "optimizer": Sgd(learning_rate=0.1), "aggregation": Scaffold()},
+    "own function": {"local_training": own_steps},
+    "cropped images": {"network": batch_normed, "augmentation": "crop-flip"},
+}
+
+
+def trained(workers: WorkersHere | None, promised: bool, **options: Any) -> Any:
+    network = options.pop("network", lambda: mlp((1, 4, 4), 5, seed=1, hidden=[8]))
+    learner = make(network=network(), workers=workers, max_steps=2, **options)
+    contents = []
+    for round, clients in enumerate([[0, 1, 3], [2, 0], [3, 1]], 1):
+        if promised:
+            learner.promise(round, np.array(clients), learner.version, None)
+            learner.end_promise(clients[0], round, needed=True)
+        contents.append(learner.aggregate(deliver(round, clients, learner.version), True, want_losses=round == 2))
+    quality = learner.quality(3)
+    return model(learner), contents, (quality.loss, quality.training_loss), learner.state_dict()["memory"]
+
+
+@pytest.mark.parametrize(
+    ("name", "promised"), [*((name, False) for name in CASES), ("client by client", True), ("with memory", True)]
+)
+def test_models_losses_and_memory_are_those_of_training_in_process(name: str, promised: bool) -> None:
+    here, there = trained(None, False, **CASES[name]), trained(WorkersHere(2), promised, **CASES[name])
+    np.testing.assert_array_equal(here[0], there[0])
+    for one, other in zip(here[1], there[1], strict=True):
+        np.testing.assert_array_equal(one.updates, other.updates)
+        assert (one.loss is None) == (other.loss is None)
+        if one.loss is not None:
+            np.testing.assert_array_equal([one.loss, one.loss_rms], [other.loss, other.loss_rms])
+    np.testing.assert_array_equal(here[2], there[2])
+    np.testing.assert_equal(here[3], there[3])
+
+
+def test_a_promise_is_used_once_and_one_that_turns_out_otherwise_is_trained_again() -> None:
+    workers = WorkersHere(1)
+    learner = make(network=batch_normed(), workers=workers)
+    learner.promise(1, np.array([0, 1, 2]), 0, np.array([2, 3, 2]))
+    learner.end_promise(2, 1, needed=False)
+    # Client 0 was promised with 2 steps, which are asked for; client 1 with 3, where those planned are asked for.
+    delivered = deliver(1, [0, 1], 0)
+    delivered = type(delivered)(
+        delivered.round, delivered.clients, delivered.rounds, delivered.versions, delivered.epsilon, steps=np.array([2, 0])
+    )
+    learner.aggregate(delivered, False)
+    facts = learner.worker_facts
+    assert facts is not None
+    assert (facts["ahead"], learner.trained_updates) == (1, 2)
+
+
+def test_only_networks_that_are_trained_client_by_client_are_trained_ahead() -> None:
+    assert make(network=batch_normed(), workers=WorkersHere(1)).promises
+    assert not make(workers=WorkersHere(1)).promises
+    assert not make(network=batch_normed()).promises
+
+
+def test_a_trainer_of_ones_own_stays_in_process() -> None:
+    class Mine:
+        eager = False
+
+        def train(self, jobs: Any) -> Any:
+            return []
+
+    with pytest.raises(ParameterError, match="workers: leave it out: a trainer of your own gets all jobs"):
+        make(trainer=Mine(), workers=WorkersHere(1))

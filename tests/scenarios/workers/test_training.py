@@ -1,0 +1,222 @@
+"""Workers that train the clients of one run: the order of jobs, jobs whose worker ends, and processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from scenarios.runs.reading import parse
+from scenarios.runs.run import go_on, run
+from scenarios.schema.errors import UserError
+from scenarios.workers.training import TrainingError
+from scenarios.workers.vectors import SharedVectors
+from tests.helpers.commands import living, start, tables
+from tests.helpers.learners import deliver, make, model
+from tests.helpers.training_workers import WorkersHere
+from tests.models.fl.training.test_executors import batch_normed
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_jobs_begin_as_they_are_needed_the_longest_first_among_equals() -> None:
+    workers = WorkersHere(1)
+    learner = make(network=batch_normed(), workers=workers, max_steps=4, threads=1)
+    # The first begins at once; of the others client 3 has arrived, and clients 2 (more samples) and 1 have begun in one round.
+    learner.promise(1, np.array([0]), 0, None)
+    learner.promise(2, np.array([1]), 0, np.array([1]))
+    learner.promise(2, np.array([2]), 0, np.array([3]))
+    learner.promise(3, np.array([3]), 0, None)
+    learner.end_promise(3, 3, needed=True)
+    learner.aggregate(deliver(1, [0], 0), False)
+    assert workers.begun == [(0, 1), (3, 3)]
+    learner.aggregate(deliver(2, [1], 1, rounds=[2]), False)
+    assert workers.begun[2] == (1, 2), "what is waited for comes first"
+
+
+def test_a_job_whose_worker_ends_is_computed_again_a_limited_number_of_times() -> None:
+    def trained(kills: Any) -> tuple[np.ndarray, Any]:
+        learner = make(network=batch_normed(), workers=WorkersHere(2, kills), max_steps=1)
+        learner.aggregate(deliver(1, [0, 1, 2], 0), False)
+        return model(learner), learner.worker_facts
+
+    killed: list[int] = []
+
+    def twice(ticket: Any) -> bool:
+        killed.append(ticket.stack.clients[0])
+        return ticket.stack.clients[0] == 1 and killed.count(1) <= 2
+
+    whole, _ = trained(lambda ticket: False)
+    again, facts = trained(twice)
+    np.testing.assert_array_equal(whole, again)
+    assert facts["again"] == 2
+    told = r"learner.workers: the training of client 1, round 1 came to no end in 3 attempts: it was killed; see that .* memory"
+    with pytest.raises(UserError, match=told):
+        trained(lambda ticket: ticket.stack.clients[0] == 1)
+
+
+def test_an_exception_names_its_client_round_and_worker() -> None:
+    class Failing(type(batch_normed())):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            if self.training:
+                raise ValueError("no")
+            return super().forward(x)
+
+    network = batch_normed()
+    network.__class__ = Failing
+    learner = make(network=network, workers=WorkersHere(1))
+    with pytest.raises(TrainingError, match=r"ValueError: no \(client 3, round 7, worker 0\)"):
+        learner.aggregate(deliver(7, [3], 0), False)
+
+
+def test_blocks_are_used_again_and_lie_on_disk_beyond_the_bound(tmp_path: Path) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "disk").mkdir()
+    vectors = SharedVectors(memory=tmp_path / "memory", memory_bytes=3 * 4096, spill=tmp_path / "disk", spill_bytes=4096)
+    first, second = vectors.take(1500), vectors.take(1000)  # two pages and one
+    assert first is not None
+    assert second is not None
+    first.numbers()[:], second.numbers()[:] = 1.0, 2.0
+    third = vectors.take(1024)
+    assert third is not None
+    assert ("disk" in third.file, vectors.spilled) == (True, 1)
+    assert vectors.take(1) is None
+    assert (set(first.numbers()), set(second.numbers())) == ({1.0}, {2.0})
+    vectors.give(second)
+    vectors.give(first)
+    whole = vectors.take(3072)
+    assert whole is not None
+    assert "memory" in whole.file, "gaps beside each other are one"
+    assert not list((tmp_path / "memory").glob("spilled*"))
+
+
+def small(workers: int, **server: Any) -> dict[str, Any]:
+    return {
+        "name": "workers",
+        "rounds": 4,
+        "clients": {"count": 8},
+        "server": server or {"kind": "buffered", "concurrency": 4, "buffer": 2},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.5, "mean_excess_s": 1.0}},
+        "uplink": {"channel": {"kind": "bernoulli", "success": 0.8}},
+        "learner": {
+            "data": {"kind": "digits", "samples": 160, "test_samples": 50},
+            "network": {"kind": "cnn", "channels": [2], "hidden": 4, "norm": "batch"},
+            "optimizer": {"kind": "adam", "learning_rate": 0.01},
+            "optimizer_state": "kept",
+            "max_steps": 2,
+            "workers": workers,
+        },
+    }
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    return {name: content for name, content in tables(folder).items() if name.endswith(".parquet")}
+
+
+def test_two_processes_leave_the_tables_of_this_one(tmp_path: Path) -> None:
+    run(parse(small(0)), tmp_path / "here")
+    told = run(parse(small(2)), tmp_path / "there")
+    assert results(tmp_path / "here") == results(tmp_path / "there")
+    facts = told["learner"]["workers"]
+    assert (facts["count"], facts["devices"], facts["ahead"] > 0, facts["again"]) == (2, ["cpu", "cpu"], True, 0)
+    assert 0 < facts["busy_share"] <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "server",
+    [{"per_round": 4}, {"kind": "safa", "share": 0.5, "deadline_s": 3.0}, {"kind": "buffered", "concurrency": 4, "buffer": 1}],
+)
+def test_one_and_three_processes_leave_the_same_tables_and_go_on_with_any_number(tmp_path: Path, server: dict[str, Any]) -> None:
+    run(parse(small(0, **server)), tmp_path / "0")
+    for count in (1, 3):
+        run(parse(small(count, **server)), tmp_path / str(count))
+        assert results(tmp_path / str(count)) == results(tmp_path / "0")
+
+    def interrupt(simulation: Any) -> None:
+        if simulation.server.round == 2:
+            raise KeyboardInterrupt
+
+    run(parse(small(2, **server)), tmp_path / "cut", after_round=interrupt)
+    go_on(tmp_path / "cut")
+    assert results(tmp_path / "cut") == results(tmp_path / "0")
+
+
+KILLING = """
+import os, signal
+from pathlib import Path
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, inputs, classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs[0] * inputs[1] * inputs[2], classes))
+        self.register_buffer("kept", __import__("torch").zeros(1))
+
+    def forward(self, x):
+        mark = Path("{mark}")
+        if self.training and not mark.exists() and os.getpid() != {parent}:
+            mark.touch()
+            os.kill(os.getpid(), signal.{signal})
+        return self.layers(x)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
+def test_a_worker_that_is_killed_or_hangs_is_replaced(tmp_path: Path, monkeypatch: Any, name: str) -> None:
+    monkeypatch.setattr("scenarios.workers.training_processes.HANG_S", 3.0)
+    module = f"ending_{name.lower()}"
+    text = KILLING.format(mark=tmp_path / "mark", parent=os.getpid(), signal=name)
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    own = small(2) | {"learner": small(2)["learner"] | {"network": {"kind": f"{module}:Net"}}}
+    told = run(parse(own), tmp_path / "ended")
+    assert told["learner"]["workers"]["again"] == 1
+    run(parse(own | {"learner": own["learner"] | {"workers": 0}}), tmp_path / "here")
+    assert results(tmp_path / "ended") == results(tmp_path / "here")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_where_the_run_ends(number: int, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    shared = Path("/dev/shm")
+    before = set(shared.glob("netsim-*"))
+    from scenarios.runs.reading import to_toml
+
+    (tmp_path / "long.toml").write_text(to_toml(parse(small(2) | {"rounds": 100_000})), encoding="utf-8")
+    started = start(tmp_path, "run", "long.toml", "--out", "out", "--quiet")
+    deadline = time.monotonic() + 120
+    while not set(shared.glob("netsim-*/vectors")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(4.0)
+    if number == signal.SIGINT:
+        os.killpg(started.pid, number)
+    else:
+        os.kill(started.pid, number)
+    started.communicate(timeout=120)
+    deadline = time.monotonic() + 30
+    while (living(started.pid) or set(shared.glob("netsim-*")) - before) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert living(started.pid) == []
+    assert set(shared.glob("netsim-*")) - before == set()
+    assert list((tmp_path / "temporary").iterdir()) == []
+    if number != signal.SIGKILL:
+        assert json.loads((tmp_path / "out" / "summary.json").read_text())["ended"] == "interrupted"
