@@ -88,6 +88,15 @@ class Protection:
 UNPROTECTED = Protection(mechanism={"mode": "none"})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a run sets around its learner; fields as of `FederatedLearner`."""
+
+    plan: WorkPlan | None = None
+    cached: bool = False
+    workers: Workers | None = None
+
+
 def _methods(options: LearnerOptions, protection: Protection, compressions: tuple[Compression, Compression]) -> Methods:
     if options.trainer is not None and options.local_training is not None:
         raise ParameterError("trainer", options.trainer, "give either this or local_training")
@@ -113,17 +122,15 @@ def build_learner(
     streams: Randomness,
     data_root: Path,
     protection: Protection = UNPROTECTED,
-    plan: WorkPlan | None = None,
     compressions: tuple[Compression, Compression] | None = None,
-    cached: bool = False,
-    workers: Workers | None = None,
+    surroundings: Surroundings | None = None,
 ) -> FederatedLearner:
     """Read the data, share them out, draw the network's first parameters.
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
     `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
-    `partition.PARTITIONS`, or is the user's own callable. `plan`, `workers`
-    and `cached` as of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
+    `partition.PARTITIONS`, or is the user's own callable. `surroundings`: None: the
+    defaults of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
     addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
     are the same bit for bit at the same number.
 
@@ -140,9 +147,8 @@ def build_learner(
     loss = options.loss or ("hinge" if options.network.get("kind") == "svm" else "cross-entropy")
     try:
         task = Task(dataset=dataset, partition=shares, network=module, loss=LOSSES[loss]())
-        return FederatedLearner(
-            task=task, methods=methods, streams=streams, options=options, plan=plan, cached=cached, workers=workers
-        )
+        around = vars(surroundings or Surroundings())
+        return FederatedLearner(task=task, methods=methods, streams=streams, options=options, **around)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

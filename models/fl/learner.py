@@ -28,7 +28,7 @@ from models.fl.store import ModelStore
 from models.fl.task import Task
 from models.fl.training.executors import Workers
 from models.fl.training.local_work import Computed, LocalWork, Models, Update, work_of
-from models.fl.training.losses import LossTally, finite_rows
+from models.fl.training.losses import finite_rows
 from models.fl.versions import Versions
 from models.laws.work import WorkPlan
 
@@ -127,26 +127,22 @@ class FederatedLearner:
         """(K, labels) how many samples of each label each client holds."""
         self.records_losses = options.client_losses
         self.round_columns: Sequence[str] = ("accuracy", "loss", *(("training_loss",) if options.training_loss else ()))
-        """Columns of rounds that `evaluate` fills."""
         self._methods, self._streams = methods, streams
         self._buffer, self._waiting = options.buffer, list[Update]()
-        self._device = device_of(options.device)
+        self._device = device_of(options.own_device)
         check_training(methods, options)
         self._trainer = methods.local_trainer(task, self._device, options)
         self.work = work_of(plan or WorkPlan(), options, self.data_sizes, single=not self._trainer.skips_single)
         """Samples and steps of an update of each client."""
         self._probing = Probing(partition=task.partition, trainer=self._trainer, loss=task.loss, streams=streams)
         self._work = LocalWork(
-            partition=task.partition,
+            task=task,
             work=self.work,
             trainer=self._trainer,
             methods=methods,
             streams=streams,
             options=options,
-            losses=LossTally() if options.training_loss else None,
             probing=self._probing,
-            network=task.network,
-            loss=task.loss,
             workers=workers,
         )
         check_aggregation(methods, options, averages_statistics=self._trainer.buffers > 0 and not self._work.local_statistics)

@@ -5,6 +5,7 @@ is a key, and the string below it is the key's description. The objects are pass
 out of bounds, with the name of the field.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -126,6 +127,14 @@ class TrainingOptions:
     """Processes that train clients, each with `threads`; 0: the process of the run trains them itself. Tables are the same, byte
     for byte, whatever the number.
     """
+    devices: list[str] | None = None
+    """Devices of the workers, all of one kind, as in ["cuda:0", "cuda:1"] or ["cpu", "cpu"]: one worker each, or in turn where
+    `workers` are more. Absent: that of `device`.
+    """
+    memory_bytes: Count | None = None
+    """Largest shared memory for vectors on their way to workers and back; what does not fit goes by way of a file on disk.
+    Absent: half of what is free.
+    """
 
     def __post_init__(self) -> None:
         check_bounds(self)
@@ -134,6 +143,32 @@ class TrainingOptions:
         if self.reported_rms != "all" and self.reported_losses == "received":
             why = "selects losses in training, but reported_losses = 'received' selects others; leave one of them out"
             raise ParameterError("reported_rms", self.reported_rms, why)
+        self._check_workers()
+
+    def _check_workers(self) -> None:
+        devices = self.devices
+        if devices is None:
+            if self.memory_bytes is not None and not self.workers:
+                raise ParameterError("memory_bytes", self.memory_bytes, "is of workers; give workers, or leave it out")
+            return
+        kinds = {device.partition(":")[0] for device in devices}
+        if not all(re.fullmatch(r"cpu|cuda(:\d{1,3})?", device) for device in devices) or len(kinds) != 1:
+            raise ParameterError("devices", devices, 'must be a list of "cpu", or of "cuda", "cuda:0", "cuda:1", ..')
+        if self.device not in ("auto", *kinds):
+            raise ParameterError("devices", devices, f"must be of the kind of device = {self.device!r}; leave one of them out")
+        if 0 < self.workers < len(devices):
+            raise ParameterError("workers", self.workers, f"must be at least the {len(devices)} devices; leave it out")
+
+    @property
+    def own_device(self) -> str:
+        """Device of the process of the run: of the kind of the workers' devices."""
+        return self.device if self.devices is None else self.devices[0].partition(":")[0]
+
+    @property
+    def worker_devices(self) -> list[str]:
+        """The device of each worker; empty without workers."""
+        devices = self.devices or [self.device]
+        return [devices[worker % len(devices)] for worker in range(self.workers or len(self.devices or ()))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -149,7 +149,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
     if section is None:
         return None
     try:
-        from models.fl.build import Protection, build_learner
+        from models.fl.build import Protection, Surroundings, build_learner
     except ImportError as error:
         raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
     mechanism: Tables = {"mode": "none"}
@@ -169,21 +169,20 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             clients=scenario.clients.count,
             data_root=data_folder(),
             protection=protection,
-            plan=plan,
             streams=streams,
             compressions=build_compressions(scenario),
-            cached=scenario.server.caches,
-            workers=_workers(options),
+            surroundings=Surroundings(plan=plan, cached=scenario.server.caches, workers=_workers(options)),
         )
 
 
 def _workers(options: LearnerOptions) -> TrainingWorkers | None:
     """Return the workers that train, None where this process does."""
-    if not options.workers:
+    if not options.worker_devices:
         return None
+    from models.fl.devices import check_devices
     from scenarios.workers.training_processes import TrainingProcesses
 
-    return TrainingProcesses(["cpu"] * options.workers)
+    return TrainingProcesses(check_devices(options.worker_devices), options.memory_bytes)
 
 
 def _own_options(section: Learner) -> LearnerOptions:

@@ -11,7 +11,7 @@ import torch
 from models.fl.data.datasets import Dataset
 from models.fl.learner import FederatedLearner
 from models.fl.methods import Methods
-from models.fl.networks.kinds import mlp
+from models.fl.networks.kinds import cnn, mlp
 from models.fl.options import TrainingOptions
 from models.fl.privacy.mechanisms import NoMechanism
 from models.fl.task import Task
@@ -29,6 +29,11 @@ def make_data(samples: int = 100) -> Dataset:
     y = (x.flatten(1) @ torch.randn(16, 5, generator=g)).argmax(1)
     test, held = slice(samples, samples + 50), slice(samples + 50, None)
     return Dataset("made", 5, x[:samples], y[:samples], x[test], y[test], x[held], y[held])
+
+
+def batch_normed() -> torch.nn.Module:
+    """Return a network that is trained client by client, and keeps running statistics."""
+    return cnn((1, 4, 4), 5, seed=1, channels=[3], hidden=4, norm="batch")
 
 
 def make(

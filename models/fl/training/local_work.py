@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from models.errors import ParameterError
 from models.fl.compression.bits import Generators
@@ -23,6 +23,7 @@ from models.fl.options import TrainingOptions
 from models.fl.privacy.release import Release
 from models.fl.probing import Probing
 from models.fl.store import SERVER, ModelId
+from models.fl.task import Task
 from models.fl.training.bench import BenchRecipe
 from models.fl.training.client_memory import ClientMemory, OptimizerStates
 from models.fl.training.client_vectors import ClientVectors
@@ -30,7 +31,7 @@ from models.fl.training.corrections import Corrections
 from models.fl.training.executors import Asked, Executor, InProcess, Measured, OnWorkers, OwnAsked, Workers
 from models.fl.training.jobs import Job, ready_together
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.losses import FirstPass, Loss, LossTally, finite_rows
+from models.fl.training.losses import FirstPass, LossTally, finite_rows
 from models.fl.training.own_training import Address, OwnTraining, Result
 from models.laws.work import Work, WorkPlan
 
@@ -104,16 +105,13 @@ class LocalWork:
     def __init__(
         self,
         *,
-        partition: list[IntArray],
+        task: Task,
         trainer: LocalTrainer,
         methods: Methods,
         streams: Randomness,
         options: TrainingOptions,
         work: Work,
-        losses: LossTally | None,
         probing: Probing,
-        network: nn.Module,
-        loss: Loss,
         workers: Workers | None = None,
     ) -> None:
         _check_options(options, trainer)
@@ -123,13 +121,9 @@ class LocalWork:
             layout=trainer.layout, mechanism=methods.mechanism, unprotected=methods.unprotected, local=self.local_statistics
         )
         self._own = self._own_training(methods, options, trainer)
-        self.executor: Executor = InProcess(trainer, self._own)
+        here = InProcess(trainer, self._own)
+        self.executor: Executor = here if workers is None else OnWorkers(workers, _recipe(task, methods, options), trainer)
         """Trains the clients."""
-        if workers is not None:
-            _check_workers(methods)
-            pull = methods.aggregation.correction.pull
-            recipe = BenchRecipe(network, loss, methods.optimizer, options, pull, methods.own_trainer, methods.own_key)
-            self.executor = OnWorkers(workers, recipe, trainer)
         self.memory = ClientMemory(
             statistics=self.local_statistics,
             optimizer=options.optimizer_state == "kept",
@@ -143,8 +137,7 @@ class LocalWork:
         self.counted = Counted()
         """Samples that a trainer of the user's own processed, and those that were planned for it."""
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
-        tensors = self.release.tensors
-        others = self.release.numbers - sum(tensors)
+        tensors, others = self.release.tensors, self.release.numbers - sum(self.release.tensors)
         self._demands = demands = methods.aggregation.demands
         check_exact(
             demands,
@@ -156,21 +149,18 @@ class LocalWork:
         """The clients' updates on their way, and the model on its way to them."""
         self.corrections = Corrections(
             correction=methods.aggregation.correction,
-            clients=len(partition),
+            clients=len(task.partition),
             numbers=sum(tensors),
             most_bytes=options.client_state_bytes,
             device=trainer.device,
         )
         self._probing = probing if options.reported_losses == "received" else None
         self._passes_wanted = (options.client_losses or demands.loss == "running") and self._probing is None
-        """True if the losses of first passes were wanted of the last updates, and so are of the next."""
-        self._rms_measure = options.reported_rms
-        self._optimizer, self._proximal = methods.optimizer, options.proximal
-        self.losses = losses
+        self._rms_measure, self._optimizer, self._proximal = options.reported_rms, methods.optimizer, options.proximal
+        self.losses = LossTally() if options.training_loss else None
         """Adds up the losses of what is trained; None: nobody wants to know them."""
-        self._partition = [np.asarray(shard, np.int64) for shard in partition]
-        self._trainer, self._streams = trainer, streams
-        self._work = work
+        self._partition = [np.asarray(shard, np.int64) for shard in task.partition]
+        self._trainer, self._streams, self._work = trainer, streams, work
 
     def _own_training(self, methods: Methods, options: TrainingOptions, trainer: LocalTrainer) -> OwnTraining | None:
         """The user's own training, where there is one; raises ParameterError for options that it leaves without effect."""
@@ -511,11 +501,13 @@ def _check_options(options: TrainingOptions, trainer: LocalTrainer) -> None:
         raise ParameterError("optimizer_state", "kept", "this optimizer has no state; leave it out")
 
 
-def _check_workers(methods: Methods) -> None:
-    """Raise ParameterError for a trainer that stays in this process."""
+def _recipe(task: Task, methods: Methods, options: TrainingOptions) -> BenchRecipe:
+    """Return what workers train with; raises ParameterError for a trainer that stays in this process."""
     if methods.trainer is not None:
         reason = "leave it out: a trainer of your own gets all jobs that are needed together in one call, in this process"
         raise ParameterError("workers", "..", reason, shown="")
+    pull = methods.aggregation.correction.pull
+    return BenchRecipe(task.network, task.loss, methods.optimizer, options, pull, methods.own_trainer, methods.own_key)
 
 
 def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:

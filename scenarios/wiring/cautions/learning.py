@@ -15,8 +15,8 @@ _SHORT_S = 0.003
 def too_many_workers(outlook: Outlook) -> Iterator[Caution]:
     """Warn of more workers than this machine has cores."""
     learner, cores = outlook.scenario.learner, os.cpu_count() or 1
-    if learner is not None and learner.workers > cores:
-        text = f"learner.workers = {learner.workers}: this machine has {cores} cores; give at most as many"
+    if learner is not None and len(learner.options().worker_devices) > cores:
+        text = f"learner.workers = {len(learner.options().worker_devices)}: this machine has {cores} cores; give at most as many"
         yield Caution("workers-and-cores", text)
 
 

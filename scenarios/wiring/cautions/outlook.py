@@ -84,6 +84,8 @@ class Trained(Protocol):
 
     @property
     def unscored(self) -> Unscored: ...
+    @property
+    def worker_facts(self) -> dict[str, Any] | None: ...
 
 
 class Unscored(Protocol):

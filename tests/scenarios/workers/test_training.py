@@ -20,9 +20,8 @@ from scenarios.schema.errors import UserError
 from scenarios.workers.training import TrainingError
 from scenarios.workers.vectors import SharedVectors
 from tests.helpers.commands import living, start, tables
-from tests.helpers.learners import deliver, make, model
+from tests.helpers.learners import batch_normed, deliver, make, model
 from tests.helpers.training_workers import WorkersHere
-from tests.models.fl.training.test_executors import batch_normed
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from models.errors import ParameterError
 from models.fl.aggregation.scaffold import Scaffold
-from models.fl.networks.kinds import cnn, mlp
+from models.fl.networks.kinds import mlp
 from models.fl.training.optimizers import Sgd
-from tests.helpers.learners import deliver, make, model
+from tests.helpers.learners import batch_normed, deliver, make, model
 from tests.helpers.training_workers import WorkersHere
 
 
@@ -24,10 +23,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def batch_normed() -> nn.Module:
-    return cnn((1, 4, 4), 5, seed=1, channels=[3], hidden=4, norm="batch")
 
 
 def own_steps(parameters: Any, data: Any, steps: int, generator: Any) -> Any:
