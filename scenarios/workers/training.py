@@ -16,7 +16,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scenarios.schema.errors import ANSWER_ERRORS, UserError, first_line, users_line
+from netsim.core.errors import AnswerError
+from scenarios.schema.errors import UserError, first_line, users_line
 from scenarios.workers.processes import Killed
 
 if TYPE_CHECKING:
@@ -296,7 +297,7 @@ class TrainingWorkers:
 def _problem(ticket: Ticket, failure: Failure) -> BaseException:
     """Return the exception of a failure for the thread of the run."""
     error = failure.error
-    if error is not None and isinstance(error, (MemoryError, *ANSWER_ERRORS)):
+    if error is not None and isinstance(error, MemoryError | AnswerError):
         return error
     return TrainingError(ticket.stack.name(), failure)
 
