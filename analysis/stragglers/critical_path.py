@@ -8,6 +8,7 @@ came back; a round opened because the one before had closed, or what it waited f
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -96,8 +97,9 @@ class _Walk:
         rounds, attempts = source.rounds, source.attempts
         self.rounds: list[dict[Hashable, Any]] = rounds.to_dict("records")
         self.place_of = {number: place for place, number in enumerate(rounds["round"].tolist())}
-        self.attempts: list[dict[Hashable, Any]] = attempts.to_dict("records")
-        self.row_of = {number: row for row, number in enumerate(attempts["number"].tolist())}
+        beyond = [] if self.run.beyond is None else self.run.beyond.to_dict("records")
+        self.attempts: list[dict[Hashable, Any]] = [*attempts.to_dict("records"), *beyond]
+        self.row_of = {attempt["number"]: row for row, attempt in enumerate(self.attempts)}
         self.servers = len(self.rounds) if self.run.tree is None else self.run.tree.servers
         self.last_of_term = {row["term"]: place for place, row in enumerate(self.rounds) if row.get("term")}
         self.place, self.time_s, self.exact = self.servers - 1, 0.0, True
@@ -213,12 +215,23 @@ class _Walk:
         self._add(client, "queue", attempt["selected_s"])
         if kind == "end":
             return self._after_attempt(self.row_of[after], ABSENT)
-        place = self.place_of[attempt["round"]]
+        place = self._place_of(attempt["round"])
+        if kind == "schedule":
+            # A time of the clock that nothing moves, such as that at which a peer sends.
+            self._add(_NO_NUMBER, CLOCK, self.rounds[place]["start_s"])
+            self.exact = False
         if kind == "return":
             self._add(client, ABSENT, self.rounds[place]["start_s"])
             self.exact = False
         self._add(_NO_NUMBER, BEFORE, self.rounds[place]["start_s"])
         return "open", place
+
+    def _place_of(self, number: int) -> int:
+        """Return the place of round `number`, or of the one under way: peers with rounds of their own may be ahead."""
+        place = self.place_of.get(number)
+        if place is not None and self.rounds[place]["start_s"] <= self.time_s:
+            return place
+        return max(0, bisect_right([round["start_s"] for round in self.rounds], self.time_s) - 1)
 
     def _add_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
         """Add the steps of an attempt that began before the time of the walk; False: another attempt's end let it send."""

@@ -25,6 +25,8 @@ _PHASES = (
     ("waiting for a sub-channel", "compute_end_s", "upload_start_s"),
     ("upload", "upload_start_s", "upload_end_s"),
 )
+_WAITING = 2
+"""The surface of waiting."""
 _COLUMNS = ("client", "selected_s", "outcome_s", *dict.fromkeys(name for _, start, end in _PHASES for name in (start, end)))
 _MARKS = {"lost": "X", "late": "P", "aborted": "v", "in_flight": ">"}
 """Marker at the end of an attempt that was not delivered, by outcome."""
@@ -49,7 +51,9 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
     if not outcomes:
         raise ValueError(f"round = {round}: the run has records of no attempt in it ({run.label}, seed {run.seed})")
     begin, close = _bounds(run, chosen, columns)
+    waits = _waits(run, chosen)
     last_s = np.nanmax(np.where(np.isnan(columns["outcome_s"]), close, columns["outcome_s"]))
+    last_s = max([last_s, *(until_s for _, until_s, _ in waits.values())])
     order = np.argsort(np.nan_to_num(columns["outcome_s"], nan=np.inf), kind="stable")[-MOST_CLIENTS:]
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.19 * order.size), look=look)
@@ -63,6 +67,13 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
             axes.barh(np.arange(order.size), width, left=np.nan_to_num(left), height=0.72, **style)
             if (width > 0.0).any():
                 legend.append((Patch(**style), name))
+        for place, client in enumerate(columns["client"][order].tolist()):
+            if client in waits:
+                from_s, until_s, other = waits[client]
+                axes.barh(place, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
+                axes.text(until_s - begin, place, f"{other} ", ha="right", va="center", fontsize="x-small", color=INK)
+        if waits:
+            legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named"))
         for outcome, marker in _MARKS.items():
             at = [place for place, attempt in enumerate(order) if outcomes[attempt] == outcome]
             if at:
@@ -83,6 +94,27 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         note += f"; {left_out} attempts that ended before these are left out" if left_out else ""
         headline(figure, f"Round {chosen:,}, client by client", note, legend, look=look)
     return figure
+
+
+def _waits(run: Run, chosen: int) -> dict[float, tuple[float, float, int]]:
+    """Return, by peer, from when to when it waited at the end of its own round, and the peer whose message ended that.
+
+    Empty for runs without messages that let attempts begin.
+    """
+    names = ("number", "client", "round", "selected_s", "outcome_s", "begun_by", "begun_after")
+    if run.summary.get("coordinator") is None:
+        return {}  # recorded before causes were
+    rows = run.arrow("clients", names).to_pandas()
+    began = rows[rows["begun_by"].astype(str).isin(["message", "sent"]) & (rows["round"] == chosen + 1)]
+    of_attempt = dict(zip(rows["number"], rows["client"], strict=True))
+    ended = rows[rows["round"] == chosen].groupby("client")["outcome_s"].max()
+    found = {}
+    for client, until_s, after in zip(began["client"], began["selected_s"], began["begun_after"], strict=True):
+        if client in ended.index and after in of_attempt:
+            from_s = float(ended[client])
+            if from_s < until_s:
+                found[float(client)] = from_s, float(until_s), int(of_attempt[after])
+    return found
 
 
 def _median_round(run: Run) -> int | None:

@@ -38,6 +38,8 @@ class RunRecords:
     """True if an update may take several attempts, one a round."""
     inexact: frozenset[str] = frozenset()
     """Phases that do not end later by as much as they start later."""
+    beyond: pd.DataFrame | None = None
+    """The other attempts, which causes may name: peers have rounds of their own, and may be ahead of the run's."""
     tree: TreeRecords | None = None
     """With edges, of which `rounds` are then those with clients as members: all rounds and attempts. None: there are none."""
 
@@ -74,9 +76,11 @@ def run_records(run: Run) -> RunRecords:
     rounds = rounds[["round", "start_s", "end_s", *ROUND_CAUSES]].reset_index(drop=True)
     for name in ("opened_by", "closed_by", "close_rule"):
         rounds[name] = rounds[name].astype(object)
+    within = attempts["round"].isin(rounds["round"])
     return RunRecords(
         rounds=rounds,
-        attempts=attempts[attempts["round"].isin(rounds["round"])].reset_index(drop=True),
+        attempts=attempts[within].reset_index(drop=True),
+        beyond=attempts[~within].reset_index(drop=True),
         carries=bool(facts["carries_over"]),
         retries=bool(facts["resends"]),
         inexact=frozenset(facts["inexact"]),

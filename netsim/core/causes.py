@@ -147,5 +147,7 @@ class Causes:
         """
         if earlier is not None:
             return Cause(EARLIER, earlier)
-        cause = self.released or self.latest()
+        if self.released is not None:
+            return self.released
+        cause = self.latest()
         return Cause(RETURN, client) if cause.kind == SCHEDULE else cause

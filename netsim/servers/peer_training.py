@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.clients.attempts import Attempts, Single
-from netsim.core.causes import END, MESSAGE, SENT, Cause
+from netsim.core.causes import END, MESSAGE, SCHEDULE, SENT, Cause
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
 from netsim.network.transport.message_draws import EdgeDraws
@@ -85,8 +85,8 @@ class PeersAtWork(StateFields):
         """Number of peers in local training."""
         self._away: BoolArray = np.ones(peers, np.bool_)
         """(K,) True for peers that have not begun yet, or have gone away."""
-        self._timers: list[tuple[float, int, int]] = []
-        """Time, peer and key of each timer that runs, in the order in which they were set."""
+        self._timers: list[tuple[float, int, int, Cause]] = []
+        """Time, peer, key and cause of each timer that runs, in the order in which they were set."""
         self.attempts: Attempts = Single()
         self.open_round = 0
         self._last_round = 0
@@ -217,18 +217,16 @@ class PeersAtWork(StateFields):
     def _send(self, peer: int, edges: Sequence[int], key: int, size_bytes: int, model: int, attached: float) -> None:
         if not edges:
             return
-        starts = self._beginning == peer
-        if starts:
-            after = self.pool.started + 1
-        elif self._cause is not None and self._cause.kind in (MESSAGE, SENT):
-            # It answers a message, which left at the beginning or the end of an attempt of another peer.
-            starts, after = self._cause.kind == SENT, int(self._cause.after or 0)
-        else:
-            after = int(self._last_attempt[peer])
-        self.transport.send(self, list(edges), key, size_bytes, [model, after, starts, attached])
+        # A message that answers another one is caused by what let that one leave.
+        cause = self._cause or Cause(SCHEDULE)
+        if self._beginning == peer:
+            cause = Cause(SENT, self.pool.started + 1)
+        elif cause.kind == END:
+            cause = Cause(MESSAGE, cause.after)
+        self.transport.send(self, list(edges), key, size_bytes, [model, *cause, attached])
 
     def call_in(self, delay_s: float, peer: int, key: int) -> None:
-        self._arm(self.now + delay_s, peer, key)
+        self._arm(self.now + delay_s, peer, key, self._cause or Cause(SCHEDULE))
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
         return self.models.combine(models, weights)
@@ -257,17 +255,17 @@ class PeersAtWork(StateFields):
         self._timers = [timer for timer in self._timers if timer[1] != peer]
         self.protocol.on_leave(peer)
 
-    def _arm(self, time_s: float, peer: int, key: int) -> None:
-        timer = (time_s, peer, key)
+    def _arm(self, time_s: float, peer: int, key: int, cause: Cause) -> None:
+        timer = (time_s, peer, key, cause)
         self._timers.append(timer)
         # A message that arrives in the same instant comes before.
         self.pool.clock.call_at(time_s, self._ring, timer, priority=LAST)
 
-    def _ring(self, timer: tuple[float, int, int]) -> None:
+    def _ring(self, timer: tuple[float, int, int, Cause]) -> None:
         if timer in self._timers:
             self._timers.remove(timer)
-            self._cause = Cause(END, int(self._last_attempt[timer[1]]))
-            self.protocol.on_timer(timer[1], timer[2])
+            _, peer, key, self._cause = timer
+            self.protocol.on_timer(peer, key)
 
     def _on_end(self, update: Update) -> None:
         peer = update.client
@@ -287,12 +285,13 @@ class PeersAtWork(StateFields):
     def on_arrival(self, message: Message) -> None:
         transport, edge = self.transport, message.edge
         receiver, sender = transport.targets[edge], transport.sources[edge]
-        model, after, starts, attached = message.content
-        self._cause = Cause(SENT if starts else MESSAGE, after)
+        model, kind, after, attached = message.content
+        self._cause = Cause(kind, after)
         self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model, attached))
         self._look_for_block()
 
     def on_loss(self, message: Message) -> None:
+        self._cause = Cause(*message.content[1:3])
         self.protocol.on_lost(self.transport.sources[message.edge], message.edge, message.key)
         self._look_for_block()
 
@@ -312,8 +311,8 @@ class PeersAtWork(StateFields):
         now = self.now
         self.transport.load_state_dict(state["transport"], self.open_round, now)
         timers, self._timers = self._timers, []
-        for time_s, peer, key in timers:
-            self._arm(time_s, peer, key)
+        for time_s, peer, key, cause in timers:
+            self._arm(time_s, peer, key, Cause(*cause))
 
 
 class AllFinished(EndsOfRound):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from analysis.stragglers.critical_path import critical_path
 from analysis.stragglers.records import run_records
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
-from tests.helpers.peer_training import CONSTANT, protocol, study
+from tests.helpers.derivative_worlds import varied
+from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
+from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, protocol, study
 
 SLOW = {"delay": CONSTANT | {"value_s": [1.0, 1.0, 10.0]}}
 PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300, "delay": CONSTANT | {"value_s": 0.5}}
@@ -43,3 +46,33 @@ def test_random_times_leave_no_gap(tmp_path: Path, order: str) -> None:
     assert (path["start_s"].to_numpy()[1:] == path["end_s"].to_numpy()[:-1]).all()
     assert {"compute", "message"} == set(path["phase"])
     assert path["exact"].all()
+
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "train-first": {"kind": "d-psgd"},
+    "combine-while-computing": {"kind": "d-psgd", "order": "combine-while-computing"},
+    "timeout": {"kind": "d-psgd", "timeout_s": 0.2},
+    "backup": {"kind": "d-psgd", "backup": 1},
+    "matcha": {"kind": "matcha"},
+    "choco": {"kind": "choco", "gamma": 0.5},
+    "push-sum": {"kind": "push-sum"},
+    "epidemic": {"kind": "epidemic", "targets": 1},
+    "ad-psgd": {"kind": "ad-psgd"},
+    "gossip-learning": {"kind": "gossip-learning", "period_s": 0.7},
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
+    server = {"kind": "peers", "protocol": PROTOCOLS[name]}
+    delays = {"delay": EXPONENTIAL | {"shift_s": 0.1, "mean_excess_s": 0.3}, "topology": {"kind": "ring"}}
+    tables = study(rounds=8, clients={"count": 6}, server=server, peers=delays, compute=varied(0.5, 1.0), output={}, seed=5)
+    path, was_s = critical_path(run_records(played(tables))), end_s(tables)
+    held = path[path["exact"] & (path["phase"] == "compute")].groupby("client")["attempt"].nunique()
+    # When a peer of gossip learning sends, its clock alone says.
+    assert path["exact"].all() == (name != "gossip-learning")
+    assert (path["start_s"].to_numpy()[1:] == path["end_s"].to_numpy()[:-1]).all()
+    assert path["start_s"].iloc[0] == 0
+    for client in range(6):
+        moved = (end_s(tables, Phase("compute", None, client)) - was_s) / LONGER_S
+        assert moved == pytest.approx(held.get(client, 0), abs=5e-3), client

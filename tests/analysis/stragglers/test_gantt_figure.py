@@ -9,6 +9,7 @@ import numpy as np
 
 import netsim
 from analysis.stragglers.gantt_figure import gantt_figure
+from tests.helpers.peer_training import study
 
 
 def test_a_client_that_trains_all_round_has_a_bar_as_long_as_the_round() -> None:
@@ -34,3 +35,17 @@ def test_a_client_that_trains_all_round_has_a_bar_as_long_as_the_round() -> None
         assert figure is not None
         bars = [bar.get_width() for bar in figure.axes[0].patches]
         assert np.allclose(bars, widths), round
+
+
+def test_a_peer_that_waits_has_a_bar_with_the_number_of_the_peer_that_it_waited_for() -> None:
+    # A path 0 - 1 - 2 with trainings of 1, 1 and 10 s and messages of 0.5 s: 1 waits for 2 until 10.5 s, 0 for 1 until 1.5 s.
+    path = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300, "delay": {"kind": "constant", "value_s": 0.5}}
+    slow = {"delay": {"kind": "constant", "value_s": [1.0, 1.0, 10.0]}}
+    run = netsim.run(study(rounds=2, clients={"count": 3}, peers=path, compute=slow))
+    figure = gantt_figure({"a": [run]}, round=1)
+    assert figure is not None
+    (axes,) = figure.axes
+    waits = sorted((bar.get_x(), bar.get_width()) for bar in axes.patches[12:])
+    assert waits == [(1.0, 0.5), (1.0, 9.5)]
+    # Peers in the order of the ends of their trainings.
+    assert [(text.get_position()[1], text.get_text()) for text in axes.texts[-2:]] == [(0, "1 "), (1, "2 ")]
