@@ -134,8 +134,10 @@ class Detections(Instrument):
     def detections(self) -> Detections:
         return self
 
+    def detects(self) -> bool:
+        return self.scheduler.detects()
+
     def listen(self, on_declared: Callable[[int, list[int]], None]) -> None:
-        """Call `on_declared` with a round after which changes were declared, and the sub-channels on which they were seen."""
         self._on_declared = on_declared
 
     def record_to(self, recorder: Recorder) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from netsim.core.clock import Event, Process
     from netsim.core.closing import Closing
     from netsim.core.rows import ColumnValues
-    from netsim.servers.instruments import Detections
 
 
 class NobodyLeftError(Exception):
@@ -192,6 +191,16 @@ class CloseRule(Stateful, Protocol):
         """Take it over, after `load_state_dict`."""
 
 
+class DeclaredChanges(Protocol):
+    """The changes of sub-channels that a scheduler declares."""
+
+    def detects(self) -> bool:
+        """Return True if the scheduler watches for changes."""
+
+    def listen(self, on_declared: Callable[[int, list[int]], None]) -> None:
+        """Call `on_declared` with a round after which changes were declared, and the sub-channels on which they were seen."""
+
+
 class Instrument(StateFields):
     """Measures from outside: it changes nothing, and adds columns to the record of a round, and of its attempts.
 
@@ -204,7 +213,7 @@ class Instrument(StateFields):
     """True if it reads `ClosedRound.ended`."""
 
     @property
-    def detections(self) -> Detections | None:
+    def detections(self) -> DeclaredChanges | None:
         """The instrument itself if it records the changes that a scheduler declares; None otherwise."""
         return None
 
@@ -295,7 +304,7 @@ class RoundLoop:
             pool.follow(self._ends.append)
 
     @property
-    def detections(self) -> Detections | None:
+    def detections(self) -> DeclaredChanges | None:
         """The instrument of the changes that a scheduler declares, or None without a scheduler."""
         return next((found for part in self.instruments if (found := part.detections) is not None), None)
 

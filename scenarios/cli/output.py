@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from netsim.core.protocols import Notes
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.figures.settings import Look
+    from netsim.core.protocols import Notes
     from scenarios.schema.cautions import Caution
     from scenarios.sweeps.plan import Plan
     from scenarios.sweeps.workers import Standing
