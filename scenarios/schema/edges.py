@@ -62,6 +62,8 @@ class Tier(Section):
     table: Annotated[str, Field(min_length=1)] | None = None
     """A CSV file with the columns member and edge, a line for each member: a client's number, or the name of an edge of the tier
     below."""
+    nodes: Annotated[list[str], Field(min_length=1)] | None = None
+    """With `[network]`: the node of each edge of the tier, in their order."""
     rounds: Count = 1
     """Rounds of the edge for each round of the node above in which it takes part."""
     weight: Literal["arrived", "registered", "equal"] = "arrived"
@@ -157,7 +159,6 @@ def check_edges(scenario: "Scenario") -> None:
         "probe": "edges and clients are not asked before a selection yet; leave it out",
         "energy": "the energy of edges is not counted yet; leave it out",
         "script": "scripts do not know edges yet; leave it out",
-        "network": "cables to edges are not laid yet; leave [network] out",
     }
     for name, why in refused.items():
         if getattr(scenario, name) is not None:
@@ -171,8 +172,25 @@ def check_edges(scenario: "Scenario") -> None:
                 raise problem((*path, "shared"), "..", f"a bandwidth that all share {_SHARED}")
     if scenario.uplink.sub_channels is not None:
         raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, _SHARED)
+    _check_network(scenario, edges)
     _check_rules(scenario, edges)
     _check_learner(scenario)
+
+
+def _check_network(scenario: "Scenario", edges: Edges) -> None:
+    for i, tier in enumerate(edges.tiers):
+        if (tier.nodes is None) != (scenario.network is None):
+            why = "there are no nodes; add [network], or leave it out" if tier.nodes else "must name the nodes of the edges"
+            raise problem(("edges", "tiers", i, "nodes"), tier.nodes, why)
+    if scenario.network is None:
+        return
+    if edges.moves is not None:
+        raise problem(("edges", "moves"), edges.moves, "clients move between edges without [network] only; leave one out")
+    for name in ("downlink", "uplink"):
+        section = getattr(edges, name)
+        for key in ("bandwidth_bytes_per_s", "bandwidth"):
+            if getattr(section, key) is not None:
+                raise problem(("edges", name, key), "..", "bandwidth belongs to the cables of [network]; leave it out")
 
 
 def _check_rules(scenario: "Scenario", edges: Edges) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +29,9 @@ from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.world import Clients, Group
 from scenarios.wiring.bandwidth import build_carrier
 from scenarios.wiring.data_files import read_table
+from scenarios.wiring.edge_layout import Layout, lay_out
 from scenarios.wiring.laws import timeline
+from scenarios.wiring.network import carried_between_edges
 from scenarios.wiring.payload import LONGEST_S, models_down, updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.world import World
@@ -38,135 +40,9 @@ if TYPE_CHECKING:
     from models.fl.node_learner import NodeLearner
     from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
     from netsim.servers.rounds import RoundServer
-    from scenarios.schema.edges import Edges, Tier
+    from scenarios.schema.edges import Edges
 
 Composer = Callable[[World], Any]
-
-
-@dataclass
-class Layout:
-    """The tree of a scenario, its edges numbered so that an edge above comes before those below. Raises UserError."""
-
-    names: list[str] = field(default_factory=list)
-    """Name of each edge."""
-    tiers: list[int] = field(default_factory=list)
-    """Number of the tier of each edge."""
-    above: list[int] = field(default_factory=list)
-    """The edge above each; -1: the server."""
-    coordinator: list[int] = field(default_factory=list)
-    """The edge of each client."""
-
-    def members(self, edge: int) -> IntArray:
-        """Return the members of `edge`: edges, where it has any, else clients."""
-        below = np.flatnonzero(np.array(self.above) == edge)
-        return below if len(below) else np.flatnonzero(np.array(self.coordinator) == edge)
-
-    def has_edges(self, edge: int) -> bool:
-        """Return True if the members of `edge` are edges."""
-        return edge in self.above
-
-
-def lay_out(section: Edges, population: Population) -> Layout:
-    """Return the tree; raises UserError."""
-    layout, numbers = Layout(), dict[str, int]()
-    order = _from_above(section)
-    for i in order:
-        for name in _edge_names(section, i, population):
-            if name in numbers:
-                raise UserError(f"edges.tiers.{i}: edge {name!r} has the name of another edge; give it a name of its own")
-            numbers[name] = len(layout.names)
-            layout.names.append(name)
-            layout.tiers.append(i)
-    layout.above = [-1] * len(layout.names)
-    of_clients: dict[int, int] = {}
-    for i in order:
-        tier, edges = section.tiers[i], [edge for edge, place in enumerate(layout.tiers) if place == i]
-        below = [edge for edge, place in enumerate(layout.tiers) if section.tiers[place].above == tier.name]
-        if below:
-            for place, over in _dealt(tier, i, [layout.names[edge] for edge in below], layout.names, edges, population).items():
-                layout.above[below[place]] = over
-        else:
-            members = [str(client) for client in range(population.count)]
-            for client, edge in _dealt(tier, i, members, layout.names, edges, population).items():
-                if client in of_clients:
-                    other = layout.names[of_clients[client]]
-                    raise UserError(f"edges.tiers.{i}: client {client} belongs to {other!r} already; name it once")
-                of_clients[client] = edge
-    _require_all(section, layout, of_clients, population)
-    layout.coordinator = [of_clients[client] for client in range(population.count)]
-    for edge, name in enumerate(layout.names):
-        if not len(layout.members(edge)):
-            told = f"nobody belongs to edge {name!r}; leave it out, or give it members"
-            raise UserError(f"edges.tiers.{layout.tiers[edge]}: {told}")
-    return layout
-
-
-def _require_all(section: Edges, layout: Layout, of_clients: Mapping[int, int], population: Population) -> None:
-    """Refuse a client, or an edge of a tier that has another above, that belongs to no edge."""
-    lacking = next((client for client in range(population.count) if client not in of_clients), None)
-    if lacking is not None:
-        i = section.leaves()[-1]
-        key = next(name for name in ("count", "groups", "table") if getattr(section.tiers[i], name) is not None)
-        raise UserError(f"edges.tiers.{i}.{key}: client {lacking} belongs to no edge; give each client one")
-    for edge, name in enumerate(layout.names):
-        if layout.above[edge] < 0 and (over := section.tiers[layout.tiers[edge]].above) is not None:
-            i = next(i for i, tier in enumerate(section.tiers) if tier.name == over)
-            raise UserError(f"edges.tiers.{i}: edge {name!r} belongs to no edge of tier {over!r}; give it one")
-
-
-def _from_above(section: Edges) -> list[int]:
-    """Return the numbers of the tiers, each after the one above it."""
-    numbers = {tier.name: i for i, tier in enumerate(section.tiers)}
-
-    def depth(tier: Tier) -> int:
-        return 0 if tier.above is None else 1 + depth(section.tiers[numbers[tier.above]])
-
-    return sorted(range(len(section.tiers)), key=lambda i: depth(section.tiers[i]))
-
-
-def _edge_names(section: Edges, i: int, population: Population) -> list[str]:
-    tier = section.tiers[i]
-    if tier.count is not None:
-        return [f"{tier.name}-{place}" for place in range(tier.count)]
-    if tier.groups is not None:
-        for place, group in enumerate(tier.groups):
-            if group not in population.members:
-                told = f"is no group of clients; {did_you_mean(group, population.members)}"
-                raise UserError(f"edges.tiers.{i}.groups.{place} = {group!r}: {told}")
-        return list(dict.fromkeys(tier.groups))
-    return list(dict.fromkeys(edge for _, edge, _ in _rows(tier, i)))
-
-
-def _rows(tier: Tier, i: int) -> list[tuple[str, str, str]]:
-    """Return member and edge of each line of the tier's table, and where the line stands; raises UserError."""
-    assert tier.table is not None
-    key = f"edges.tiers.{i}.table"
-    return [(member, edge, where) for where, (member, edge) in read_table(tier.table, ("member", "edge"), key)]
-
-
-def _dealt(
-    tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population
-) -> dict[int, int]:
-    """Return the edge of each of `members`, by its place among them; `edges`: the numbers of the tier's edges."""
-    if tier.count is not None:
-        if tier.count > len(members):
-            told = f"nobody belongs to edge {names[edges[len(members)]]!r}: there are {len(members)} members; give fewer edges"
-            raise UserError(f"edges.tiers.{i}.count = {tier.count}: {told}")
-        parts = np.array_split(np.arange(len(members)), tier.count)
-        return {place: edge for edge, part in zip(edges, parts, strict=True) for place in part.tolist()}
-    by_name = {names[edge]: edge for edge in edges}
-    if tier.groups is not None:
-        return {client: by_name[group] for group in tier.groups for client in population.members[group].tolist()}
-    found: dict[int, int] = {}
-    places = {member: place for place, member in enumerate(members)}
-    for member, edge, where in _rows(tier, i):
-        if member not in places:
-            told = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
-            raise UserError(f"{where}: member {member!r} is not known; {told}")
-        if places[member] in found:
-            raise UserError(f"{where}: member {member!r} belongs to {names[found[places[member]]]!r} already; name it once")
-        found[places[member]] = by_name[edge]
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +113,7 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
     context = _edge_context(world, layout)
     starts: list[TreeServer] = []
     presence = _presence(section, context)
-    nodes = _edge_pool(world, section, context, presence, lambda attempt: starts[0].begin_term(attempt))
+    nodes = _edge_pool(world, section, layout, context, presence, lambda attempt: starts[0].begin_term(attempt))
     pool = world.new_pool()
     pool.has_edges = nodes.has_edges = True
     media = {"clients": SharedMedium(pool), "nodes": SharedMedium(nodes)}
@@ -365,7 +241,7 @@ def _presence(section: Edges, context: Context) -> Availability:
 
 
 def _edge_pool(
-    world: World, section: Edges, context: Context, presence: Availability, on_work: Callable[[Any], None]
+    world: World, section: Edges, layout: Layout, context: Context, presence: Availability, on_work: Callable[[Any], None]
 ) -> ClientPool:
     """Return the edges as clients of the nodes above them."""
     population, count = context.population, context.population.count
@@ -376,8 +252,11 @@ def _edge_pool(
             raise UserError(f"edges.model_bytes = {float(size.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
         size = np.ceil(size).astype(np.int64)
     sizes = Sizes(down=size, up=size)
-    down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
-    up = build_carrier(section.uplink, "edges.uplink", context, world.clock, updates_up(sizes))
+    if world.network is None:
+        down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
+        up = build_carrier(section.uplink, "edges.uplink", context, world.clock, updates_up(sizes))
+    else:
+        down, up = carried_between_edges(world.network, size, layout.nodes(section), layout.above)
     medium = Medium(
         clients=count,
         laws=MediumLaws(

@@ -38,6 +38,7 @@ from scenarios.schema.errors import UserError, did_you_mean, name_source
 from scenarios.schema.network import Background, Generator, Network, NetworkLink
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.bandwidth import Carried, link_bandwidth
+from scenarios.wiring.edge_layout import lay_out
 from scenarios.wiring.jammers import build_jammers
 from scenarios.wiring.laws import timeline
 from scenarios.wiring.outages import schedule_in_seconds
@@ -271,8 +272,10 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
             if cable.bandwidth is not None:
                 context.targets.after_change(f"network.links.{cable.name}.bandwidth", network.renew)
     if scenario.server.sends_updates:
-        _require_bandwidths(layout, cables, scenario, sizes)
-        down, up = _carried(network, "down", sizes.down, count), _carried(network, "up", sizes.up, count)
+        others = _other_ends(scenario, context, layout)
+        _require_bandwidths(layout, cables, scenario, sizes, others)
+        down = _carried(network, "down", sizes.down, [(other, client) for client, other in enumerate(others)])
+        up = _carried(network, "up", sizes.up, [(client, other) for client, other in enumerate(others)])
     else:
         down, up = Carried(UnusedDirection(network)), Carried(NoCarrier())
     if scenario.output.transfers_table:
@@ -280,6 +283,27 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
     if scenario.jams_cables:
         _let_jam(network, layout, scenario, context)
     return WiredNetwork(network, layout, down, up)
+
+
+def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[int]:
+    """Return the end with which each client exchanges models: the server, or the node of its edge. Raises UserError."""
+    if scenario.edges is None:
+        return [SERVER] * context.population.count
+    tree = lay_out(scenario.edges, context.population)
+    nodes = [layout.other_end(node, "edges.tiers.nodes") for node in tree.nodes(scenario.edges)]
+    return [nodes[edge] for edge in tree.coordinator]
+
+
+def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], above: Sequence[int]) -> tuple[Carried, Carried]:
+    """Return what carries models of `size` between edges, at `nodes` (E,), and those above, -1: the server. Raises UserError."""
+    layout, network = wired.layout, wired.network
+    ends = [layout.other_end(node, "edges.tiers.nodes") for node in nodes]
+    ways = [(SERVER if over < 0 else ends[over], end) for over, end in zip(above, ends, strict=True)]
+    for edge, way in enumerate(ways):
+        if np.max(size) > 0:
+            _require_bandwidth(layout, network.cables, way, f"model of edge {edge}")
+    down = _carried(network, "edges down", size, ways)
+    return down, _carried(network, "edges up", size, [(end, other) for other, end in ways])
 
 
 def _let_jam(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
@@ -319,8 +343,10 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
     )
 
 
-def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes) -> None:
-    """Refuse a cable without bandwidth that bytes between server and clients must cross."""
+def _require_bandwidths(
+    layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, others: Sequence[int]
+) -> None:
+    """Refuse a cable without bandwidth that bytes between clients and the `others` (K,), server or edges, must cross."""
     sent: list[tuple[str, bool, Any]] = [("model", True, sizes.down), ("update", False, sizes.up)]
     if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:
         sent.append(("opinion", False, scenario.opinions.size_bytes))
@@ -330,7 +356,7 @@ def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scena
     for what, down, size in sent:
         each = np.broadcast_to(size, (len(layout.places),))
         for client in np.flatnonzero(each > 0).tolist():
-            ends = (SERVER, client) if down else (client, SERVER)
+            ends = (others[client], client) if down else (client, others[client])
             words = what if scenario.flower is not None else f"{what} of {each[client]:,} bytes"
             _require_bandwidth(layout, cables, ends, f"{words} of client {client}")
 
@@ -430,9 +456,8 @@ class _Expected:
         return takes_s
 
 
-def _carried(network: RoutedNetwork, direction: Direction, size: Any, count: int) -> Carried:
-    sizes = np.array(np.broadcast_to(size, (count,)), np.float64)
-    ends = [(SERVER, client) if direction == "down" else (client, SERVER) for client in range(count)]
+def _carried(network: RoutedNetwork, direction: Direction, size: Any, ends: Sequence[tuple[int, int]]) -> Carried:
+    sizes = np.array(np.broadcast_to(size, (len(ends),)), np.float64)
     expected = _Expected(network, ends, sizes)
     mean_s = expected.mean_s(1, 0.0)
     if not mean_s.max() <= LONGEST_S:
@@ -445,6 +470,5 @@ def _carried(network: RoutedNetwork, direction: Direction, size: Any, count: int
         if cable.bandwidth is not None
         for law in getattr(cable.bandwidth, "laws", ())
     )
-    return Carried(
-        carrier=RoutedCarrier(network=network, direction=direction, sizes=sizes), expected=(expected,), least_s=0.0, stops=stops
-    )
+    carrier = RoutedCarrier(network=network, direction=direction, sizes=sizes, ends=ends)
+    return Carried(carrier=carrier, expected=(expected,), least_s=0.0, stops=stops)

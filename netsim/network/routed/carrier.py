@@ -12,33 +12,42 @@ import numpy as np
 from netsim.network.carriers import SERVER, Key, NoCarrier, Ports
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.network.routed.network import RoutedNetwork
 
-Direction = Literal["down", "up", "peers"]
+Direction = Literal["down", "up", "peers", "edges down", "edges up"]
 
 
 class RoutedCarrier(Ports):
     """Messages in one direction over the routes of `network`.
 
     `sizes`: bytes of the messages of each client (K,), unless a port or a message says otherwise. The carrier of models ("down")
-    keeps the state of the network and opens its rounds.
+    keeps the state of the network and opens its rounds. `ends`: source and target of a message of each client, None: between
+    clients, whose messages name their target.
     """
 
-    def __init__(self, *, network: RoutedNetwork, direction: Direction, sizes: FloatArray) -> None:
+    def __init__(
+        self,
+        *,
+        network: RoutedNetwork,
+        direction: Direction,
+        sizes: FloatArray,
+        ends: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
         super().__init__()
         self.network = network
         self._direction = direction
         self._sizes = sizes
+        self._ends_of = ends
         network.listen(direction, self._end)
 
     def __contains__(self, key: Key) -> bool:
         return (self._direction, key) in self.network
 
     def _ends(self, client: int, target: int) -> tuple[int, int]:
-        if self._direction == "peers":
-            return client, target
-        return (SERVER, client) if self._direction == "down" else (client, SERVER)
+        return (client, target) if self._ends_of is None else self._ends_of[client]
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         size = float(self._sizes[client]) if size_bytes is None else size_bytes

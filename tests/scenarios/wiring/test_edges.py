@@ -13,6 +13,12 @@ from scenarios.wiring.simulation import build
 from tests.helpers.edge_tiers import learning, study, tier
 from tests.helpers.peer_training import LEARNER
 
+NETWORK = {
+    "links": [{"a": "s", "b": "a"}, {"a": "s", "b": "b"}],
+    "server": "s",
+    "clients": ["a", "b", "a", "b"],
+    "bandwidth_bytes_per_s": 1000.0,
+}
 GROUPS = {"count": 4, "groups": [{"name": "a", "count": 2}, {"name": "b", "count": 2}]}
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no members": (study({"name": "edge"}), r"edges\.tiers\.0\.name = .edge.: give one of count, groups, table"),
@@ -62,6 +68,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         learning(learner=LEARNER | {"aggregation": {"kind": "scaffold"}}),
         r"learner\.aggregation\.kind = .scaffold.: scaffold is not defined over edges yet",
     ),
+    "nodes without a network": (study(tier(nodes=["a", "b"])), r"edges\.tiers\.0\.nodes.*there are no nodes; add \[network\]"),
+    "a network without nodes of edges": (
+        study(network=NETWORK),
+        r"edges\.tiers\.0\.nodes.*must name the nodes of the edges",
+    ),
+    "too few nodes": (study(tier(nodes=["a"]), network=NETWORK), r"edges\.tiers\.0\.nodes: names 1 nodes for 2 edges"),
+    "unknown node": (study(tier(nodes=["a", "q"]), network=NETWORK), r"edges\.tiers\.nodes = 'q': is no node of the network"),
     "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }

@@ -342,3 +342,41 @@ def test_whatever_begins_ends_or_is_in_flight(name: str) -> None:
     # Each edge coordinates its own members only.
     homes = {row.client: row.edge for row in records.updates}
     assert all(homes[row.client] == row.edge for row in records.updates)
+
+
+def test_edges_on_a_network_by_hand() -> None:
+    # Cables of 1 kB/s and no delay: server - a - client 0, server - b - client 1; edges at a and b. 100 bytes take .1 s on each.
+    # The model is at a and b at .1 s; each client has it at .2 s, works .5 s, and is back at .8 s; up to the server: .9 s.
+    cables = [{"a": "s", "b": "a"}, {"a": "s", "b": "b"}, {"a": "a", "b": "x"}, {"a": "b", "b": "y"}]
+    network = {"links": cables, "server": "s", "clients": ["x", "y"], "bandwidth_bytes_per_s": 1000.0}
+    tables = study(tier(nodes=["a", "b"]), clients={"count": 2}, network=network, rounds=2)
+    tables |= {"downlink": {}, "uplink": {}}
+    tables["edges"] = {"tiers": tables["edges"]["tiers"]}
+    _, records = played(tables)
+    assert [row.end_s for row in records.rounds] == pytest.approx([0.9, 1.8])
+    (first, _) = (row for row in records.edges if row.round == 1)
+    assert (first.term_start_s, first.term_end_s) == (pytest.approx(0.1), pytest.approx(0.8))
+    # Both edges at a: each model crosses the cable s - a, which they share, so that it takes .2 s each way.
+    tables["edges"]["tiers"][0]["nodes"] = ["a", "a"]
+    tables["network"]["clients"] = ["x", "x"]
+    _, records = played(tables)
+    # .2 s down, .2 s on a - x which both models share, .5 s, .2 s back, .2 s up.
+    assert records.rounds[0].end_s == pytest.approx(1.3)
+
+
+def test_resumed_in_the_middle_transfers_of_edges_go_on() -> None:
+    cables = [{"a": "s", "b": "a"}, {"a": "s", "b": "b"}]
+    network = {"links": cables, "server": "s", "clients": ["a", "b", "a", "b"], "bandwidth_bytes_per_s": 150.0}
+    tables = study(tier(rounds=2, nodes=["a", "b"]), network=network, rounds=8, compute={"delay": RANDOM})
+    tables |= {"server": {"kind": "buffered", "concurrency": 2}, "policy": {"kind": "random"}}
+    _, whole = played(tables)
+    first, second = build(parse(tables)), build(parse(tables))
+    before, after = MemoryRecorder(), MemoryRecorder()
+    first.simulation.record_to(before)
+    first.simulation.run(until_round=3)
+    second.simulation.record_to(after)
+    second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
+    second.simulation.run()
+    second.simulation.close()
+    assert repr(before.edges + after.edges) == repr(whole.edges)
+    assert repr(before.updates + after.updates) == repr(whole.updates)
