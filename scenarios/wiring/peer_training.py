@@ -42,6 +42,7 @@ def peers(world: World) -> Server:
         told = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
         raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
     _check_compression(scenario, protocol)
+    _refuse_endless(scenario, protocol)
     transport = _links(world, pool, protocol)
     mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
     learner = _peer_learner(world)
@@ -64,6 +65,20 @@ def _check_compression(scenario: Scenario, protocol: TrainingProtocol) -> None:
     if not (protocol.sends_differences or build_compressions(scenario).up.whole_models):
         told = f"server.protocol.kind = {scenario.server.protocol.kind!r} sends whole models, and it {NO_MODEL}"
         raise UserError(f"payload.compression.kind = {kind!r}: {told}; choose 'int8', 'qsgd', or server.protocol.kind = 'choco'")
+
+
+def _refuse_endless(scenario: Scenario, protocol: TrainingProtocol) -> None:
+    """Raise UserError where links may be down for good, and peers would go on sending over them for ever."""
+    section = scenario.peers
+    assert section is not None
+    if scenario.time_limit_s is not None:
+        return
+    for number, outage in enumerate(section.outages):
+        if outage.to_s is None and (protocol.never_rests or protocol.retry_s is not None):
+            kind = scenario.server.protocol.kind
+            why = "by server.protocol.retry_s" if protocol.retry_s is not None else f"as server.protocol.kind = {kind!r} does"
+            told = f"links are down from {outage.from_s:g} s on, and peers that send for ever, {why}, may never close a round"
+            raise UserError(f"peers.outages.{number}.to_s: {told}; give it, or time_limit_s")
 
 
 def _mixing(section: Component, graph: PeerGraph) -> Mixing:

@@ -34,6 +34,7 @@ class GossipLearning(TrainingProtocol):
 
     every_peer = False
     mixes = False
+    never_rests = True
     state_fields = ("_inbox", "_age", "_sent", "_timed", "_busy", "_own", "_received")
 
     def __init__(

@@ -142,6 +142,8 @@ class TrainingProtocol(StateFields, ABC):
     """True if a round closes once every peer present has finished it; otherwise once peers finished one on average."""
     mixes = True
     """True if it combines by the mixing weights."""
+    never_rests = False
+    """True if peers go on sending though nothing ever arrives."""
     sends_differences = False
     """True if it sends differences of models, which may be compressed as updates are; otherwise it sends whole models."""
     retry_s: float | None = None

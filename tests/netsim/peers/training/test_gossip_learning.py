@@ -157,6 +157,14 @@ def test_values_that_it_cannot_have_are_refused(keys: dict[str, Any], told: str)
         build(parse(study(server=gossip(**keys))))
 
 
+@pytest.mark.parametrize("server", [gossip(), {"kind": "peers", "protocol": {"kind": "d-psgd", "retry_s": 0.5}}])
+def test_a_run_that_could_send_for_ever_over_links_that_are_down_needs_a_time_limit(server: dict[str, Any]) -> None:
+    cut = {"topology": {"kind": "ring"}, "outages": [{"from_s": 3.0, "groups": [[0]]}]}
+    with pytest.raises(UserError, match=r"peers\.outages\.0\.to_s: .* give it, or time_limit_s"):
+        build(parse(study(peers=cut, server=server)))
+    build(parse(study(peers=cut, server=server, time_limit_s=50.0)))
+
+
 def test_mixing_weights_that_it_does_not_use_are_refused() -> None:
     with pytest.raises(UserError, match=r"server\.mixing.*gossip-learning.*leave it out"):
         build(parse(study(server=gossip() | {"mixing": {"kind": "uniform"}})))
