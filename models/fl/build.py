@@ -64,6 +64,9 @@ def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, se
         if not isinstance(module, nn.Module):
             raise ParameterError("network.kind", kind, f"returned {type(module).__name__}; it must return a torch module")
     else:
+        stated = options.pop("classes", None)
+        if stated is not None and stated != classes:
+            raise ParameterError("network.classes", stated, f"the data have {classes} classes; leave it out")
         where = {"input_shape": input_shape, "classes": classes, "seed": seed}
         try:
             module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)

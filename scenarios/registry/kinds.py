@@ -161,7 +161,10 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "mixed": "models.fl.data.partition:mixed",
         "file": "models.fl.data.partition:file",
     },
-    "network": {kind: f"{_FL}.networks.kinds:{kind}" for kind in ("linear", "svm", "mlp", "cnn", "cnn8", "resnet18")},
+    "network": {
+        **{kind: f"{_FL}.networks.kinds:{kind}" for kind in ("linear", "svm", "mlp", "cnn", "cnn8", "resnet18")},
+        "torchvision": f"{_FL}.networks.deep:torchvision_classifier",
+    },
     "optimizer": {"sgd": f"{_FL}.training.optimizers:Sgd", "adam": f"{_FL}.training.optimizers:Adam"},
     "aggregation": {
         "size": f"{_FL}.aggregation.rules:BySize",

@@ -85,6 +85,20 @@ class Resnet18(Network):
         return self.norm == "batch"
 
 
+class Torchvision(Network):
+    """Any classifier of torchvision, for images of three channels; parameters are drawn as torchvision draws them."""
+
+    kind: Literal["torchvision"] = "torchvision"
+    name: str
+    """Its name in torchvision.models, such as resnet18 (with its stem for large images), mobilenet_v3_small, vit_b_16."""
+    classes: Count | None = None
+    """Number of classes, which must be that of the data; absent: that of the data."""
+
+    @property
+    def batch_normalised(self) -> None:
+        return None
+
+
 class OwnNetwork(Network):
     """A class or function of your own that returns a torch module; docs/own-network-and-data.md lists its arguments."""
 
@@ -93,4 +107,12 @@ class OwnNetwork(Network):
         return None
 
 
-NETWORKS: dict[str, type[Component]] = {"linear": Linear, "svm": Svm, "mlp": Mlp, "cnn": Cnn, "cnn8": Cnn8, "resnet18": Resnet18}
+NETWORKS: dict[str, type[Component]] = {
+    "linear": Linear,
+    "svm": Svm,
+    "mlp": Mlp,
+    "cnn": Cnn,
+    "cnn8": Cnn8,
+    "resnet18": Resnet18,
+    "torchvision": Torchvision,
+}

@@ -43,7 +43,8 @@ def data_folder() -> Path:
 def check_trained(scenario: Scenario) -> None:
     """Check the learner without training: files, numbers of samples, clients and shares, and that the network fits the data.
 
-    A network or data of the user's own is made once, which imports torch; for those of netsim the published shapes suffice.
+    A network or data of the user's own, or a network of torchvision, is made once, which imports torch; for those of netsim the
+    published shapes suffice.
     Checksums, and whether there are enough samples of a label, are checked as the learner is built, before anything is written.
 
     Raises:
@@ -64,7 +65,7 @@ def check_trained(scenario: Scenario) -> None:
             shape, classes, train, test = _own_shapes(_own_source(kind))
         samples = check_counts(data, kind, train=train, test=test)
         _check_network(options)
-        if kind not in DATASETS or is_own("network", section.network.kind):
+        if shapes_of(options.network, data) is None:
             _check_built(section, shape, 2 if data.labels == "parity" else classes)
         if not is_own("partition", section.partition.kind):
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)

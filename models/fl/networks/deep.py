@@ -8,12 +8,14 @@ their normalisation nor the widths of the 8-layer network.
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
+import torch
 from torch import nn
 
 from models.errors import ParameterError
-from models.fl.networks.initialisation import from_seed
+from models.fl.networks.initialisation import from_seed, seed_globally
 from models.fl.networks.norms import IMAGES, AnyNorm, Norm, check_norm
 from models.fl.networks.torchvision_compat import torchvision
 
@@ -88,3 +90,28 @@ def resnet18(input_shape: tuple[int, ...], classes: int, *, seed: int, norm: Nor
         return network
 
     return from_seed(make, seed, convolutions="he")
+
+
+def torchvision_classifier(input_shape: tuple[int, ...], classes: int, *, seed: int, name: str) -> nn.Module:
+    """Return the classifier of this `name` that torchvision has ("resnet18", "vit_b_16", ..), without weights of its own.
+
+    Parameters are drawn as torchvision draws them. Data are images of three channels, as large as the network needs.
+
+    Example:
+        >>> network = torchvision_classifier((3, 32, 32), 10, seed=1, name="squeezenet1_1")
+        >>> network.num_classes
+        10
+    """
+    models = torchvision("models")
+    known = models.list_models(module=models)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        remedy = f"did you mean {near[0]!r}?" if near else f"for instance {', '.join(known[:3])}"
+        raise ParameterError("network.name", name, f"is no classifier of torchvision; {remedy}")
+    if len(input_shape) != 3 or input_shape[0] != 3:
+        raise ParameterError("network.kind", "torchvision", f"needs images of 3 channels, the data are {input_shape}")
+    # These two have further outputs in training, and weights that SciPy draws for minutes.
+    others = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    with seed_globally(seed, torch.device("cpu")):
+        network: nn.Module = models.get_model(name, weights=None, num_classes=classes, **others)
+    return network

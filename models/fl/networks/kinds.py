@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.errors import ParameterError
-from models.fl.networks.deep import cnn8, resnet18
+from models.fl.networks.deep import cnn8, resnet18, torchvision_classifier
 from models.fl.networks.initialisation import from_seed, seed_globally
 from models.fl.networks.norms import AnyNorm, after_features, after_images, check_norm
 from models.fl.training.losses import CrossEntropy, Hinge, Loss, SquaredHinge
@@ -244,6 +244,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "cnn": cnn,
     "cnn8": cnn8,
     "resnet18": resnet18,
+    "torchvision": torchvision_classifier,
 }
 LossName = Literal["cross-entropy", "hinge", "squared-hinge"]
 LOSSES: dict[LossName, type[Loss]] = {"cross-entropy": CrossEntropy, "hinge": Hinge, "squared-hinge": SquaredHinge}

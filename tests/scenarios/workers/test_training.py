@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from scenarios.runs.reading import parse
+from scenarios.runs.checkpoint import FILE as CHECKPOINT
+from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.workers.training import TrainingError
@@ -139,7 +140,11 @@ def test_two_processes_leave_the_tables_of_this_one(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "server",
-    [{"per_round": 4}, {"kind": "safa", "share": 0.5, "deadline_s": 3.0}, {"kind": "buffered", "concurrency": 4, "buffer": 1}],
+    [
+        {"per_round": 4},
+        {"kind": "semi-synchronous", "per_round": 3, "round_s": 2.0},
+        {"kind": "buffered", "concurrency": 4, "buffer": 1},
+    ],
 )
 def test_one_and_three_processes_leave_the_same_tables_and_go_on_with_any_number(tmp_path: Path, server: dict[str, Any]) -> None:
     run(parse(small(0, **server)), tmp_path / "0")
@@ -198,14 +203,12 @@ def test_nothing_is_left_where_the_run_ends(number: int, tmp_path: Path, monkeyp
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     shared = Path("/dev/shm")
     before = set(shared.glob("netsim-*"))
-    from scenarios.runs.reading import to_toml
-
     (tmp_path / "long.toml").write_text(to_toml(parse(small(2) | {"rounds": 100_000})), encoding="utf-8")
     started = start(tmp_path, "run", "long.toml", "--out", "out", "--quiet")
     deadline = time.monotonic() + 120
-    while not set(shared.glob("netsim-*/vectors")) and time.monotonic() < deadline:
+    while not (tmp_path / "out" / CHECKPOINT).exists() and time.monotonic() < deadline:
         time.sleep(0.05)
-    time.sleep(4.0)
+    assert set(shared.glob("netsim-*/vectors")) - before
     if number == signal.SIGINT:
         os.killpg(started.pid, number)
     else:

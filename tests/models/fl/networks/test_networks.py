@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import math
 import re
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
+from models.errors import ParameterError
+from models.fl.build import build_network
 from models.fl.networks.deep import cnn8, resnet18
 from models.fl.networks.kinds import check_fit, cnn
 from models.fl.networks.norms import group_norm
@@ -140,3 +143,24 @@ def test_images_too_small_are_refused():
         resnet18((1, 4, 4), 10, seed=0)
     with pytest.raises(ValueError, match=r"^network\.kind = 'cnn8': needs images"):
         cnn8((64,), 10, seed=0)
+
+
+def test_a_classifier_of_torchvision_is_made_by_its_name_and_seed():
+    make = partial(build_network, {"kind": "torchvision", "name": "squeezenet1_1", "classes": 4}, COLOUR, 4)
+    one, same, other = make(seed=1), make(seed=1), make(seed=2)
+    assert one(torch.zeros(2, *COLOUR)).shape == (2, 4)
+    first, *others = (torch.cat([p.flatten() for p in network.parameters()]) for network in (one, same, other))
+    assert [bool((first == another).all()) for another in others] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("table", "shape", "told"),
+    [
+        ({"name": "resnet81"}, (3, 32, 32), "network.name = 'resnet81': is no classifier of torchvision; did you mean"),
+        ({"name": "resnet18", "classes": 7}, (3, 32, 32), "network.classes = 7: the data have 10 classes; leave it out"),
+        ({"name": "resnet18"}, (1, 28, 28), "network.kind = 'torchvision': needs images of 3 channels, the data are (1, 28, 28)"),
+    ],
+)
+def test_a_classifier_that_torchvision_lacks_or_that_does_not_fit_is_refused(table, shape, told):
+    with pytest.raises(ParameterError, match=re.escape(told)):
+        build_network({"kind": "torchvision", **table}, shape, 10, seed=1)
