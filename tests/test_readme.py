@@ -18,6 +18,7 @@ UNTESTED = {
     "flower.md": ('name = "mine"',),
     "logs-to-deadline.md": ("# total, phone",),
     "results-sockets.md": ("make validate",),
+    "silos.md": ("netsim sweep silos --out runs/gaia",),
     "world.md": ("delay + samples", "class, share", "payload = { kind"),
 }
 """How the blocks begin that are no test here: they set up an environment, show what a command prints, or are tested elsewhere."""
@@ -42,6 +43,8 @@ LEAVES = {
     "gallery.md": {"training", "changes", "beliefs", "core", "peers", "grid"},
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),
+    "silos.md": {"silos", "edges", "away"},
+    "tiers.md": {"tiers", "rounds", "asynchronous"},
 }
 """The folders below runs/ that the blocks of a page leave."""
 
