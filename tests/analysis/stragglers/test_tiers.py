@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from analysis.metrics.targets import COST_COLUMNS, running_cost
 from analysis.stragglers.critical_path import critical_path
 from analysis.stragglers.decomposition import decompose
 from analysis.stragglers.records import run_records
@@ -78,3 +79,10 @@ def test_rounds_of_edges_are_decomposed_client_by_client() -> None:
     phases = decompose(run_records(played(study(rounds=1, compute=constant([0.5, 0.5, 0.5, 1.0])))))
     # Client 2 waits .5 s for client 3 in the round of their edge.
     assert dict(zip(phases["client"], phases["wait_s"].round(6), strict=True)) == {0: 0.0, 1: 0.0, 2: 0.5, 3: 0.0}
+
+
+def test_bytes_between_edges_and_server_are_part_of_the_cost() -> None:
+    # 4 clients and 2 edges, a model down and one up each, of 100 bytes: 800 + 400 bytes.
+    rounds = played(study(rounds=1)).rounds
+    columns = [rounds[name].to_numpy(float) for name in COST_COLUMNS["bytes"]]
+    assert running_cost("bytes", columns).tolist() == [1200.0]
