@@ -43,15 +43,18 @@ def age_table(groups: Groups) -> Table | None:
 
 
 def instance_sections(groups: Groups) -> list[Section]:
-    """Return the order of variants over instances and the growth of their regrets; nothing for one variant, or one seed."""
+    """Return a section with two tables: pairwise differences of AoI regrets on the same instances, and growth of the regrets.
+
+    Empty for a single variant, for a single seed, and for more than `MOST_VARIANTS` variants.
+    """
     if not 1 < len(groups) <= MOST_VARIANTS or max(map(len, groups.values())) < 2:
         return []
-    compared = pairs(groups)
-    if not compared:
+    paired = pairs(groups)
+    if not paired:
         return []
     order = [
         [pair.first, pair.second, format_interval(pair.difference, signed=True), f"{pair.below} of {pair.difference.count}"]
-        for pair in compared
+        for pair in paired
     ]
     grown = [
         [

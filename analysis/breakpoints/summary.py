@@ -136,7 +136,7 @@ def _restricted_interval(means: Sequence[float], horizon: float) -> Interval:
 def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> Reached | None:
     """Estimate the share of changes declared (`what` = "delay") or recovered from ("recovery") over time (Kaplan-Meier).
 
-    `frame` is a result of `change_tables`. None without a change that could be.
+    `frame` is a result of `change_tables`. None if there is no change to declare, or none to recover from.
     """
     suffix, ends = ("rounds", "rounds") if unit == "rounds" else ("s", "seconds")
     if what == "recovery":

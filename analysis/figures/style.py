@@ -44,6 +44,7 @@ def drawable(text: str, letters: int | None = None) -> str:
 
 @cache
 def _drawable_row(text: str) -> str:
+    # Parsing is slow, and labels repeat from figure to figure: hence the cache.
     if is_math_text(text):
         try:
             mathtext.MathTextParser("path").parse(text)
@@ -114,7 +115,7 @@ def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[A
     figure.heading = title
     shown = drawable(title if look.title is None else look.title)
     figure.description = describe(figure, lines)
-    # Letters are somewhat more than half as wide as they are high; beside them stands the handle.
+    # A letter is about 0.56 of the font size wide; 0.6 inches are left for the handle and the margins.
     letters = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
     handles, labels = [line for line, _ in lines], [drawable(label, letters) for _, label in lines]
     if handles or shown:

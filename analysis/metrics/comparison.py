@@ -110,7 +110,7 @@ class Comparison:
         return bool(metric(name).tells(self.runs[name].to_numpy(np.float64)))
 
     def shown_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that tables show: those asked for, else those of the kinds that the study is about, in order.
+        """Return the metrics that tables show: the requested ones, else metrics of the kinds that suit the study, in order.
 
         A study with a learner shows accuracy, its cost, latency of rounds, leak and regret; a study without one also shows the
         outcomes of updates and their cost. Rounds of different servers may be different things: there, updates a second
@@ -334,7 +334,7 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
 
 
 def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
-    """Return the metric of each run, (seeds, variants), NaN where there is none; costs of a target up to their horizon."""
+    """Return the values of a metric, (seeds, variants), NaN without a run; costs of reaching a target end at their horizon."""
     places = {variant: column for column, variant in enumerate(variants)}
     seeds = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
     values: FloatArray = np.full((len(seeds), len(places)), np.nan)

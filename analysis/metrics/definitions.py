@@ -95,7 +95,7 @@ def jain_index(amounts: ArrayLike) -> float:
 def gini_coefficient(amounts: ArrayLike) -> float:
     """Gini's coefficient of amounts (n,) >= 0: half their mean absolute difference over their mean, 0 where all are equal.
 
-    (n - 1) / n where one has all. Source: Gini 1912, over all n^2 pairs. NaN without amounts, or where all are 0.
+    (n - 1) / n if a single amount is above 0. Source: Gini 1912, over all n^2 pairs. NaN without amounts, or where all are 0.
     """
     x = np.sort(np.asarray(amounts, np.float64))
     total = float(x.sum())
@@ -116,13 +116,16 @@ def iid_share(facts: Facts) -> float:
 
 
 def sum_of(*columns: str) -> Callable[[Facts], float]:
-    """Return the metric: the sum over common rounds of a column, minus a second one if given; NaN: not measured."""
+    """Return a metric: the sum of a column over the common rounds, minus the sum of a second column if given.
+
+    The metric is NaN if no round has a value.
+    """
 
     def value(facts: Facts) -> float:
         first, *rest = (facts.rounds[name] for name in columns)
         terms = first - rest[0] if rest else first
         measured = terms[~np.isnan(terms) & (facts.rounds["round"] <= facts.settings.until.rounds)]
-        # The last of the running sums, as figures show it.
+        # The last running sum, not `sum`: it equals the end of the curve in figures to the last bit.
         return float(np.cumsum(measured)[-1]) if measured.size else math.nan
 
     return value

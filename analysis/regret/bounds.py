@@ -16,7 +16,7 @@ EXACT = ("pause", "pause-brute")
 
 
 def regret_bounds(runs: Sequence[Run]) -> list[Bound]:
-    """Return the mean of the bounds that the summaries of `runs` state; empty where none does."""
+    """Return one curve, the mean of the bounds that the summaries of `runs` state; empty if no summary states a bound."""
     stated: list[dict[str, Any]] = [bound for run in runs if (bound := (run.summary.get("pause") or {}).get("bound"))]
     if not stated:
         return []

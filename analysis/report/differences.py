@@ -55,11 +55,13 @@ def interval_table(comparison: Comparison, margins: Mapping[str, float] | None =
 
 
 def _row(comparison: Comparison, row: DifferenceRow, name: str, margins: Mapping[str, float]) -> list[str]:
+    """Return the cells of a metric of a variant; margin and verdict only if any metric has a margin."""
     scale, difference = metric(name).scale, row[name].difference
     bounds = bootstrap_interval(paired_values(comparison, row.variant, name), comparison.confidence)
     together = simultaneous_difference(comparison, row, name)
     cells = [heading(comparison, name), row.label, difference_cell(row, name)]
-    cells += [_ends(one, scale) for one in (Bounds(difference.low, difference.high), bounds, Bounds(together.low, together.high))]
+    intervals = (Bounds(difference.low, difference.high), bounds, Bounds(together.low, together.high))
+    cells += [_ends(interval, scale) for interval in intervals]
     if not margins:
         return cells
     if name not in margins:

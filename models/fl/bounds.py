@@ -37,7 +37,7 @@ def check_bounds(options: object, table: str = "") -> None:
 
 
 def _refusal(hint: Any, value: Any) -> str | None:
-    """Return the values that `hint`, a Literal or a bounded number, allows, if `value` is not one of them; None otherwise."""
+    """Return the values that `hint`, a Literal or a bounded number, allows; None if `value` is allowed."""
     if get_origin(hint) is Literal:
         *others, last = get_args(hint)
         return None if value in (*others, last) else f"{', '.join(others)} or {last}"
@@ -46,9 +46,9 @@ def _refusal(hint: Any, value: Any) -> str | None:
     high: Any = next((bound for bound in bounds if isinstance(bound, Lt | Le)), Lt(math.inf))
     if low is None:
         return None
-    above = low.gt < value if isinstance(low, Gt) else low.ge <= value
-    below = value < high.lt if isinstance(high, Lt) else value <= high.le
-    if above and below:
+    high_enough = low.gt < value if isinstance(low, Gt) else low.ge <= value
+    low_enough = value < high.lt if isinstance(high, Lt) else value <= high.le
+    if high_enough and low_enough:
         return None
     least = f"> {low.gt}" if isinstance(low, Gt) else f">= {low.ge}"
     if high == Lt(math.inf):

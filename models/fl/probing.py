@@ -1,4 +1,4 @@
-"""Losses that clients report when asked: that of the model they are sent, on samples of their own, without training."""
+"""Losses of a model on the samples of clients, without training: the clients' answers to probes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Probing:
-    """Mean losses of clients that hold the samples of `partition`, in one pass over all of those who are asked together."""
+    """Mean losses of clients that hold the samples of `partition`; clients that are asked together share one forward pass."""
 
     def __init__(self, *, partition: list[IntArray], trainer: LocalTrainer, loss: Loss, streams: Randomness) -> None:
         self._partition, self._trainer, self._loss, self._streams = partition, trainer, loss, streams
@@ -33,26 +33,26 @@ class Probing:
     def moments(
         self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
     ) -> FloatArray:
-        """(2, n) mean and root mean square of the losses of `model` (d,), as in evaluation, on all samples of each client, or on
-        so many of them.
+        """Return the mean and the root mean square of the losses of `model` (d,) on samples of each client, (2, n).
 
-        Which ones is drawn at the address (`round`, client). `statistics`: of batch normalisation, where each client has its own;
-        one that has none yet goes by its samples. No sample's loss counts as more than `losses.LOSS_CEILING`.
+        The model is in evaluation mode. `samples`: samples of each client, drawn at the address (`round`, client); None: all.
+        `statistics`: the clients' own statistics of batch normalisation, by client; None if all share those of the model. A
+        client without an entry normalises by its samples. A loss counts as at most `losses.LOSS_CEILING`.
         """
         asked = clients.tolist()
         rows = [self._rows(client, round, samples) for client in asked]
         if statistics is None:
             return self._moments(model, rows, batch_statistics=False)
         width = self._trainer.parameters
-        each = [
+        columns = [
             self._moments(
                 torch.cat([model[:width], statistics[client]]) if client in statistics else model,
-                [own],
+                [client_rows],
                 batch_statistics=client not in statistics,
             )
-            for client, own in zip(asked, rows, strict=True)
+            for client, client_rows in zip(asked, rows, strict=True)
         ]
-        return np.concatenate([np.zeros((2, 0)), *each], axis=1)
+        return np.concatenate([np.zeros((2, 0)), *columns], axis=1)
 
     def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
         own = self._partition[client]

@@ -36,7 +36,7 @@ def _free(node: int, at: list[dict[int, int]], colours: int) -> int:
 
 
 def _colour(edge: Pair, at: list[dict[int, int]], beside: Sequence[Sequence[int]], colours: int) -> None:
-    """Give one more edge a colour, and change colours of other edges where need be; `at` stays a proper colouring.
+    """Colour `edge`, and recolour other edges if necessary; `at` remains a proper colouring.
 
     `at[node]` maps the colour of each edge of a node to the neighbour at its other end. An edge stands in two of these
     dictionaries, which change together. `beside`: neighbours of each node. `colours` is above every degree, so that each node has

@@ -66,10 +66,12 @@ def theorem3_upper(
 ) -> FloatArray:
     """Return the upper bound of Theorem 3 on the expected regret of BP-UCB after T = `slots`, a number or a curve (n,).
 
-    4 mu^2 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, K = `clients`; shape () or (n,). Eq. 22 is that of mu = sqrt(2). The
-    proof assumes settled beliefs and a consensus phase that takes no time. It asks for mu^2 >= 3/2 only, but its sum over t, s
-    and s_i of 2 t^(-2 mu^2) (40) is 2 t^(2 - 2 mu^2) summed over t, which needs mu^2 >= 2 to stay below pi^2/3. ParameterError
-    below that.
+    4 mu^2 K Rmax ln T / Rmin^2 + (pi^2/3 + 1) K Rmax, K = `clients`; shape () or (n,). Eq. 22 has mu = sqrt(2). The
+    proof assumes settled beliefs and a consensus phase that takes no time. The proof asks for mu^2 >= 3/2 only. But the sum of
+    2 t^(-2 mu^2) over t, s and s_i in (40) is the sum of 2 t^(2 - 2 mu^2) over t, and stays below pi^2/3 only for mu^2 >= 2.
+
+    Raises:
+        ParameterError: mu^2 < 2, or another parameter out of range.
     """
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")

@@ -1,4 +1,4 @@
-"""From columns to single updates: attempts that were worked out together go on step by step."""
+"""Conversion of attempts that were simulated together as columns to single updates, which go on by events."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ _STARTS = [start_row(stage) for stage in STAGES]
 def release_attempts(
     attempts: Columns, now_s: float, draws: Mapping[int, tuple[ModelDraws, SendDraws]], recipe: Recipe
 ) -> tuple[list[Update], IntArray]:
-    """Return updates as those of `attempts` stand at `now_s`, none of which has ended, by round and place of selection.
+    """Convert attempts in flight at `now_s` to updates; return the updates by round and place of selection, and an order (n,).
 
-    And (n,) their places in the order in which their next steps are to be put on the clock, which this does not do. `draws`: of
-    the rounds in which they were begun.
+    The order lists places of updates as their next steps must be put on the clock, which is left to the caller. `draws`: random
+    numbers of the rounds in which the attempts began. Each update is in the state that `UpdateLifecycle` would give it.
     """
     step_of = {step.phase: step for step in recipe.steps}
     counts = attempts.counts

@@ -1,14 +1,14 @@
-"""The attempts of a round worked out together, as arrays, where each has its way to itself: no queue, no shared medium.
+"""The attempts of a round simulated together as arrays, where attempts do not affect each other: no queue, no shared medium.
 
-`netsim.clients.foreseen` runs the steps of all attempts as they begin, and the rule of the close is folded over their ends: the
-close is the one event on the clock. Records are those of `UpdateLifecycle`, which runs the same steps by events, to the last bit,
-ties included.
+`netsim.clients.foreseen` runs the steps of all attempts as they begin, and the rule of the close is folded over their ends. The
+close is the only event on the clock. The records equal those of `UpdateLifecycle`, which runs the same steps by events, to the
+last bit, ties included.
 
 Events would take a third more time for 15 attempts a round, and ten times as much and more from 1,000 on
 (`tests/benchmarks/test_whole_rounds_bench.py`).
 
-Reading single updates in between, as a checkpoint does, copies them from the columns and changes nothing (`copies`); an act on
-single updates makes them of the columns first, and they go on by events (`release`).
+A reader of single updates, such as a checkpoint, gets copies made from the columns, and nothing changes (`copies`). An action on
+single updates first converts the columns to updates, which go on by events (`release`).
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class WholeRounds:
             following = int(ends_s.searchsorted(closes_s, "right"))
         else:
             following = last + 1
-            # What is sent in no time is over after the server has gone on, if it is ready in the instant of the close, but after
-            # what closed it: then the order of single events matters.
+            # An update may be ready in the instant of the close, after the end that caused the close, and be sent in no time. It
+            # arrives after the server has gone on: the order of single events matters.
             if following < len(ends_s) and ends_s[following] == closes_s:
                 tied = slice(following, int(ends_s.searchsorted(closes_s, "right")))
                 starts_s = table.times[UP_START, tied]
@@ -194,7 +194,7 @@ class WholeRounds:
         return closes_s, following
 
     def settle(self, until_s: float) -> None:
-        """Count and tell everything that happens up to `until_s`, that instant included."""
+        """Count uploads that begin and attempts that end up to and including `until_s`, and call the listeners."""
         count = self.left
         if not count:
             return
@@ -203,7 +203,7 @@ class WholeRounds:
             self.left = 0
             self._deliver(table)
             return
-        # What is counted here must not be counted once more as the whole table is delivered.
+        # `_deliver` counts the whole table, so it must not run after `_count` has counted a part.
         self._simple = False
         self._count(table, until_s)
         over = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
@@ -233,13 +233,13 @@ class WholeRounds:
         table.times[EPSILON, places], table.times[LEAK, places] = epsilon, leak
 
     def _deliver(self, table: Columns) -> None:
-        """Do as `_count` and `_end` for a table of one round that has been delivered by now."""
+        """Fast path of `_count` and `_end` for the table of one round that is delivered as a whole; has the same effects."""
         self._recipe.update.count(table.counts[CLIENT])
         self._charge(table, slice(None))
         self._tell(table, all_delivered=True)
 
     def _tell(self, ended: Columns, *, all_delivered: bool = False) -> None:
-        """Count attempts that have ended in this order, and tell the listeners."""
+        """Count attempts that have ended, in the order of their ends, and call the listeners."""
         self._pool.count_ends(ended, all_delivered=all_delivered)
         if self._outlasting:
             self._pool.busy[ended.counts[CLIENT]] = False
@@ -249,7 +249,7 @@ class WholeRounds:
             follow(ended)
 
     def _meter(self, until_s: float) -> None:
-        """Account for the energy drawn up to `until_s`."""
+        """Account for the energy drawn up to `until_s`: first by attempts that have ended, then by attempts in flight."""
         for ended in self._unmetered:
             ended.meter(until_s, ended=True)
         self._unmetered.clear()
@@ -285,7 +285,7 @@ class WholeRounds:
             self._leave_early(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
 
     def abort(self, clients: IntArray) -> None:
-        """End the attempts of those of `clients` (n,) that are at work as aborted, in this order."""
+        """End the attempts of `clients` (n,) as aborted, in this order; clients without an attempt are ignored."""
         if self.left:
             place_of = {client: place for place, client in enumerate(self._rest().counts[CLIENT].tolist())}
             places = [place_of[client] for client in clients.tolist() if client in place_of]
@@ -300,12 +300,12 @@ class WholeRounds:
         self._ends_s = self._table.times[END]
         self.left = len(self._ends_s)
         ended = rest.take(places).cut(outcome, now)
-        # Readers of the round see it, too.
+        # `Selected` of the round refers to these arrays: its readers must see the ends, too.
         rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
         self._end(ended)
 
     def copies(self) -> list[Update]:
-        """Return single updates as those that have not ended stand now, by round and place, numbered by their next steps."""
+        """Return attempts in flight as single updates in the present state, by round and place, numbered by their next steps."""
         updates, order = self._release()
         for number, place in enumerate(order.tolist()):
             updates[place].call_number = number
@@ -315,7 +315,7 @@ class WholeRounds:
         return updates
 
     def release(self) -> None:
-        """Make single updates of those that have not ended: they go on step by step."""
+        """Convert attempts in flight to single updates, which go on by events."""
         if self.left:
             updates, order = self._release()
             self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}

@@ -280,10 +280,11 @@ class VaryingLinks(Ports):
             self.clock.call_at(message.due_s, self._ring, (key, message.number), FIRST)
 
     def _ring(self, entry: tuple[Key, int]) -> None:
+        """Callback at the due time of a message: end it, or stop it if its link stops before the last byte."""
         key, number = entry
         message = self._under_way.get(key)
         if message is None or message.number != number:
-            return  # aborted, or timed again since
+            return  # stale call: the message was aborted or rescheduled
         del self._under_way[key]
         (self._stop if message.stops else self._end)(key)
 

@@ -220,11 +220,11 @@ class ConsensusPhase:
         return Push(**shared, answers=self._answer_draws, contacts=contacts)
 
     def _complete(self, protocol: PeerProtocol, what: str, deadline_s: float) -> Process[None]:
-        """Let a protocol begin now and come to its end, at the latest at `deadline_s`."""
+        """Run a protocol to its end, at the latest to `deadline_s`: by its closed form if there is one, else by events."""
         clock = self.links.clock
         closed = None if self._engine == "events" else protocol.closed_form(deadline_s)
         if closed is not None:
-            # Last of its instant, as events would have it.
+            # LAST: by events, too, a protocol ends after all messages of the instant.
             yield clock.event_at(closed.end_s, LAST)
             closed.take()
             return

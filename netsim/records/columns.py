@@ -116,6 +116,7 @@ def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the values of a chunk, and True where a value is not null."""
     first, end = chunk.offset, chunk.offset + len(chunk)
     marks, data = chunk.buffers()
     values = np.frombuffer(data or b"", chunk.type.to_pandas_dtype())[first:end]

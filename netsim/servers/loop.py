@@ -1,7 +1,7 @@
-"""The round loop that all servers share: wait for clients, open, dispatch, wait for the close, aggregate, tell, measure.
+"""The round loop that all servers share: wait for clients, open, dispatch, wait for the close, aggregate, report, measure.
 
-Two rules make a server of it: a `Dispatch` (who is sent the model, and when) and a `CloseRule` (when a round is over, and which
-attempts it is then about). What is measured from outside are `Instrument`s, each with columns of its own.
+Two rules make it a server: a `Dispatch` (which clients get the model, and when) and a `CloseRule` (when a round is over, and
+which attempts belong to it). `Instrument`s measure from outside, each with its columns.
 """
 
 from __future__ import annotations
@@ -411,13 +411,14 @@ class RoundLoop:
         return causes.closing or causes.timer_cause(set_by)
 
     def _aggregate(self, number: int, attempts: Attempts) -> Content | None:
+        """Aggregate the delivered updates; return what the dispatch rule and records want of their content, or None."""
         if not self.learner.aggregates:
             return None
         delivered = ~np.asarray(attempts.column("censored"), np.bool_)
         if not delivered.any() and not self.close.folds_none:
             return None
 
-        # An aggregation may depend on the order of the updates: it is that of their delivery, at every server.
+        # An aggregation may depend on the order of the updates: every server passes them in the order of delivery.
         places = attempts.order_of_end()
         places = places[delivered[places]]
 
@@ -437,19 +438,20 @@ class RoundLoop:
             self.dispatch.needs_updates,
             self.dispatch.needs_losses or self.learner.records_losses,
         )
+        # Readers expect the content in the order of selection, not of delivery.
         return content if content is None or (places[1:] > places[:-1]).all() else _ContentAt(content, places.argsort())
 
     @property
     def round_columns(self) -> list[str]:
         """Columns of rounds that the learner and the instruments fill."""
-        return [*self.learner.round_columns, *(name for one in self.instruments for name in one.round_columns)]
+        return [*self.learner.round_columns, *(name for instrument in self.instruments for name in instrument.round_columns)]
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return the columns of all instruments."""
-        said: ColumnValues = {}
+        values: ColumnValues = {}
         for instrument in self.instruments:
-            said |= instrument.columns(closed)
-        return said
+            values |= instrument.columns(closed)
+        return values
 
     def state_dict(self) -> State:
         """Everything at a round boundary."""
@@ -462,12 +464,12 @@ class RoundLoop:
             "close": self.close.state_dict(),
             "learner": self.learner.state_dict(),
             "instruments": [instrument.state_dict() for instrument in self.instruments],
-            # Between two records others may end than those that a round waits for.
+            # Attempts of other rounds may end between two records, too.
             "ends": [{name: getattr(end, name) for name in Sent._fields} for end in self._ends],
         }
 
     def open_state(self) -> State:
-        """Return what a round adds that is under way, or waits for its opening; its attempts are objects."""
+        """Return the state of a round that is under way or waits for its opening; attempts are objects."""
         if not self.is_open:
             return {"asked_s": self._asked_s, "opener": self.opener}
         attempts = attempts_state(self.dispatch.attempts, self.pool.alive)
@@ -486,7 +488,7 @@ class RoundLoop:
     def load_state_dict(self, state: State) -> None:
         """Take over a state of a round boundary; the clock must stand at its time."""
         self.round = state["round"]
-        # Access before the updates, which it is told of, and those before the jammers' next dwell: the order on the clock.
+        # The order on the clock: access, then updates, which join the access, then the next dwell of jammers.
         self.pool.medium.load_state_dict(state["medium"], self.round, self.clock.now)
         self.pool.load_state_dict(state["pool"])
         self.dispatch.load_state_dict(state["dispatch"])

@@ -30,13 +30,14 @@ def change_rounds(rows: pd.DataFrame, amount: str | None = None) -> list[int]:
         NoRupturesError: the package ruptures, of the extra `fit`, is not installed.
     """
     whole = rows[~rows["cut"] & (rows["seconds"] > 0) & (rows["round"] > 0)]
-    each = whole["seconds"] if amount is None else whole["seconds"] / whole[amount]
-    levels = np.log(each).groupby(whole["round"]).mean()
+    durations = whole["seconds"] if amount is None else whole["seconds"] / whole[amount]
+    levels = np.log(durations).groupby(whole["round"]).mean()
     if len(levels) < _LEAST_ROUNDS:
         return []
-    together = -(-len(levels) // _MOST_POINTS)
-    firsts = levels.index.to_numpy()[::together]
-    series = np.array([part.mean() for part in np.split(levels.to_numpy(np.float64), range(together, len(levels), together))])
+    # Long series are averaged over `width` rounds a point, which bounds the time of PELT.
+    width = -(-len(levels) // _MOST_POINTS)
+    firsts = levels.index.to_numpy()[::width]
+    series = np.array([part.mean() for part in np.split(levels.to_numpy(np.float64), range(width, len(levels), width))])
     deviation = np.median(np.abs(np.diff(series))) / (0.6745 * np.sqrt(2.0))
     if deviation == 0.0:
         return []
@@ -47,9 +48,10 @@ def change_rounds(rows: pd.DataFrame, amount: str | None = None) -> list[int]:
     model = ruptures.Pelt(model="l2", min_size=5, jump=1).fit(series)
     ends = model.predict(pen=_PENALTY * deviation**2 * np.log(len(series)))
     if len(ends) > 1:
-        # Durations that drift look like levels that change: then a level's mean is less certain than its number of rounds says.
+        # A drift looks like changes of level. Neighbouring rounds are then correlated, and the mean of a level is less certain
+        # than with independent rounds: raise the penalty by the factor of an AR(1) series.
         residual = np.concatenate([part - part.mean() for part in np.split(series, ends[:-1])])
         correlation = min(0.9, max(0.0, float(residual[1:] @ residual[:-1] / (residual @ residual))))
-        longer = (1.0 + correlation) / (1.0 - correlation)
-        ends = model.predict(pen=_PENALTY * longer * max(deviation, float(residual.std())) ** 2 * np.log(len(series)))
+        inflation = (1.0 + correlation) / (1.0 - correlation)
+        ends = model.predict(pen=_PENALTY * inflation * max(deviation, float(residual.std())) ** 2 * np.log(len(series)))
     return [int(firsts[end]) for end in ends[:-1]]

@@ -227,9 +227,11 @@ def _fit_link(log: Log, rows: pd.DataFrame, link: str, group: str, forced: str |
 
 
 def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
-    """Return the bandwidth over time that transfers of several sizes show; None if their starts are not known, or it varies much.
+    """Fit a bandwidth that varies over time to transfers of several sizes; None if such a fit is not possible.
 
-    A Gauss-Markov law whose standard deviation is over half of its mean would often stand at its floor, 0 bytes/s.
+    The fit needs a speed, start times, and no change of level (`fit.later`).
+
+    A Gauss-Markov law with a standard deviation above half of its mean is refused: it would often be at its floor, 0 bytes/s.
     """
     whole = rows[~rows["cut"]]
     if fit.speed is None or fit.later or whole["start_s"].isna().any():

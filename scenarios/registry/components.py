@@ -60,7 +60,7 @@ _SUPPLIED_BY = {
     "data_sizes": "clients.data_sizes",
     "schedule": "privacy.schedule",
 }
-"""The key behind what the builder supplies, for a constructor's complaint about it."""
+"""Key that an argument supplied by the builder comes from, for error messages of the constructor."""
 
 
 class Component(Section):
@@ -79,13 +79,13 @@ class Component(Section):
         return value
 
     def parameters(self) -> Keywords:
-        """The constructor's keywords as the scenario gives them."""
+        """Return the constructor's keywords as the scenario gives them."""
         return {name: getattr(self, name) for name in type(self).model_fields if name != "kind"}
 
 
 @cache
 def component_model(group: str, kind: str, base: type[Component] = Component) -> type[Component]:
-    """The section that describes the class behind `kind`; raises UserError where there is no such class, or it cannot be one."""
+    """Return the section of the class behind `kind`; raises UserError if there is none, or its arguments cannot be keys."""
     target = resolve(group, kind)
     doc = _description(inspect.getdoc(target) or "")
     fields: Keywords = {"kind": (Literal[kind], kind) if ":" not in kind else (str, kind)}
@@ -95,7 +95,7 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
         default = argument.default
         hint = component_of(NESTED[name], nested=True) if name in NESTED else _key_type(argument, name, group, kind)
         meaning = meaning_of(argument.owner, name)
-        # An argument that may be left out may be None, said or not.
+        # A key with the default None accepts None, whether its annotation says so or not.
         fields[name] = (hint if default is not None else hint | None, Field(default, description=meaning))
     model = create_model(kind, __base__=base, __doc__=doc, **fields)
     model.moved = base.moved | _supplied_keys(target, group)
@@ -110,19 +110,19 @@ def _supplied_keys(target: object, group: str) -> dict[str, str]:
 
 
 def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
-    """The type of the key that is argument `name` of a constructor; raises UserError where no key can be."""
-    told, default = f"{kind!r}: argument {name!r} of its constructor", argument.default
+    """Return the type of the key for argument `name` of a constructor; raises UserError if the argument cannot be a key."""
+    where, default = f"{kind!r}: argument {name!r} of its constructor", argument.default
     try:
         found = key_type(annotation_of(argument.owner, name), per_client=group in PER_CLIENT_GROUPS)
     except HintError as error:
-        raise UserError(f"{told} {error}") from error
-    # Those of netsim's own classes are tested, not looked at in every run.
+        raise UserError(f"{where} {error}") from error
+    # Tests check the defaults of netsim's classes, so a run checks only those of a user's class.
     if default is not ... and default is not None and is_own(group, kind):
         try:
             TypeAdapter(found, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(default)
         except ValidationError as error:
             why = f"which its key cannot have ({error.errors()[0]['msg']})"
-            raise UserError(f"{told} has the default {default!r}, {why}; change the default or the annotation") from error
+            raise UserError(f"{where} has the default {default!r}, {why}; change the default or the annotation") from error
     return found
 
 
@@ -132,13 +132,17 @@ def _description(doc: str) -> str:
 
 
 def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
+    """Return the arguments of a constructor that become keys: all but those that the builder supplies, by name or by place.
+
+    Raises UserError for an argument that cannot be a key.
+    """
     arguments = arguments_of(target)
-    by_place = [
+    positional = [
         name for name, a in arguments[: POSITIONAL.get(group, 0)] if a.parameter.kind is a.parameter.POSITIONAL_OR_KEYWORD
     ]
-    names = [name for name, _ in arguments if name not in supplied_arguments(group) and name not in by_place]
+    names = [name for name, _ in arguments if name not in supplied_arguments(group) and name not in positional]
     if group in ANY_ORDER:
-        # Of *args and **kwargs, such as a module class without a constructor has, nothing is filled.
+        # A module class without a constructor has *args and **kwargs, which are left empty.
         names = [name for name in names if "VAR" not in dict(arguments)[name].parameter.kind.name]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)

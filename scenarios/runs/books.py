@@ -1,7 +1,7 @@
-"""The books of a run: whatever began has ended or is in flight, and the tables on disk hold the very same.
+"""The books of a run: every attempt and message has ended or is in flight, and the tables on disk agree with the counts.
 
-A run whose books do not balance has counted something twice or not at all: its figures are not to be trusted. That is a defect of
-the program (or of a script that changed the run), never a user's mistake.
+A run whose books do not balance has counted something twice or not at all, and its figures cannot be trusted. The cause is a
+defect of the program (or of a script that changed the run), never a user's mistake.
 """
 
 from __future__ import annotations
@@ -121,12 +121,13 @@ def _find_imbalances(counts: Mapping[str, int]) -> list[str]:
     for begun, ends in (_UPDATES, _MESSAGES):
         total = sum(counts.get(name, 0) for name in ends)
         if counts.get(begun, 0) != total:
-            told = " + ".join(f"{counts.get(name, 0)} {name}" for name in ends)
-            found.append(f"{counts.get(begun, 0)} {begun} are not {told} = {total}")
+            terms = " + ".join(f"{counts.get(name, 0)} {name}" for name in ends)
+            found.append(f"{counts.get(begun, 0)} {begun} are not {terms} = {total}")
     return found
 
 
 def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int], rounds: int) -> list[str]:
+    """Return differences between the table of rounds, the server's `counts`, and the sums taken as rounds were recorded."""
     known = {name: counts[name] for name in SUMMED if name in counts}
     table = file.read([*known, "in_flight"])
     columns = {name: numbers(table[name], 0).astype(np.int64) for name in table.column_names}
@@ -141,8 +142,8 @@ def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int
     wrong = np.flatnonzero(open_at_close != columns["in_flight"])
     if wrong.size:
         row = int(wrong[0])
-        told = f"in_flight is {columns['in_flight'][row]} in row {row + 1}"
-        problems.append(f"{told}, and {open_at_close[row]} of those selected up to there have not ended")
+        text = f"in_flight is {columns['in_flight'][row]} in row {row + 1}"
+        problems.append(f"{text}, and {open_at_close[row]} of those selected up to there have not ended")
     return problems
 
 

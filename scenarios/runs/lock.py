@@ -105,11 +105,12 @@ def _has_ended(holder: Notes) -> bool:
 
 
 def _remove(path: Path, stale: Notes) -> None:
-    """Remove a stale lock, but not one that another process has put in its place meanwhile."""
-    mine = path.with_name(f"{path.name}-{os.getpid()}")
+    """Remove a stale lock, but keep a lock by which another process has replaced it meanwhile."""
+    # A rename is atomic, so only one of several processes gets the file; its content cannot change between check and removal.
+    aside = path.with_name(f"{path.name}-{os.getpid()}")
     with suppress(FileNotFoundError):
-        path.rename(mine)
-        if _holder(mine) == stale:
-            mine.unlink()
+        path.rename(aside)
+        if _holder(aside) == stale:
+            aside.unlink()
         else:
-            mine.rename(path)
+            aside.rename(path)

@@ -1,4 +1,4 @@
-"""Checks between the tables of a scenario, whatever its server; the table of a server checks its own (`Server.check`)."""
+"""Checks between the tables of a scenario that hold for every server; the table of a server has its checks (`Server.check`)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_fit(scenario: Scenario) -> None:
 
 
 def _check_jammed_cables(scenario: Scenario) -> None:
-    """Refuse jammers of cables without `[network]`, and beside jammers of anything else."""
+    """Refuse jammers of cables without `[network]`, and a mixture of jammers of cables and of other channels."""
     for i, jammer in enumerate(scenario.jammers):
         if scenario.network is None and jammer.cables is not None:
             raise problem(("jammers", i, "cables"), jammer.cables, "there are no cables; add [network], or leave it out")

@@ -242,7 +242,7 @@ def _identify(runs: Iterable[Planned]) -> list[Wanted]:
 
 
 def _try_learners(workers: Workers, runs: Iterable[Planned]) -> None:
-    """Build one learner of each sort that the runs of a sweep train; raises UserError."""
+    """Build each different learner of the runs of a sweep once on a worker, to find mistakes early; raises UserError."""
     different: dict[str, Planned] = {}
     for p in runs:
         if p.scenario.learner is not None:

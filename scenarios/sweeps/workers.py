@@ -172,7 +172,7 @@ class _InFile:
         place = Path(self.file).with_name(f"{_WAITS}{self.index}")
 
         def say(text: str) -> None:
-            # In a thread of its own, which an error would end unheard; a full disk keeps no run from its end.
+            # The watching thread calls this, and an error would end that thread silently. A full disk must not end the run.
             with suppress(OSError):
                 if text:
                     atomic.write(place, text.encode())

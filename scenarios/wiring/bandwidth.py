@@ -64,7 +64,7 @@ class _Expected:
         return self._known[2], until_s
 
     def takes_s(self, law: BandwidthLaw | None, link: BandwidthLaw | None) -> FloatArray:
-        """(K,) seconds under the clients' own `law`, over the shared `link`."""
+        """Return the seconds (K,) under the clients' own `law`, over the shared `link`."""
         everyone = np.arange(len(self._sizes))
         most = math.inf if link is None else float(link.mean_rate(_LINK)[0])
         rates = np.full(len(everyone), most) if law is None else np.minimum(law.mean_rate(everyone), most)
@@ -73,7 +73,7 @@ class _Expected:
 
 @dataclass(frozen=True)
 class _Number:
-    """A bandwidth that is a number for each client, and does not change but at change points."""
+    """A bandwidth that is a number for each client, and changes only at change points."""
 
     values: float | FloatArray
     path: str
@@ -90,7 +90,7 @@ class _Number:
             return Constant(bytes_per_s=self.values)
 
     def laid(self, overlay: Overlay, path: str) -> _Number:
-        """As a script's change leaves it."""
+        """Return the bandwidth after a change by a script."""
         values, population = self.value("bytes_per_s", path), self.context.population
         chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
         for name, given in overlay.parameters.items():
@@ -100,13 +100,13 @@ class _Number:
         return replace(self, values=values)
 
     def value(self, name: str, path: str) -> FloatArray:
-        """The parameter that it has."""
+        """Return the only parameter, `bytes_per_s`, for each client; raises UserError for another name."""
         if name != "bytes_per_s":
             raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, ['bytes_per_s'])}")
         return np.array(np.broadcast_to(self.values, (self.context.population.count,)), np.float64)
 
     def build_at(self, path: str) -> Constant:
-        """The engine's law, as a script's changes of what is at `path` leave it."""
+        """Return the engine's law after changes by a script at `path`."""
         return self._built(f"{path}.bytes_per_s")
 
 
@@ -117,7 +117,7 @@ class _Component:
     law: Law
     key: str
     unending: bool
-    """True if it must never end: on a sub-channel."""
+    """True if the law must never end, as on a sub-channel."""
 
     def after(self, step: Step) -> _Component:
         return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
@@ -132,7 +132,7 @@ class _Component:
         return built
 
     def laid(self, overlay: Overlay, path: str) -> _Component:
-        """As a script's change leaves it."""
+        """Return the bandwidth after a change by a script."""
         change = self.law.scale_by if overlay.scale else self.law.change
         return replace(self, law=change(overlay.parameters, overlay.entities, path))
 
@@ -141,7 +141,7 @@ class _Component:
         return self.law.value(name, path)
 
     def build_at(self, path: str) -> Any:
-        """The engine's law, as a script's changes of what is at `path` leave it."""
+        """Return the engine's law after changes by a script at `path`."""
         return self._built(path)
 
 
@@ -225,16 +225,17 @@ def link_bandwidth(section: NetworkLink, path: str, alone: Context) -> OwnBandwi
 
 
 def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:
-    """Return what carries messages between clients, and the senders' bandwidths where nothing need (None, bytes/s).
+    """Return the carrier of the bytes of messages between clients, and the senders' bandwidths in bytes/s, a number or (K,).
 
-    Raises UserError.
+    Without a shared link, and with constant bandwidths, the carrier is None: the seconds of the bytes are added to the delay.
+    With a carrier, the bandwidth is inf. Raises UserError.
     """
     path, clients = "peers", np.arange(context.population.count)
     own = _own_link(section, path, context)
     shared = None if section.shared is None else _shared(section, path, context)
     if shared is None and (own is None or (own.fixed and isinstance(own.laws[0], Constant))):
         return None, math.inf if own is None else own.laws[0].mean_rate(clients)
-    # The bytes of each message are told as it joins.
+    # Sizes are placeholders: each message brings its size as it joins the carrier.
     carrier = _carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
     for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
         if context.targets is not None and law is not None:

@@ -47,7 +47,7 @@ Composer = Callable[[World], Any]
 
 @dataclass(frozen=True, kw_only=True)
 class NodeWorld(World):
-    """The world of one coordinator of a tree, of which its server is put together."""
+    """The parts from which the server of one coordinator of a tree is built."""
 
     members: Members
     """Its clients or edges."""
@@ -83,12 +83,12 @@ class NodeWorld(World):
         return OwnLinks(), self.members
 
     def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
-        """The policy that selects among the members; raises UserError."""
+        """Return the policy that selects among the members; raises UserError for a policy that needs what edges do not have."""
         section, path = self.policy_section, self.path
         supplied = self._constructor_arguments(per_round, per_model)
         if self.of_edges and "truth" in inspect.signature(resolve("policy", section.kind)).parameters:
-            told = "goes by expected latencies of clients, which edges do not have; choose another policy"
-            raise UserError(f"{path}.kind = {section.kind!r}: {told}")
+            reason = "goes by expected latencies of clients, which edges do not have; choose another policy"
+            raise UserError(f"{path}.kind = {section.kind!r}: {reason}")
         policy: SelectionPolicy = self.component(section, "policy", path, supplied)
         if policy.probes:
             raise UserError(f"{path}.kind = {section.kind!r}: asks before it selects, which edges do not; choose another policy")

@@ -57,7 +57,7 @@ def _bound(mu: FloatArray, delta: float, scenario: Scenario, rounds: int) -> Not
 
 
 def _unmet_by_method(scenario: Scenario, rounds: int) -> str | None:
-    """The first condition on policy and measurement that the run does not meet, in words."""
+    """Return the first condition on policy and measurement that the run does not meet, in words; None if all hold."""
     policy, reward = scenario.method, scenario.metrics.reward
     assert reward is not None
     mine, measured = policy.parameters(), reward.parameters()

@@ -54,14 +54,14 @@ def build_links(
 ) -> Transport:
     """Return the transport of messages over the links of `graph`; raises UserError.
 
-    `here` returns the clients that are present, (K,); None: messages to and from absent ones arrive. `resending` None: as
-    `[peers]` says.
+    `here` returns (K,) True for clients that are present; None: messages of absent clients arrive, too. `resending` None: by the
+    keys of `[peers]`.
     """
     scenario, streams = world.scenario, world.streams
     if scenario.slots is not None and scenario.slots.start == "zero":
-        still = Unchanging(Constant(value_s=0.0))
-        at_once = LinkLaws(delay=still, channel=Unchanging(Perfect()))
-        return Transport(clock=world.clock, graph=graph, laws=at_once, streams=streams, recording=scenario.output.messages_table)
+        no_delay = Unchanging(Constant(value_s=0.0))
+        instant = LinkLaws(delay=no_delay, channel=Unchanging(Perfect()))
+        return Transport(clock=world.clock, graph=graph, laws=instant, streams=streams, recording=scenario.output.messages_table)
     outages = []
     for i, one in enumerate(section.outages):
         pairs = [(a, b) for a, b in one.links]
@@ -70,10 +70,10 @@ def build_links(
         made_at(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
         outages.append(outage)
     jammed = jammed_links(graph) if scenario.jammers and not scenario.jams_cables else None
-    carrier, number = build_peer_carrier(section, context, world.clock)
+    carrier, bytes_per_s = build_peer_carrier(section, context, world.clock)
     speed_km_per_s = section.speed_km_per_s
     if world.network is not None:
-        # The cables have the delays: a distance between clients counts no second time.
+        # The cables have the delays: the distance between clients must not count a second time.
         carrier, speed_km_per_s = world.network.between_clients(graph), math.inf
     cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
     if world.context.targets is not None:
@@ -83,9 +83,9 @@ def build_links(
     laws = made_at(
         LinkLaws,
         "peers",
-        {"speed_km_per_s": speed_km_per_s, "bandwidth_bytes_per_s": number},
+        {"speed_km_per_s": speed_km_per_s, "bandwidth_bytes_per_s": bytes_per_s},
         {
-            # Messages differ in size, so that their time on the wire does not belong to the law of the delay.
+            # Messages differ in size, so their time on the wire cannot be part of the law of the delay.
             "carrier": carrier,
             "delay": timeline(section, "delay", "peers", context),
             "channel": timeline(section, "channel", "peers", context),

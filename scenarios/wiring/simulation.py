@@ -87,6 +87,7 @@ def _wire(
     multiplier: Multiplier | None,
     cautions: list[Caution],
 ) -> World:
+    """Build the parts that all servers share. The learner comes early: the size of its network decides the bytes of messages."""
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = fill_keys(scenario, population.devices)

@@ -1,7 +1,7 @@
 """Workers that train the clients of one run: processes of this machine, or those of a Dask scheduler (`dask_training`).
 
-A ticket is a stack of clients. Its vectors travel in blocks of shared memory, everything else with the call. No torch here:
-what a worker computes is in `models.fl.training.stacks`, which this module imports as it begins.
+A ticket is a stack of clients. Its vectors travel in blocks of shared memory, everything else with the call. This module does not
+import torch. The computation of a worker is in `models.fl.training.stacks`, which the worker imports as it starts.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class TrainingError(RuntimeError):
 
 @dataclass(eq=False)
 class Ticket:
-    """A stack that the workers were given."""
+    """A stack in the queue or in work, and what became of it."""
 
     number: int
     stack: Stack
     starts: Vectors
     work: int
     rank: int = 2
-    """0: its result is waited for; 1: it will be needed; 2: its update is under way."""
+    """0: the run waits for the result; 1: the result will be needed; 2: the update is under way, so the result may be dropped."""
     state: str = "waiting"
     """waiting, running, done, failed or dropped."""
     attempts: int = 0
@@ -84,10 +84,10 @@ class Ticket:
     report: Report | None = None
     problem: BaseException | None = None
     place: Any = None
-    """Where its vectors are while it is running or done."""
+    """Place of the vectors while the ticket is running or done."""
 
     def order(self) -> tuple[int, int, int, int]:
-        """Return the order of beginning: as needed, of updates under way the older first, the longest first among equals."""
+        """Return the key by which tickets begin: rank, then the older round (of updates under way), then the longest first."""
         return (self.rank, 0 if self.rank < 2 else self.stack.rounds[0], -self.work, self.number)
 
 
@@ -102,10 +102,10 @@ class _Tally:
 
 
 class TrainingWorkers:
-    """Queue of tickets before a number of workers, each of which trains one at a time: base of processes and of Dask.
+    """Queue of tickets for workers, each of which trains one ticket at a time: base class for processes and for Dask.
 
-    Calls come from the thread of the run. Ends of jobs come from threads of the workers' library, which give the next job. The
-    thread of the run replaces workers that came to an end.
+    The thread of the run calls the public methods. Threads of the workers' library report ends of jobs, and give the next job.
+    The thread of the run replaces workers that have died.
     """
 
     def __init__(self, count: int) -> None:
@@ -114,7 +114,7 @@ class TrainingWorkers:
         self._changed = threading.Condition(self._lock)
         self._waiting: dict[int, Ticket] = {}
         self._running: dict[int, Ticket] = {}
-        """By line: the number of a worker."""
+        """Ticket that each worker trains, by line: the number of the worker."""
         self._free: list[int] = []
         self._broken: list[tuple[int, str]] = []
         self._numbers = 0
@@ -125,10 +125,10 @@ class TrainingWorkers:
         self._widest = 0
         self._resources: ExitStack | None = None
 
-    # What kinds of workers differ in
+    # Methods that differ between kinds of workers
 
     def open(self, stack: ExitStack) -> None:
-        """Start the workers, and have `stack` end them; raises UserError."""
+        """Start the workers, and register their end with `stack`; raises UserError."""
         raise NotImplementedError
 
     def send(self, line: int, ticket: Ticket) -> bool:
@@ -140,11 +140,11 @@ class TrainingWorkers:
         raise NotImplementedError
 
     def release(self, ticket: Ticket) -> None:
-        """Let go of the vectors of a ticket."""
+        """Free the memory of the vectors of a ticket."""
         raise NotImplementedError
 
     def tend(self) -> None:
-        """Look after the workers: replace those that came to an end, end those that hang."""
+        """Replace workers that have died, and end workers that hang."""
         raise NotImplementedError
 
     # Workers of a learner (`models.fl.training.executors.Workers`)
@@ -177,7 +177,7 @@ class TrainingWorkers:
                 self.open(stack)
                 self._tally.began_s, self._tally.ended_s = time.perf_counter(), None
                 self._resources = stack.pop_all()
-            # A simulation that is driven by hand has no block that ends the workers.
+            # A simulation without an `at_work` block would leave the workers running: end them when this object is collected.
             self._at_exit = weakref.finalize(self, ExitStack.close, self._resources)
 
     def submit(self, stack: Stack, starts: Vectors) -> Ticket:
@@ -247,7 +247,7 @@ class TrainingWorkers:
         while self._free and self._waiting:
             ticket = min(self._waiting.values(), key=Ticket.order)
             line = self._free.pop(0)
-            # First, because a short job may end within `send`.
+            # Before `send`, because a short job may end within it.
             ticket.state, ticket.began_s = "running", time.perf_counter()
             self._running[line] = self._waiting.pop(ticket.number)
             if not self.send(line, ticket):
@@ -256,7 +256,7 @@ class TrainingWorkers:
                 return
 
     def on_end(self, line: int, ticket: Ticket, outcome: Report | Failure | Killed) -> None:
-        """Take over the outcome of a ticket that a worker was given; called from any thread."""
+        """Handle the outcome of a ticket; called from any thread."""
         with self._lock:
             if self._resources is None or self._running.get(line) is not ticket:
                 return

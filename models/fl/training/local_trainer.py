@@ -324,6 +324,7 @@ class LocalTrainer:
         return torch.cat(out)
 
     def _why_sequential(self) -> str | None:
+        """Return the reason why clients must be trained one by one; None if they can be stacked."""
         if self._gradients.by_hand is not None:
             return None
         if any(True for _ in self._network.buffers()):
@@ -340,7 +341,7 @@ class LocalTrainer:
             with torch.no_grad(), self._gradients.autocast():
                 self._gradients.scores_of_copies(views, self._x[:1].expand(2, 2, *self._x.shape[1:]))
         except torch.OutOfMemoryError:
-            raise  # says nothing of the network
+            raise  # no fault of the network
         except (RuntimeError, ValueError, NotImplementedError) as error:
             # What torch.func raises for an operation it has no rule for. A network that cannot take these data at all was refused
             # as it was built, by a plain forward pass.

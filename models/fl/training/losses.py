@@ -181,11 +181,12 @@ class FirstPass:
         for step, (values, real) in enumerate(noted):
             losses[step, : len(real)].masked_scatter_(real, bound_losses(values).double())
             in_pass[step, : len(real)] = real
-        everything = in_pass.clone() if self.measure == "last-batch" else in_pass
+        # The last batch is the last of all training, also of later passes: keep the mask before it is narrowed to the first pass.
+        trained = in_pass.clone() if self.measure == "last-batch" else in_pass
         # Some clients may be in their second pass while others are still in their first.
         steps = torch.from_numpy(self.steps).to(losses.device)
         in_pass &= torch.arange(len(noted), device=losses.device)[:, None, None] < steps[:, None]
-        by_batch = None if self.measure == "all" else self._mean_of_batches(losses, in_pass, everything)
+        by_batch = None if self.measure == "all" else self._mean_of_batches(losses, in_pass, trained)
         losses *= in_pass
         # One transfer from the device for all clients.
         total, squares, samples = (
@@ -194,12 +195,12 @@ class FirstPass:
         with np.errstate(invalid="ignore"):
             self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
 
-    def _mean_of_batches(self, losses: Tensor, in_pass: Tensor, everything: Tensor) -> Tensor:
-        """Return the mean of squared `losses` (steps, n, batch) of single batches, by `measure`; (n,), NaN without any.
+    def _mean_of_batches(self, losses: Tensor, in_pass: Tensor, trained: Tensor) -> Tensor:
+        """Return the mean of the squared `losses` (steps, n, batch) of the batches that `measure` names; (n,), NaN without any.
 
-        `in_pass`, `everything`: masks of the losses of the first pass, and of all training.
+        `in_pass`, `trained`: masks of the losses of the first pass, and of all training.
         """
-        taken = everything if self.measure == "last-batch" else in_pass
+        taken = trained if self.measure == "last-batch" else in_pass
         means = (losses * taken).square().sum(2) / taken.sum(2)
         value = torch.full_like(means[0], math.nan)
         for mean in means[:1] if self.measure == "first-batch" else means:

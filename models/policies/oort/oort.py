@@ -137,18 +137,21 @@ class Oort(NoProbes, StateFields):
         return np.asarray(score * slower)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
-        """Draw `size` of the clients marked in `seen` by score, among those whose score is near that of the last rank."""
+        """Draw `size` of the clients marked in `seen` by score.
+
+        Clients need at least `cut_off` times the `size`-th best score.
+        """
         if not size:
             return np.zeros(0, np.int64)
         score = np.full(len(seen), -np.inf)
         score[seen] = self.scores(seen, round)
         values = score[seen]
-        rank = np.partition(values, len(values) - size)[len(values) - size]
-        near = seen & (score >= self._with.number("cut_off") * rank)
+        last_score = np.partition(values, len(values) - size)[len(values) - size]
+        near = seen & (score >= self._with.number("cut_off") * last_score)
         with np.errstate(divide="ignore", invalid="ignore"):
             drawn = successive_draws(np.log(np.maximum(score, 0.0)), near, size, rng)
         if len(drawn) < size:
-            # Clients of score 0, which a T of 0 gives them, have no weight: they fill the places that the others leave.
+            # Clients of score 0 (from a preferred duration T of 0) have no weight: draw them uniformly for the remaining places.
             near[drawn] = False
             drawn = np.concatenate((drawn, uniform_draws(near, size - len(drawn), rng)))
         return drawn

@@ -203,7 +203,7 @@ class Sharing:
             self._rehome(next(iter(link.classes)), now_s)
 
     def _rehome(self, group: PathClass, now_s: float) -> None:
-        """Put a class where it belongs by now, with the limit that it has there."""
+        """Move a class to the bundle of its present shared links and penalty, and update its limit."""
         bundle = group.bundle
         assert bundle is not None
         if bundle.penalty == group.path.penalty and bundle.shared == _shared_links(group.path):

@@ -34,7 +34,7 @@ class Moves(StateFields):
     its client is making or sending as it moves. "lost": its attempt ends as aborted, cause `moved`. "finishes": it goes on, and
     arrives at the edge that began it; the new edge may select the client after that.
 
-    A move comes first in its instant: who ends an update in that instant has moved already.
+    A move comes first in its instant: a client that ends an update in the same instant has moved already.
     """
 
     state_fields = ("_next",)
@@ -60,7 +60,7 @@ class Moves(StateFields):
         clients.pool.follow(self._on_end)
 
     def begin(self) -> None:
-        """Begin to move clients, as the run begins."""
+        """Schedule the first move; called as the run begins."""
         self._schedule()
 
     def next_s(self) -> float:
@@ -85,11 +85,11 @@ class Moves(StateFields):
                 if update is not None and update.edge != self._names[self._coordinator[client]]:
                     pool.life.end(update, "aborted", pool.clock.now, "moved")
         pool.on_move(np.array(moved, np.int64))
-        # The nodes above look again which edges have members.
+        # Nodes above check again which edges have members.
         self._nodes.pool.on_move(np.zeros(0, np.int64))
 
     def _on_end(self, update: Update) -> None:
-        """Callback for the end of an attempt: the edge of a client that has moved meanwhile may wait for it."""
+        """Callback at the end of an attempt: call the watchers of the client's new edge, which may wait for a client that moved."""
         edge = self._names[self._coordinator[update.client]]
         if update.edge != edge:
             for watch in list(self._clients.views[edge].watchers):
@@ -102,8 +102,9 @@ class Moves(StateFields):
         self._coordinator[move.client] = move.edge
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state of a run that has begun: all moves so far have been made."""
+        """Load the state of a run under way, and repeat all moves so far: the state holds only their number."""
         super().load_state_dict(state)
+        # All clients start at home, wherever they are in this object.
         for client, edge in enumerate(self._home.tolist()):
             self._apply(Move(0.0, client, edge))
         for move in self._moves[: self._next]:

@@ -1,7 +1,7 @@
 """Waits of a script, and the answers that end them.
 
-A wait is made by a method of `World` and yielded by the script; it counts from there. What it says of itself as plain data
-(`plain`) is compared when a run is resumed.
+A method of `World` creates a wait, and the script yields it: from then on it counts. When a run is resumed, its description as
+plain data (`plain`) is compared.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class UntilTime(Wait):
 
 
 class UntilEnded(Wait):
-    """Until so many attempts have ended in a certain way. None: whatever the outcome, the cause, the client or the channel."""
+    """Wait until `count` attempts have ended with this outcome, cause, client and channel; None: any."""
 
     of_ends = True
 
@@ -194,13 +194,13 @@ class UntilEnded(Wait):
         self._seen = 0
 
     def take(self, event: Event) -> bool:
-        if not isinstance(event, Ended) or not self._meant(event):
+        if not isinstance(event, Ended) or not self._matches(event):
             return False
         self._seen += 1
         self.value = event
         return self._seen >= self._count
 
-    def _meant(self, event: Ended) -> bool:
+    def _matches(self, event: Ended) -> bool:
         return (
             (self._outcome is None or event.outcome == self._outcome)
             and (self._cause is None or event.cause == self._cause)
