@@ -89,7 +89,7 @@ class Moves(StateFields):
         self._nodes.pool.on_move(np.zeros(0, np.int64))
 
     def _on_end(self, update: Update) -> None:
-        """Callback at the end of an attempt: call the watchers of the client's new edge, which may wait for a client that moved."""
+        """Callback at the end of an attempt: call the watchers of the new edge of a client that moved, which may wait for it."""
         edge = self._names[self._coordinator[update.client]]
         if update.edge != edge:
             for watch in list(self._clients.views[edge].watchers):
