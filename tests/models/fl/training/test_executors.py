@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ import torch
 
 from models.errors import ParameterError
 from models.fl.aggregation.scaffold import Scaffold
+from models.fl.devices import check_devices
 from models.fl.networks.kinds import mlp
+from models.fl.options import TrainingOptions
 from models.fl.training.optimizers import Sgd
 from tests.helpers.learners import batch_normed, deliver, make, model
 from tests.helpers.training_workers import WorkersHere
@@ -98,3 +101,27 @@ def test_a_trainer_of_ones_own_stays_in_process() -> None:
 
     with pytest.raises(ParameterError, match="workers: leave it out: a trainer of your own gets all jobs"):
         make(trainer=Mine(), workers=WorkersHere(1))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"devices": ["gpu"]}, 'devices = ["gpu"]: must be a list of "cpu", or of "cuda"'),
+        ({"devices": ["cpu", "cuda:0"]}, 'must be a list of "cpu", or of "cuda"'),
+        ({"devices": ["cpu"], "device": "cuda"}, "must be of the kind of device = 'cuda'; leave one of them out"),
+        ({"devices": ["cpu", "cpu"], "workers": 1}, "workers = 1: must be at least the 2 devices; leave it out"),
+        ({"memory_bytes": 10}, "memory_bytes = 10: is of workers; give workers, or leave it out"),
+        ({"workers": 1000}, "workers = 1000: must be >= 0 and <= 256"),
+    ],
+)
+def test_keys_of_workers_that_exclude_each_other_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(ParameterError, match=re.escape(told.replace('["gpu"]', "['gpu']"))):
+        TrainingOptions(**options)
+
+
+def test_each_worker_has_a_device_in_turn_and_one_that_torch_does_not_see_is_refused() -> None:
+    assert TrainingOptions(devices=["cpu", "cpu"]).worker_devices == ["cpu", "cpu"]
+    assert TrainingOptions(devices=["cuda:0", "cuda:1"], workers=3).worker_devices == ["cuda:0", "cuda:1", "cuda:0"]
+    assert TrainingOptions().worker_devices == []
+    with pytest.raises(ParameterError, match=r"devices = \['cuda:99'\]: cuda:99: torch sees .* here; leave it out"):
+        check_devices(["cuda:99"])
