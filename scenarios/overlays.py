@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -163,13 +163,15 @@ def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> floa
 
 def _fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
     """Return what brings messages over in the times of `Silos.message_ms`."""
-    times: dict[int, list[float]] = {}
 
-    def carry(round: int, place: int, arrived: Callable[[], None]) -> None:
-        key = round % overlay.period if overlay.period else round
-        if key not in times:
-            times[key] = (silos.message_ms(overlay.round_arcs(round)) / 1e3).tolist()
-        clock.call_in(times[key][place], lambda _: arrived())
+    @lru_cache(maxsize=max(overlay.period, 1))
+    def times_s(round: int) -> list[float]:
+        times: list[float] = (silos.message_ms(overlay.round_arcs(round)) / 1e3).tolist()
+        return times
+
+    def carry(round: int, places: Sequence[int], arrived: Callable[[], None]) -> None:
+        times = times_s(round % overlay.period if overlay.period else round)
+        clock.call_in(max(times[place] for place in places), lambda _: arrived())
 
     return carry
 
@@ -186,13 +188,22 @@ def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
     waiting: dict[int, Callable[[], None]] = {}
     transfers.listen(lambda transfer: waiting.pop(transfer)())
     size = silos.model_bits / 8
-    arcs: dict[int, Sequence[Arc]] = {}
+    arcs_of = lru_cache(maxsize=max(overlay.period, 1))(overlay.round_arcs)
 
-    def carry(round: int, place: int, arrived: Callable[[], None]) -> None:
-        key = round % overlay.period if overlay.period else round
-        if key not in arcs:
-            arcs[key] = overlay.round_arcs(round)
-        arc = arcs[key][place]
+    def carry(round: int, places: Sequence[int], arrived: Callable[[], None]) -> None:
+        arcs = arcs_of(round % overlay.period if overlay.period else round)
+        still = len(places)
+
+        def end() -> None:
+            nonlocal still
+            still -= 1
+            if not still:
+                arrived()
+
+        for place in places:
+            send(arcs[place], end)
+
+    def send(arc: Arc, arrived: Callable[[], None]) -> None:
         sites = [arc.source]
         latency_ms = 0.0
         for a, b in zip(arc.stops, arc.stops[1:], strict=False):

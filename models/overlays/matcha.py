@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,13 +51,16 @@ class Matcha:
     def _pairs(self, silos: Silos) -> list[Pair]:
         return [(min(cable.a, cable.b), max(cable.a, cable.b)) for cable in silos.underlay.cables]
 
+    @cached_property
+    def _group_arcs(self) -> list[tuple[Arc, ...]]:
+        return [both_ways(group) for group in self.groups]
+
     @property
     def arcs(self) -> Sequence[Arc]:
-        return both_ways(pair for group in self.groups for pair in group)
+        return tuple(chain.from_iterable(self._group_arcs))
 
     def round_arcs(self, round: int) -> Sequence[Arc]:
-        on = self._on[round % ROUNDS]
-        return both_ways(pair for group, active in zip(self.groups, on, strict=True) if active for pair in group)
+        return tuple(chain.from_iterable(compress(self._group_arcs, self._on[round % ROUNDS])))
 
     def cycle_ms(self) -> float:
         """Return the mean over `ROUNDS` drawn rounds; a round without messages lasts s T_c."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,9 +113,13 @@ class Silos:
         A relayed arc has the latencies of all its hops, and the core time of its last hop alone: so Marfoq's published star
         keeps only the bandwidth of the last link from its centre.
         """
-        latencies = [sum(float(self.latency_ms[a, b]) for a, b in zip(arc.stops, arc.stops[1:], strict=False)) for arc in arcs]
-        cores = [float(self.core_ms[arc.stops[-2], arc.stops[-1]]) for arc in arcs]
-        return np.array(latencies), np.array(cores)
+        sources, targets = _ends(arcs)
+        latencies, cores = self.latency_ms[sources, targets], self.core_ms[sources, targets]
+        for place, arc in enumerate(arcs):
+            if arc.via:
+                latencies[place] = sum(float(self.latency_ms[a, b]) for a, b in pairwise(arc.stops))
+                cores[place] = self.core_ms[arc.stops[-2], arc.stops[-1]]
+        return latencies, cores
 
     def message_ms(self, arcs: Sequence[Arc]) -> FloatArray:
         """Return the times of messages that are under way together (m,): latency, and bits at fixed shares.
@@ -124,11 +129,16 @@ class Silos:
         """
         if not arcs:
             return np.zeros(0)
-        sources, targets = np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs])
+        sources, targets = _ends(arcs)
         outgoing = np.bincount(sources, minlength=self.count)[sources]
         incoming = np.bincount(targets, minlength=self.count)[targets]
         latencies, cores = self.route_ms(arcs)
         return np.asarray(latencies + np.maximum(np.maximum(outgoing * self.up_ms, incoming * self.down_ms), cores))
+
+
+def _ends(arcs: Sequence[Arc]) -> tuple[IntArray, IntArray]:
+    """Return sources and targets, (m,) and (m,)."""
+    return np.array([arc.source for arc in arcs], np.int64), np.array([arc.target for arc in arcs], np.int64)
 
 
 def both_ways(pairs: Iterable[tuple[int, int]]) -> tuple[Arc, ...]:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray
 
 Pair = tuple[int, int]
-Carry = Callable[[int, int, Callable[[], None]], None]
-"""Called with a round, the place of an arc in that round, and what to call when its message has arrived."""
+_ALL = -1
+"""Stands for the node in counts of arrivals where all nodes wait for all."""
+Carry = Callable[[int, Sequence[int], Callable[[], None]], None]
+"""Called with a round, the places of arcs in that round, and what to call, once, when all their messages have arrived."""
 
 
 class OverlayRounds:
@@ -27,7 +29,8 @@ class OverlayRounds:
     - "centre": node 0 sends first, without work; the others work when its message is there, and answer; the round ends for
       everybody when all answers are there.
 
-    Messages of a later round that arrive early are kept for it. `carry` brings messages over.
+    Messages of a later round that arrive early are kept for it. `carry` brings messages over: each alone, or,
+    where all nodes wait for all, those of a node together.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class OverlayRounds:
         self._partial: dict[int, FloatArray] = {}
         self._begun: Counter[int] = Counter()
         self._arrived: Counter[tuple[int, int]] = Counter()
-        """Arrivals by (round, node), a node's own work among them; by (round, -1) where all wait for all."""
+        """Arrivals by (round, node), a node's own work among them; by (round, `_ALL`) where all wait for all."""
         self._outgoing: dict[int, dict[int, list[tuple[int, int]]]] = {}
         """(place of the arc, target) by round and source."""
         self._needed: dict[int, Counter[int]] = {}
@@ -77,7 +80,7 @@ class OverlayRounds:
             outgoing[source].append((place, target))
         self._outgoing[round] = outgoing
         if self.waiting == "all":
-            self._needed[round] = Counter({-1: len(arcs) + self.count})
+            self._needed[round] = Counter({_ALL: len(outgoing) + self.count})
         else:
             self._needed[round] = Counter(target for _, target in arcs) + Counter(range(self.count))
 
@@ -104,8 +107,14 @@ class OverlayRounds:
 
     def _send(self, node: int) -> None:
         round = self._round[node]
-        for place, target in self._outgoing[round][node]:
-            self._carry(round, place, lambda target=target: self._arrive(round, target))  # type: ignore[misc]
+        outgoing = self._outgoing[round][node]
+        if self.waiting == "all":
+            # No node looks at a single message: only the last one of each sender can end the round.
+            if outgoing:
+                self._carry(round, [place for place, _ in outgoing], lambda: self._count(round, _ALL))
+            return
+        for place, target in outgoing:
+            self._carry(round, [place], lambda target=target: self._arrive(round, target))  # type: ignore[misc]
 
     def _arrive(self, round: int, node: int) -> None:
         if self.waiting == "centre" and node:
@@ -114,7 +123,7 @@ class OverlayRounds:
             self._count(round, node)
 
     def _count(self, round: int, node: int) -> None:
-        key = round, -1 if self.waiting == "all" else node
+        key = round, _ALL if self.waiting == "all" else node
         self._arrived[key] += 1
         needed = self.count - 1 if self.waiting == "centre" else self._needed[round][key[1]]
         if self._arrived[key] < needed:

@@ -244,7 +244,7 @@ class WiredNetwork:
     def between_clients(self, graph: PeerGraph) -> RoutedCarrier:
         """Return the carrier of messages over the links of `graph`, each of which has a size of its own. Raises UserError."""
         for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
-            _require_bandwidth(self.layout, self.network.cables, (source, target), f"message of client {source} to {target}")
+            _require_bandwidth(self.layout, self.network.cables, (source, target), f"the message of client {source} to {target}")
         return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.places)))
 
 
@@ -301,7 +301,7 @@ def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], 
     ways = [(SERVER if over < 0 else ends[over], end) for over, end in zip(above, ends, strict=True)]
     for edge, way in enumerate(ways):
         if np.max(size) > 0:
-            _require_bandwidth(layout, network.cables, way, f"model of edge {edge}")
+            _require_bandwidth(layout, network.cables, way, f"the model of edge {edge}")
     down = _carried(network, "edges down", size, ways)
     return down, _carried(network, "edges up", size, [(end, other) for other, end in ways])
 
@@ -357,16 +357,16 @@ def _require_bandwidths(
         each = np.broadcast_to(size, (len(layout.places),))
         for client in np.flatnonzero(each > 0).tolist():
             ends = (others[client], client) if down else (client, others[client])
-            words = what if scenario.flower is not None else f"{what} of {each[client]:,} bytes"
+            words = f"the {what}" if scenario.flower is not None else f"the {what} of {each[client]:,} bytes"
             _require_bandwidth(layout, cables, ends, f"{words} of client {client}")
 
 
 def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int, int], message: str) -> None:
-    """Refuse a cable without bandwidth on the route between two ends; `message`: words for what crosses it."""
+    """Refuse a cable without bandwidth on the route between two ends; `message`: words for what crosses it, "the update" say."""
     for n, _ in layout.hops(*ends):
         if cables[n].bandwidth is None:
             raise UserError(
-                f"network.links: cable {cables[n].name!r} has no bandwidth, and a {message} crosses it; "
+                f"network.links: cable {cables[n].name!r} has no bandwidth, which {message} needs; "
                 "give it bandwidth_bytes_per_s, or network.bandwidth_bytes_per_s for all"
             )
 
@@ -396,7 +396,7 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
     """Return the traffic of `network.background.I`; raises UserError."""
     path = f"network.background.{i}"
     ends = layout.other_end(section.start, f"{path}.from"), layout.other_end(section.to, f"{path}.to")
-    _require_bandwidth(layout, network.cables, ends, f"transfer of {path}")
+    _require_bandwidth(layout, network.cables, ends, f"the transfer of {path}")
     common: Keywords = {
         "network": network,
         "name": section.name,

@@ -33,7 +33,7 @@ class TransferLog:
         """Send all rows to `recorder` from now on."""
         self._recorder = recorder
 
-    def end(self, number: int, journey: Journey, outcome: str, cause: str | None) -> None:
+    def end(self, number: int, journey: Journey, outcome: str, cause: str | None, *, passed: bool) -> None:
         """Record a transfer that is over, or the run before it."""
         network, now = self._network, self._network.clock.now
         limited_s = network.transfers.limited_s(number)
@@ -53,7 +53,7 @@ class TransferLog:
                 outcome,
                 cause,
                 ">".join(network.cables[n].name for n, _ in network.hops(journey.source, journey.target)),
-                journey.size_bytes / flowed_s if outcome != "in_flight" and flowed_s > 0.0 else None,
+                journey.size_bytes / flowed_s if passed and flowed_s > 0.0 else None,
                 limit,
                 0.0 if limit is None else limited_s[limit],
                 json.dumps(limited_s),
@@ -76,7 +76,7 @@ class TransferLog:
     def record_unfinished(self) -> None:
         """Record what is under way as the run ends."""
         for number, journey in self._network.under_way.items():
-            self.end(number, journey, "in_flight", None)
+            self.end(number, journey, "in_flight", None, passed=False)
         self.close_round(self._network.round, self._network.clock.now)
 
     def state_dict(self) -> State:

@@ -54,8 +54,8 @@ class Traffic(Stateful, Protocol):
 class Log(Stateful, Protocol):
     """Records of what crosses the network."""
 
-    def end(self, number: int, journey: Journey, outcome: str, cause: str | None) -> None:
-        """A transfer is over."""
+    def end(self, number: int, journey: Journey, outcome: str, cause: str | None, *, passed: bool) -> None:
+        """A transfer is over; `passed`: True if all its bytes have passed."""
 
     def close_round(self, round: int, time_s: float) -> None:
         """A round is over."""
@@ -206,7 +206,7 @@ class RoutedNetwork:
         if self.jammed is not None:
             self.jammed.end(journey, delivered=False)
         if self.log is not None:
-            self.log.end(number, journey, "aborted", None)
+            self.log.end(number, journey, "aborted", None, passed=False)
         self.transfers.cancel(number)
 
     def is_ending(self, journey: Journey) -> bool:
@@ -233,7 +233,7 @@ class RoutedNetwork:
             self.jammed.end(journey, delivered=cause is None)
         del self.under_way[number], self._numbers[journey.owner, journey.key]
         if self.log is not None:
-            self.log.end(number, journey, "delivered" if cause is None else "lost", cause)
+            self.log.end(number, journey, "delivered" if cause is None else "lost", cause, passed=not early)
         if early:
             self.transfers.cancel(number)
         self._on_end[journey.owner](journey.key, cause)

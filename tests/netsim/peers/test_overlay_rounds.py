@@ -23,7 +23,9 @@ def begins(
         count=count,
         work_s=1.0,
         arcs_of=lambda round: arcs_of[round % period],
-        carry=lambda round, place, arrived: clock.call_in(times_s[round % period][place], lambda _: arrived()),
+        carry=lambda round, places, arrived: clock.call_in(
+            max(times_s[round % period][place] for place in places), lambda _: arrived()
+        ),
         waiting=waiting,  # type: ignore[arg-type]
     )
     it.run(rounds)
@@ -36,6 +38,12 @@ def test_a_pair_by_hand() -> None:
     assert begins(2, [[(0, 1), (1, 0)]], [[2.0, 4.0]], "all", 3) == [[0.0, 0.0], [5.0, 5.0], [10.0, 10.0]]
     # The centre sends (2 s), the other works (1 s) and answers (4 s).
     assert begins(2, [[(0, 1), (1, 0)]], [[2.0, 4.0]], "centre", 3) == [[0.0, 0.0], [7.0, 7.0], [14.0, 14.0]]
+
+
+def test_where_all_wait_for_all_the_slowest_message_ends_the_round() -> None:
+    """Node 0 sends to both others, node 2 to nobody: 1 s of work and the slowest of 2, 7 and 4 s; without messages work alone."""
+    arcs = [(0, 1), (0, 2), (1, 0)]
+    assert begins(3, [arcs, []], [[2.0, 7.0, 4.0], []], "all", 4) == [[0.0] * 3, [8.0] * 3, [9.0] * 3, [17.0] * 3]
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -39,7 +39,7 @@ def refusal(more: dict[str, Any] | None = None, **network: Any) -> str:
         ({"clients": ["x", "s"]}, ["network.clients", "names 2 nodes for 1 clients", "fewer clients"]),
         ({"server": "t"}, ["network.server = 't'", "is no node"]),
         ({"links": [LINK, {"a": "s", "b": "s"}]}, ["network: link", "between s and s", "is a loop", "leave it out"]),
-        ({"links": [{"a": "x", "b": "s"}]}, ["network.links: cable 'x-s' has no bandwidth", "500 bytes of client 0", "give it"]),
+        ({"links": [{"a": "x", "b": "s"}]}, ["cable 'x-s' has no bandwidth", "the update of 500 bytes of client 0", "give it"]),
         ({"links": [LINK, LINK]}, ["network.links.1.name = 'x-s'", "two cables"]),
         ({"links": [LINK, LINK | {"name": "again"}]}, ["network: link", "between x and s", "stands twice", "keep one"]),
         ({"bandwidth_bytes_per_s": 1e15}, ["network.bandwidth_bytes_per_s = 1000000000000000.0", "must be <= 1.25e+14"]),
@@ -79,7 +79,7 @@ def test_messages_between_peers_need_bandwidth_on_their_routes() -> None:
     links = [{"a": "x", "b": "y"}, {"a": "y", "b": "s", "bandwidth_bytes_per_s": 1000.0}]
     peers = {"server": {"kind": "peers", "protocol": {"kind": "d-psgd"}}, "peers": {"topology": {"kind": "complete"}}}
     tables = {key: table for key, table in TABLES.items() if key not in ("policy", "server")} | {"clients": {"count": 2}} | peers
-    with pytest.raises(UserError, match=r"cable 'x-y' has no bandwidth, and a message of client . to . crosses it; give it"):
+    with pytest.raises(UserError, match=r"cable 'x-y' has no bandwidth, which the message of client . to . needs; give it"):
         build(parse(tables | {"network": NETWORK | {"clients": ["x", "y"], "links": links}}))
 
 

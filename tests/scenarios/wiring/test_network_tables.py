@@ -51,6 +51,26 @@ def test_a_narrow_cable_limits_its_own_client(tmp_path: Path) -> None:
     ]
 
 
+def test_a_transfer_whose_bytes_have_not_all_passed_has_no_mean_rate(tmp_path: Path) -> None:
+    """Of 1,500 bytes 500 have passed as the trace ends; traffic of others is switched off under way."""
+    near = {"name": "near", "a": "y", "b": "s"}
+    near["bandwidth"] = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [1000.0], "after_end": "stop", "end_s": 0.5}
+    far = {"name": "far", "a": "x", "b": "s", "bandwidth_bytes_per_s": 1000.0}
+    others = {"name": "others", "kind": "on-off", "from": "x", "to": "s", "mean_on_s": 0.01, "mean_off_s": 0.01}
+    network = {"server": "s", "clients": ["y", "x"], "links": [near, far], "background": [others]}
+    tables = {"name": "n", "rounds": 1, "clients": {"count": 2}, "server": {"per_round": 2}, "policy": {"kind": "all"}}
+    run(parse(tables | RECORDED | {"payload": {"up_bytes": 1500.0}, "network": network}), tmp_path / "run")
+    rows = pq.read_table(tmp_path / "run" / "transfers.parquet").to_pandas()
+    traffic = rows[rows["kind"] == "background.others"]
+    assert set(traffic["outcome"]) >= {"aborted"}
+    assert traffic["mean_bytes_per_s"].isna().all()
+    updates = rows[rows["kind"] == "update"].sort_values("number", ascending=False)
+    assert updates["outcome"].tolist() == ["delivered", "lost"]
+    rate, none = updates["mean_bytes_per_s"]
+    assert rate == pytest.approx(1500 / (updates["end_s"] - updates["begin_s"]).iloc[0], rel=1e-9)
+    assert none != none
+
+
 def test_the_bytes_of_transfers_and_of_links_agree_also_after_a_resume(tmp_path: Path) -> None:
     scenario = parse(SHARED | RECORDED)
     run(scenario, tmp_path / "whole")
