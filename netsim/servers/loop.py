@@ -181,14 +181,14 @@ class CloseRule(Stateful, Protocol):
         """Return the round's `deliveries` as the learner gets them."""
 
     def abandon(self) -> None:
-        """The present round ends without a close."""
+        """Handle the end of a round without a close."""
 
     def open_state(self) -> State:
-        """Return what the state of a rule in mid-round has beside `state_dict`."""
+        """Return the state of a rule within a round that `state_dict` does not have."""
         return {}
 
     def load_open_state(self, state: State) -> None:
-        """Take it over, after `load_state_dict`."""
+        """Load a state of `open_state`, after `load_state_dict`."""
 
 
 class DeclaredChanges(Protocol):
@@ -257,11 +257,10 @@ class _ContentAt:
 
 
 class RoundLoop:
-    """Rounds one after the other, by their two rules.
+    """Rounds one after the other, by a dispatch rule and a close rule.
 
-    `assignment`: who transmits on which sub-channel. `straggle`: attempts in flight at the close go on; otherwise they are cut,
-    and end as late. `outlast`: updates enter models of later rounds, too, so that the learner is told after every round which
-    versions they start from.
+    `assignment`: sub-channel of each client. `straggle`: attempts in flight at the close go on; otherwise they end as late.
+    `outlast`: updates may enter models of later rounds, so the learner must keep the versions that they start from.
     """
 
     def __init__(
@@ -284,7 +283,7 @@ class RoundLoop:
         self.instruments = instruments
         self.straggle = straggle
         self.outlast = outlast
-        """True if the learner is told which versions attempts under way start from."""
+        """True if the learner gets the versions that attempts under way start from, after every round."""
         self._on_open: list[Callable[[int], None]] = []
         self._alteration = Alteration()
         self.round = 0
@@ -292,9 +291,9 @@ class RoundLoop:
         self.is_open = False
         """True while a round is under way."""
         self.opener: Cause | None = None
-        """The cause of the next opening, if that comes at once; None: the close of the round before, or the start of the run."""
+        """Cause of the next opening, if the round opens at once; None: the close of the previous round, or the start of the run."""
         self._asked_s: float | None = None
-        """Time since which the next round waits for its opening; None: it does not wait."""
+        """Time since which the next round waits for clients to open; None: it does not wait."""
         self._start_s, self._opened_by = 0.0, Cause(START)
         """Start of the present round, and the cause of its opening."""
         self.assignment: Assignment = assignment or NoAssignment()
@@ -335,7 +334,7 @@ class RoundLoop:
         self.instruments = [*self.instruments, instrument]
 
     def run_round(self) -> Process[ClosedRound]:
-        """One round, within a process of the clock; or the rest of the one under way, after a state was loaded.
+        """Run one round as a process of the clock; or the rest of the round under way, after a state was loaded.
 
         Raises NobodyLeftError if there can never be another.
         """
@@ -345,7 +344,7 @@ class RoundLoop:
         return self._close_round(closed_by)
 
     def abandon(self) -> None:
-        """Give the round under way up; what is in flight goes on."""
+        """Abandon the round under way; updates in flight go on."""
         self.is_open, self._asked_s = False, None
         self.close.abandon()
         self._ends.clear()
@@ -454,7 +453,7 @@ class RoundLoop:
         return values
 
     def state_dict(self) -> State:
-        """Everything at a round boundary."""
+        """Return the state at a round boundary."""
         return {
             "round": self.round,
             "pool": self.pool.state_dict(),
@@ -476,7 +475,7 @@ class RoundLoop:
         return {"start_s": self._start_s, "opened_by": self._opened_by, "attempts": attempts, "close": self.close.open_state()}
 
     def load_open_state(self, state: State) -> None:
-        """Take over the state of a round under way, after `load_state_dict`; `run_round` then runs the rest of it."""
+        """Load the state of a round under way, after `load_state_dict`; `run_round` then runs the rest of the round."""
         self.is_open = "attempts" in state
         if not self.is_open:
             self._asked_s, self.opener = state["asked_s"], None if state["opener"] is None else Cause(*state["opener"])
@@ -486,7 +485,7 @@ class RoundLoop:
         self.close.load_open_state(state["close"])
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state of a round boundary; the clock must stand at its time."""
+        """Load a state of a round boundary; the clock must be at the time of the state."""
         self.round = state["round"]
         # The order on the clock: access, then updates, which join the access, then the next dwell of jammers.
         self.pool.medium.load_state_dict(state["medium"], self.round, self.clock.now)

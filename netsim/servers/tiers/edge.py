@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 
 class TermModels(Protocol):
-    """Models of an edge, as its terms begin and end."""
+    """Model of an edge at the beginning and end of its terms."""
 
     def begin_term(self, version: int) -> None:
-        """Take the model `version` of the node above, which has arrived."""
+        """Replace the edge's model by the model `version` of the node above, which has arrived."""
 
     def end_term(self, round: int) -> None:
-        """Keep the present model: it is sent as the answer to `round` of the node above."""
+        """Keep the present model, which the edge sends as its update of `round` of the node above."""
 
     def drop_term(self, round: int) -> None:
-        """Let that answer go: it did not arrive."""
+        """Drop the model that `end_term` kept for `round`: it did not arrive."""
 
 
 class NoModels:
-    """Nothing is trained."""
+    """Null object: the run trains nothing."""
 
     def begin_term(self, version: int) -> None:
         return None
@@ -56,15 +56,15 @@ class EdgeRule:
     """Behaviour of an edge towards the node above."""
 
     rounds: int = 1
-    """Own rounds of a term: of each round of the node above in which the edge takes part."""
+    """Own rounds of a term. A term is an edge's part in one round of the node above."""
 
 
 class Edge(StateFields):
     """An edge, which is client `number` of the pool `edges` and serves its `members` by the rules of `server`.
 
-    A term begins as the model from above has arrived, and ends after `rule.rounds` own rounds, or as soon as no member is left.
-    The model then goes up; if no update arrived in the term, the attempt ends as aborted. If the attempt ends before, so does the
-    term, with all attempts of members.
+    A term begins when the model from above arrives. It ends after `rule.rounds` own rounds, or when no member is left. Then the
+    edge sends its model up, or its attempt ends as aborted if no update arrived in the term. If the attempt of the edge ends
+    earlier, the term ends with it, and so do all attempts of members.
 
     Own rounds are numbered by those of the node above: in its round r they begin after (r - 1) `rule.rounds`.
     """
@@ -89,11 +89,11 @@ class Edge(StateFields):
         self._term: Update | None = None
         """Attempt of the edge whose term is under way."""
         self._left = 0
-        """Rounds of the term that are still to come, the one under way included."""
+        """Remaining rounds of the term, including the round under way."""
         self._arrived = 0
         """Updates that arrived in the term."""
         self.recorder: Recorder = NoRecorder()
-        # An edge is asked for its model round after round: a version that an attempt may start from is kept until that ends.
+        # The learner must keep the version that an attempt of a member started from until that attempt ends.
         server.loop.outlast = True
 
     def begin(self, attempt: Update) -> None:
@@ -128,7 +128,7 @@ class Edge(StateFields):
             life.proceed(attempt, now)
 
     def on_end(self, attempt: Update) -> None:
-        """Callback for the end of an attempt of this edge."""
+        """Callback at the end of an attempt of this edge."""
         if self._term is attempt:
             self._term = None
             self._errand.stop()
@@ -138,14 +138,14 @@ class Edge(StateFields):
             self.models.drop_term(attempt.begun_round)
 
     def on_round(self, row: RoundRow) -> None:
-        """Callback for an own round that has closed: record it."""
+        """Callback at the close of an own round: record the round."""
         assert self._term is not None
         self._arrived += row.delivered
         values = row._asdict() | {"edge": self.name, "term": self._term.number}
         self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
 
     def record_to(self, recorder: Recorder, attempts: Callable[[Sequence[str]], AttemptTable]) -> None:
-        """Send the records of own rounds to `recorder`, and those of members to the table that `attempts` returns."""
+        """Send records of own rounds to `recorder`, and records of members' attempts to the table that `attempts` returns."""
         self.recorder = recorder
         self.server.record_to(NodeRecorder(self.on_round, attempts))
 
@@ -154,7 +154,7 @@ class Edge(StateFields):
         return state if self._term is None else state | {"open": self.server.loop.open_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state, after the pools and the members' view have theirs."""
+        """Load a state; the states of the pools and of the view of members must be loaded before."""
         super().load_state_dict(state)
         self.server.load_state_dict(state["server"])
         if "open" in state:
@@ -164,7 +164,7 @@ class Edge(StateFields):
 
 
 class NodeRecorder(NoRecorder):
-    """Records of a node of a tree: its rounds go to `on_round`, attempts of its members to the table that `attempts` returns."""
+    """Recorder of one node of a tree: passes rounds to `on_round`, and members' attempts to the table that `attempts` returns."""
 
     def __init__(
         self,
@@ -186,18 +186,18 @@ class NodeRecorder(NoRecorder):
 
 
 _OF_EDGE = {"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"}
-"""Columns of `EdgeRow` that have another name in `UpdateRow`."""
+"""Columns of `EdgeRow` with another name in `UpdateRow`, by name."""
 
 
 class EdgeAttempts:
-    """Takes the rows of edges' attempts, as rows of clients with these `columns`, and passes them on as rows of edges."""
+    """Table that converts rows of edges' attempts, recorded like rows of clients, to rows of the table edges."""
 
     def __init__(self, columns: Sequence[str], names: Sequence[str], recorder: Recorder) -> None:
         self._columns, self._names, self._recorder = list(columns), names, recorder
 
     def append(self, row: tuple[Any, ...]) -> None:
         values = UpdateRow._field_defaults | dict(zip(self._columns, row, strict=True))
-        values |= {ours: values[name] for ours, name in _OF_EDGE.items()}
+        values |= {column: values[name] for column, name in _OF_EDGE.items()}
         values |= {"above": values["edge"], "edge": self._names[values["client"]]}
         self._recorder.edge(EdgeRow(**{name: values[name] for name in EdgeRow._fields}))
 

@@ -1,4 +1,4 @@
-"""A process of the clock that can be given up and, after a saved state was loaded, begun again."""
+"""A process of the clock that can be stopped and, after a saved state was loaded, started again."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ if TYPE_CHECKING:
 
 
 class Errand:
-    """At most one generator of the events that it waits for, which begins after what else is due in this instant."""
+    """Runs at most one process: a generator that yields the events it waits for."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._steps: Process[None] | None = None
 
     def start(self, steps: Process[None]) -> None:
-        """Begin `steps` in this instant."""
+        """Start `steps` in this instant, after events that are already due."""
         self._steps = steps
         self._clock.call_at(self._clock.now, self._go_on, steps)
 
     def stop(self) -> None:
-        """Give the present steps up, if there are any."""
+        """Stop the present steps, if there are any."""
         steps, self._steps = self._steps, None
         if steps is not None:
             steps.close()
 
     def _go_on(self, steps: Process[None]) -> None:
-        # An event may come about after its steps were given up.
+        # Ignore events that happen after their steps were stopped.
         if steps is not self._steps:
             return
         for event in steps:

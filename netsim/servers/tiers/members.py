@@ -1,4 +1,4 @@
-"""Members of one coordinator: a view of the pool in which the members of all coordinators of a kind are."""
+"""Members of one coordinator: its view of a pool that holds the members of several coordinators."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _EVER = float("inf")
 
 
 class SharedMedium:
-    """The medium of a pool, as several coordinators see it: its rounds go on with the coordinator that is farthest."""
+    """The medium of a pool that several coordinators share: its round is the latest round of any coordinator."""
 
     def __init__(self, pool: ClientPool) -> None:
         self._medium = pool.medium
         self.round = 0
-        """The round up to which what has a memory has moved on."""
+        """Round of the medium's stateful parts, such as channels and jammers."""
 
     @property
     def access(self) -> UplinkAccess[Any]:
@@ -38,44 +38,44 @@ class SharedMedium:
         return self._medium.access
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Let everything that has a memory move on to `round`, unless it is there."""
+        """Advance the medium to `round`, unless another coordinator has done so."""
         if round > self.round:
             self.round = round
             self._medium.open_round(round, time_s)
 
     def state_dict(self) -> State:
-        """Nothing: the tree saves the medium once."""
+        """Return an empty state: the tree saves the medium once, with `whole_state`."""
         return {}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Nothing, likewise."""
+        """Do nothing: see `state_dict`."""
 
     def whole_state(self) -> State:
         """Return the state of the medium."""
         return {"round": self.round, "medium": self._medium.state_dict()}
 
     def load_whole(self, state: State, time_s: float) -> None:
-        """Take the state of the medium."""
+        """Load the state of the medium."""
         self.round = state["round"]
         self._medium.load_state_dict(state["medium"], self.round, time_s)
 
 
 @dataclass(frozen=True, slots=True)
 class _NoWholeRounds:
-    """Attempts go on by events: those of several coordinators are under way at once."""
+    """Null object of whole rounds: attempts of several coordinators overlap, so each runs by events."""
 
     closes_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """The next change of presence, as of `Availability`."""
+    """Next change of presence, in the form of `Availability`."""
 
     next_change_s: FloatArray
 
 
 class _Life:
-    """What a coordinator sees of the lives of its members' updates."""
+    """Lifecycle of updates, restricted to one coordinator: its rules, and the bytes of its members' updates."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -94,30 +94,29 @@ class _Life:
 
 
 class Attendance:
-    """Which edges have members: (E,) for all edges, asked by their coordinators.
+    """Attendance of edges, (E,) for all edges; the coordinators of edges ask for it.
 
     An edge is attended while at least one of its members is present, or an edge below it is attended.
     """
 
     def attended(self) -> BoolArray:
-        """(E,) True for edges with a member that is present."""
+        """Return (E,) True for edges with a member that is present."""
         raise NotImplementedError
 
     def ever_attended(self) -> BoolArray:
-        """(E,) True for edges that have one, or may have one later."""
+        """Return (E,) True for edges that have a present member now, or may have one later."""
         raise NotImplementedError
 
     def next_change_s(self) -> float:
-        """Time of the next change; inf: never."""
+        """Return the time of the next change; inf: never."""
         raise NotImplementedError
 
 
 class Members(StateFields):
     """The members of the coordinator `name` (None: the server) as a round loop and its rules see a pool of clients.
 
-    `mine` (K,): True for members, kept up to date from outside. `waits`: the coordinator waits for members that are away;
-    otherwise a round opens only with those that are present, and there is none without. `attendance`: of members that are edges.
-    `moves_s`: function that returns the time at which the next member comes or goes by a move.
+    `mine` (K,): True for members; `Moves` keeps it up to date. `waits`: the coordinator waits for members that are away; otherwise
+    a round opens with present members, or not at all. `attendance`: which members that are edges have members, or None.
     """
 
     state_fields = ("started", "ended", "_bytes")
@@ -145,14 +144,14 @@ class Members(StateFields):
         self.started = 0
         """Attempts begun by the coordinator."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
-        """Attempts ended, of those."""
+        """Ended attempts of the coordinator, by outcome."""
         self._bytes = {"bytes_down": 0, "bytes_up": 0}
         """Bytes of the attempts that have ended."""
         self.in_flight: dict[int, Update] = {}
         """Updates in flight, by member."""
         self.life = _Life(self)
         self.moves_s: Callable[[], float] = lambda: _EVER
-        """Function that returns the time at which a member next comes or goes by a move."""
+        """Function that returns the time at which the next member comes or goes by a move."""
 
     @property
     def alive(self) -> dict[int, Update]:
@@ -165,48 +164,48 @@ class Members(StateFields):
         return len(self.in_flight)
 
     def serve(self, server: Serving) -> None:
-        """Let `server` say which updates it takes."""
+        """Let `server` decide which updates it accepts."""
         self.serving = server
 
     def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
-        """Call `each` with every update of a member whose attempt ends."""
+        """Call `each` with every update of a member as its attempt ends; `together` is not used, since attempts run by events."""
         self.followers.append(each)
 
     def follow_singly(self) -> None:
-        """Nothing changes: every attempt goes on by events."""
+        """Do nothing: every attempt runs by events anyway."""
 
     def go_by_events(self) -> None:
-        """Nothing changes, likewise."""
+        """Do nothing: every attempt runs by events anyway."""
 
     def unused_columns(self) -> list[str]:
-        """As of the pool."""
+        """Return the unused columns of the pool."""
         return self.pool.unused_columns()
 
     def advance(self) -> None:
-        """As of the pool."""
+        """Bring the presence of the pool's clients up to date."""
         self.pool.advance()
 
     def bytes_of(self, name: str) -> int:
-        """Return the bytes of all attempts so far, by the name of their column."""
+        """Return the sum of the column `name` (bytes) over all attempts so far."""
         return self._bytes[name] + sum(int(getattr(update, name)) for update in self.in_flight.values())
 
     # Presence
 
     @property
     def availability(self) -> _Changes:
-        """The next change of presence of any member, or of theirs."""
+        """The next change of presence of a member, or of a member of an edge below."""
         soonest = min(float(self.pool.availability.next_change_s.min()), self.moves_s())
         if self._attendance is not None:
             soonest = min(soonest, self._attendance.next_change_s())
         return _Changes(np.array([soonest]))
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """(K,) True for members that can be selected, as of the pool; edges only while they are attended."""
+        """Return (K,) True for members that can be selected; an edge can be while it is attended."""
         able = self.pool.selectable(busy_too=busy_too) & self.mine
         return able if self._attendance is None else able & self._attendance.attended()
 
     def ever_selectable(self) -> BoolArray:
-        """(K,) True for members that can be selected now or later, once they are no longer busy."""
+        """Return (K,) True for members that can be selected now or later, once they are no longer busy."""
         if not self._waits:
             return self.selectable(busy_too=True)
         able = self.pool.ever_selectable() & self.mine
@@ -223,10 +222,10 @@ class Members(StateFields):
         holders: frozenset[int] = frozenset(),
         address: int | None = None,
     ) -> Attempts:
-        """Begin an attempt of each of `chosen` (n,), as of the pool."""
+        """Begin an attempt of each of the clients `chosen` (n,); see `ClientPool.start`."""
         pool = self.pool
         self.started += len(chosen)
-        # What lets the attempts begin is an event of this coordinator.
+        # The pool records the causes and the coordinator of the attempts that it begins: lend it this coordinator's.
         causes, pool.causes, pool.coordinator = pool.causes, self.causes, self.name
         try:
             attempts = pool.start(round, chosen, version, steps, holders, address)
@@ -236,7 +235,7 @@ class Members(StateFields):
         return attempts
 
     def on_end(self, update: Update) -> None:
-        """Callback for the end of an attempt of this coordinator."""
+        """Callback at the end of an attempt of this coordinator."""
         self.in_flight.pop(update.client, None)
         self.ended[update.outcome] += 1
         for name in self._bytes:
@@ -248,7 +247,7 @@ class Members(StateFields):
         self.pool.end_all(list(self.in_flight.values()), "late")
 
     def abort(self, cause: str) -> None:
-        """End all attempts as aborted, for this reason."""
+        """End all attempts as aborted, with this cause."""
         for update in list(self.in_flight.values()):
             self.pool.life.end(update, "aborted", self.clock.now, cause)
 
@@ -264,7 +263,7 @@ class Members(StateFields):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state; the pool has its own already."""
+        """Load a state; the pool's state must be loaded before."""
         super().load_state_dict(state)
         causes = self.causes
         causes.opened, causes.opened_s, causes.ended, causes.ended_s = state["causes"]

@@ -1,4 +1,4 @@
-"""A tree of coordinators as the server of a run: the root runs the rounds of the run, and edges theirs within them."""
+"""A tree of coordinators as the server of a run: the root runs the rounds of the run; edges run rounds within these."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
 
 
 class Coordinators:
-    """The server of a pool whose members have several coordinators: each update is its own coordinator's to take.
+    """Server of a pool with several coordinators: passes each update to the coordinator that began its attempt.
 
     `views`: the members of each coordinator by its name; None: of the server.
     """
@@ -71,13 +71,13 @@ class Coordinators:
 class TreeAttendance(Attendance):
     """Attendance in a tree: `coordinator` (K,) is the edge of each client, `above` (E,) the edge above each edge, -1: none.
 
-    An edge counts as attended while it is not itself away: its own presence is asked for by the pool.
+    The presence of the edges themselves does not count here: the pool of edges checks it.
     """
 
     def __init__(self, *, clients: ClientPool, coordinator: IntArray, above: Sequence[int]) -> None:
         self._clients, self._coordinator = clients, coordinator
         self._count = len(above)
-        # From the leaves upwards.
+        # Order edges from the leaves upwards, so that a single pass passes attendance on to the root.
         depth = [0] * len(above)
         for edge in range(len(above)):
             node = above[edge]
@@ -87,12 +87,12 @@ class TreeAttendance(Attendance):
         self._upwards = [(edge, above[edge]) for edge in sorted(range(len(above)), key=lambda edge: -depth[edge])]
 
     def _with_members(self, present: BoolArray) -> BoolArray:
-        there: BoolArray = np.zeros(self._count, np.bool_)
-        there[np.unique(self._coordinator[present])] = True
-        for edge, over in self._upwards:
-            if over >= 0 and there[edge]:
-                there[over] = True
-        return there
+        attended: BoolArray = np.zeros(self._count, np.bool_)
+        attended[np.unique(self._coordinator[present])] = True
+        for edge, above in self._upwards:
+            if above >= 0 and attended[edge]:
+                attended[above] = True
+        return attended
 
     def attended(self) -> BoolArray:
         return self._with_members(self._clients.selectable(busy_too=True))
@@ -105,9 +105,9 @@ class TreeAttendance(Attendance):
 
 
 class TreeServer:
-    """The server of a run with edges: `root`, whose members are edges, and all `edges`, those of a tier above before theirs.
+    """The server of a run with edges: `root`, whose members are edges, and all `edges`, an edge above before the edges below it.
 
-    Of a round of the run the counts are of clients.
+    Counts of a round of the run are counts of clients.
     """
 
     waited_for_lost_s = 0.0
@@ -137,7 +137,7 @@ class TreeServer:
         nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
 
     def begin_term(self, attempt: Update) -> None:
-        """Callback of the pool of edges: the model of `attempt` has arrived at its edge."""
+        """Callback of the pool of edges when the model of `attempt` arrives at its edge: begin a term."""
         self.edges[attempt.client].begin(attempt)
 
     @property
@@ -161,11 +161,11 @@ class TreeServer:
         return self.clients.under_way
 
     def end_after(self, rounds: int) -> None:
-        """Take this round for the last of the run, whose model is evaluated."""
+        """Make `rounds` the last round of the run: its model is evaluated."""
         self.root.end_after(rounds)
 
     def run_round(self) -> Process[None]:
-        """One round of the root, as a process of the clock. Raises NobodyLeftError if there can never be another."""
+        """Run one round of the root, as a process of the clock. Raises NobodyLeftError if no further round is possible."""
         if not self._begun:
             self._begun = True
             if self._moves is not None:
@@ -180,7 +180,7 @@ class TreeServer:
     def _on_round(self, row: RoundRow) -> None:
         now, before = self._count_edges(), self._before
         self._before = now
-        said = {name: getattr(row, name) for name in self._columns}
+        columns = {name: getattr(row, name) for name in self._columns}
         self.recorder.round(
             self._book.row(
                 round=row.round,
@@ -188,19 +188,19 @@ class TreeServer:
                 end_s=row.end_s,
                 version=row.version,
                 evaluation=None,
-                columns=said | {name: count - before[name] for name, count in now.items()},
+                columns=columns | {name: count - before[name] for name, count in now.items()},
             )
         )
 
     def counts(self) -> dict[str, int]:
-        """Return the counts since the start of the run, the round under way included."""
+        """Return the counts since the start of the run, including the round under way."""
         return self._book.counts()
 
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        """There are none."""
+        """Do nothing: a tree has no slots."""
 
     def notes(self) -> dict[str, Any]:
-        """Its tables say all."""
+        """Return no notes: the tables contain everything."""
         return {}
 
     def record_to(self, recorder: Recorder) -> None:
@@ -219,12 +219,12 @@ class TreeServer:
             edge.record_to(recorder, edge_attempts if edge.name in coordinates_edges else recorder.attempts)
 
     def record_unfinished(self) -> None:
-        """The run is over: record what has not ended as such."""
+        """Record attempts that have not ended, at the end of the run."""
         for server in (self.root, *(edge.server for edge in self.edges)):
             server.record_unfinished()
 
     def state_dict(self) -> State:
-        """Everything at a boundary of the root's rounds; edges may be in the midst of theirs."""
+        """Return the state at a boundary of the root's rounds; edges may be within a round."""
         return {
             "media": {name: medium.whole_state() for name, medium in self._media.items()},
             "clients": self.clients.state_dict(),
@@ -237,7 +237,7 @@ class TreeServer:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state; the clock must stand at its time."""
+        """Load a state; the clock must be at the time of the state."""
         for name, medium in self._media.items():
             medium.load_whole(state["media"][name], self.clients.clock.now)
         self.clients.load_state_dict(state["clients"])
