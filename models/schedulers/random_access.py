@@ -12,7 +12,7 @@ from netsim.core.state import StateFields
 
 
 class RandomAccess(StateFields):
-    """Gives each client any of the N sub-channels, drawn anew and independently in every round. Needs `server.contention`.
+    """Gives each client any of the N sub-channels, drawn independently in every round. Needs `server.contention`.
 
     Example:
         >>> import numpy as np

@@ -58,13 +58,13 @@ class PowerIntegral:
         self._planned += [(state, watts, start_s), (state, -watts, end_s)]
 
     def pulse(self, state: int, joules: float) -> None:
-        """So much was drawn at once."""
+        """Add energy that was drawn at one instant."""
         self._joules[state] += joules
 
     def joules(self, now_s: float) -> list[float]:
-        """The energy of each state up to `now_s`; earlier changes may still be told later."""
-        for sums, told in ((self.watts, self.told_w), (self.offset_j, self.told_j)):
-            for state, changes in enumerate(told):
+        """Return the energy of each state up to `now_s`; earlier changes may still be reported later."""
+        for sums, reported in ((self.watts, self.told_w), (self.offset_j, self.told_j)):
+            for state, changes in enumerate(reported):
                 sums[state] += fsum(changes)
                 changes.clear()
         waiting = []

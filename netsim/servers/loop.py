@@ -291,7 +291,7 @@ class RoundLoop:
         self.is_open = False
         """True while a round is under way."""
         self.opener: Cause | None = None
-        """Cause of the next opening, if the round opens at once; None: the close of the previous round, or the start of the run."""
+        """Cause of the next opening, if the round opens at once; None: the close of the previous round, or the run's start."""
         self._asked_s: float | None = None
         """Time since which the next round waits for clients to open; None: it does not wait."""
         self._start_s, self._opened_by = 0.0, Cause(START)

@@ -1,4 +1,4 @@
-"""Selection of the clients that an application may send messages to: all that are present, or those that a policy chooses.
+"""Selections of the clients that an application may send messages to: all present clients, or the choice of a policy.
 
 The application asks for clients when it likes. A selection is for one training: it holds until training messages have been sent,
 and the next question makes the next selection. So other messages between two trainings go to the clients that train next.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class EveryonePresent:
-    """Names all clients that are present."""
+    """Selection of all clients that are present."""
 
     needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
@@ -47,7 +47,7 @@ class EveryonePresent:
 
 
 class _Losses(NamedTuple):
-    """Content of the updates of a selection, of which an application reports the losses only."""
+    """Content of updates of which the application reports only the losses."""
 
     loss: FloatArray
     loss_rms: FloatArray
@@ -55,12 +55,12 @@ class _Losses(NamedTuple):
 
 
 class ChosenByPolicy:
-    """Names the clients that `policy` chooses among the idle ones, `per_round` at a time, as long as they are present.
+    """Selection by `policy` among idle clients, `per_round` at a time, without clients that have left since.
 
-    A selection that has fewer than `per_round` clients, or of which a client has left before it was sent a training message, is
-    made again at the next question at a later time. The policy learns of the training messages that have ended since it chose
-    last, whichever selection they belong to: an entry for each client, from its first message to the end of its last one. Of the
-    losses of an update only the mean is known, which stands for their root mean square, too.
+    The policy selects again at the next question, at a later time, if a selection has fewer than `per_round` clients, or if a
+    client left before its training message was sent. The policy learns of training messages that ended since its last choice,
+    of any selection: an entry for each client, from its first message to the end of its last message. Only the mean loss of
+    an update is known; it also stands for the root mean square.
     """
 
     def __init__(self, *, messages: Messages, policy: SelectionPolicy, streams: Streams, per_round: int) -> None:
@@ -71,14 +71,14 @@ class ChosenByPolicy:
         """Number of the present selection."""
         self._rng = self._draws.generator(1)
         self._begun_s = 0.0
-        """Time at which the policy was last told of an outcome."""
+        """Time of the last report of an outcome to the policy."""
         self._chosen: IntArray = np.zeros(0, np.int64)
         self._chosen_s = -1.0
-        """Time at which the policy chose; -1: it has not chosen yet."""
+        """Time of the policy's last choice; -1: no choice yet."""
         self._trained = False
         """True once training messages were sent after the present selection."""
         self._ends: dict[int, tuple[Update, float, float]] = {}
-        """Last training message that has ended of each client: its update, the time at which the first was sent, its loss."""
+        """Last ended training message of each client: its update, the send time of the client's first message, its loss."""
         messages.followers.append(self._on_end)
 
     @property

@@ -71,11 +71,11 @@ class Message:
         self.number = self.round = 0
         self.sent_s = 0.0
         self.loss = float("nan")
-        """Loss that its reply reports; NaN: none."""
+        """Loss that the reply reports; NaN: none."""
 
     @property
     def trains(self) -> bool:
-        """True if the client is to train."""
+        """True if the message asks for training."""
         return trains(self.kind)
 
 
@@ -104,7 +104,7 @@ class Messages:
     """
 
     def __init__(self, sizes: MessageSizes, ask_s: float = 0.0) -> None:
-        """`ask_s`: an idle client asks for messages so often; 0: it is told at once."""
+        """`ask_s`: seconds between two questions of an idle client for messages; 0: the server sends them at once."""
         self.sizes = sizes
         self._ask_s = ask_s
         self._idle_since_s = [0.0] * len(sizes.requests)
@@ -124,7 +124,7 @@ class Messages:
         """Listeners called with each message that has left the server, and its update, as the update ends."""
 
     def connect(self, pool: ClientPool) -> None:
-        """Begin to work with `pool`; called once, before anything else follows its attempts."""
+        """Connect to `pool`; called once, before other listeners follow its attempts."""
         self.pool = pool
         pool.follow(self._on_end)
         pool.watchers.append(self._on_presence)
@@ -180,7 +180,7 @@ class Messages:
             self.pool.start(self.round, clients, self.round, address=address)
 
     def work_on(self, update: Update) -> Load:
-        """Return the load of the message of `update`, whose work begins."""
+        """Return the load of the message of `update`, as its work begins."""
         message = self._in_work[update.client]
         load = message.work(message)
         self.sizes.replies[update.client] = load.bytes_up
@@ -219,7 +219,7 @@ class Messages:
         self._end(message, cause)
 
     def _go_on(self, client: int) -> None:
-        """Begin the next message of `client`, or look again as it returns."""
+        """Begin the next message of `client`; if the client is absent, try again at its return."""
         queue = self._queues.get(client)
         if not queue or client in self._in_work:
             return
@@ -245,22 +245,22 @@ class Messages:
             self._queues[message.client].remove(message)
             self._end_unsent(message, EXPIRED)
         else:
-            # The client goes on with it; its reply is void.
+            # The client does not know that the message has expired: it works on, and its reply is void.
             message.outcome = EXPIRED
             message.on_end(message)
 
     def stop(self) -> None:
-        """End the messages in queues: the run is over."""
+        """End the messages in queues at the end of the run."""
         for queue in self._queues.values():
             while queue:
                 self._end_unsent(queue.popleft(), UNSENT)
 
 
 class MessageSelection(Protocol):
-    """Names the clients that an application may send messages to."""
+    """Selection of the clients that an application may send messages to."""
 
     needs_losses: bool
-    """True if it reads the losses that replies report."""
+    """True if the selection reads the losses that replies report."""
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
@@ -270,14 +270,14 @@ class MessageSelection(Protocol):
         """Return the clients (n,) that the application may send messages to now, ascending."""
 
     def on_training(self) -> None:
-        """Training messages have been sent."""
+        """Note that training messages have been sent."""
 
     def close(self) -> None:
-        """Report what came of the training messages to the policy, if there were any since the last selection."""
+        """Report the outcomes of training messages since the last selection to the policy, if there are any."""
 
 
 class MessageDispatch(Dispatch):
-    """No client takes part from the beginning of a round: the application sends messages as it goes on.
+    """Dispatch without clients at the opening of a round: the application sends messages later.
 
     `choice` names the clients that it may send messages to.
     """
@@ -320,7 +320,7 @@ class MessageDispatch(Dispatch):
 
 
 class ClosedByApp(EndsOfRound):
-    """A round closes as the application begins the next one, or ends; it is about the attempts that ended in it."""
+    """Close rule: a round closes when the application begins the next round, or ends. Attempts that ended in it belong to it."""
 
     def __init__(self, pool: ClientPool) -> None:
         super().__init__()
@@ -339,9 +339,9 @@ class ClosedByApp(EndsOfRound):
 
 
 class RunOverError(BaseException):
-    """The run is over, whatever the application is at; `why` as of `netsim.simulation`.
+    """Signal that the run is over, raised inside the application; `why`: a reason of `netsim.simulation` or of this module.
 
-    No `Exception`: an application that catches all errors must not catch it.
+    A BaseException, so that an application that catches every Exception does not catch it.
     """
 
     def __init__(self, why: str) -> None:
@@ -363,7 +363,7 @@ class MessageServer(RoundServer):
         self._round: Process[None] | None = None
 
     def begin(self, limit_s: float, on_round: Callable[[], object]) -> None:
-        """Let the run be over at `limit_s`, and call `on_round` as a round has closed."""
+        """End the run at `limit_s`, and call `on_round` after each close of a round."""
         self._limit_s, self._on_round = limit_s, on_round
 
     @property
@@ -394,7 +394,7 @@ class MessageServer(RoundServer):
             self.choice.on_training()
 
     def wait(self, over: Event) -> None:
-        """Let the simulation go on until `over`; raises RunOverError, and NothingScheduledError if that never happens."""
+        """Run the simulation until `over`; raises RunOverError, and NothingScheduledError if `over` never happens."""
         try:
             within = self.loop.clock.run_until(over, self._limit_s)
         except EventLimitError as error:
@@ -403,13 +403,13 @@ class MessageServer(RoundServer):
             raise RunOverError(BY_TIME)
 
     def wait_until(self, time_s: float) -> None:
-        """Let the simulation go on to `time_s`, all that happens then included; raises RunOverError."""
+        """Run the simulation up to and including `time_s`; raises RunOverError."""
         clock = self.loop.clock
         if time_s > clock.now:
             self.wait(clock.event_at(time_s, LAST))
 
     def step(self) -> None:
-        """Let the next things happen, at one instant; raises RunOverError, and NothingScheduledError if nothing is left."""
+        """Run the events of the next instant; raises RunOverError, and NothingScheduledError if no event is left."""
         clock = self.loop.clock
         next_s = clock.peek()
         if next_s == _EVER:
@@ -417,7 +417,7 @@ class MessageServer(RoundServer):
         self.wait(clock.event_at(next_s, LAST))
 
     def record_unfinished(self) -> None:
-        """The run is over: messages in queues end, and those at work are recorded as in flight."""
+        """End messages in queues, and record messages in work as in flight, at the end of the run."""
         self.messages.stop()
         for update in self.clients.in_flight.values():
             self.messages.describe(update)

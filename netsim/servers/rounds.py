@@ -30,7 +30,7 @@ _BLANK: ColumnValues = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_d
 
 
 class Book(StateFields):
-    """Counts what began and ended from one record to the next."""
+    """Counts of attempts and messages that began and ended between two records."""
 
     state_fields = ("_before",)
 
@@ -40,7 +40,7 @@ class Book(StateFields):
         self._columns = frozenset(_BLANK)
 
     def choose(self, columns: Iterable[str]) -> list[str]:
-        """Take the `columns` that others fill and add those of each run. Return all in the order of `RoundRow`."""
+        """Return `columns`, which other parts fill, with the columns of every run, in the order of `RoundRow`."""
         energy = () if self._pool.energy is None else self._pool.energy.round_columns
         self._columns = frozenset((*ALWAYS["rounds"], *energy, *columns))
         return [name for name in _BLANK if name in self._columns]
@@ -53,13 +53,13 @@ class Book(StateFields):
         return {"selected": pool.started, **pool.ended, "bytes_down": down, "bytes_up": up}
 
     def counts(self) -> dict[str, int]:
-        """Since the start of the run, and what is in flight."""
+        """Return the counts since the start of the run, and the number of attempts in flight."""
         return {**self._now(), "in_flight": self._pool.under_way}
 
     def row(
         self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: ColumnValues
     ) -> RoundRow:
-        """The record of what closes now, with further `columns`; its attempts began or ended since the last such call."""
+        """Return the record of the round or slot that closes now, with further `columns`; counts are since the last call."""
         pool, now, before = self._pool, self._now(), self._before
         said = dict(columns)
         said["round"], said["start_s"], said["end_s"], said["version"] = round, start_s, end_s, version
@@ -83,17 +83,17 @@ class Book(StateFields):
 
 
 class Recording(Protocol):
-    """Writes records of its own."""
+    """A part that writes records."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
 
 
 class AttemptRows:
-    """The client table: a row for each attempt, as it ends; or, `at_close`, as its round is over, in the order of the clients.
+    """The client table: a row for each attempt, written at its end; or, `at_close`, at the close, in the order of clients.
 
-    The latter where a row tells what came of the round for its client. Where losses are recorded, which are known only as a round
-    closes, what has ended is held until then, in the order in which it ended.
+    `at_close` suits rows that contain the outcome of a round for a client. If losses are recorded, which are known only at the
+    close, ended attempts wait until then, in the order of their ends.
     """
 
     def __init__(self, *, loop: RoundLoop, recorder: Recorder, at_close: bool = False) -> None:
@@ -137,7 +137,7 @@ class AttemptRows:
                 else:
                     self._table.append(self._values(update))
         elif self._held:
-            # What counts for a later round has no losses yet.
+            # Attempts that count for a later round have no losses yet.
             later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
             losses, held = losses_by_update(closed), self._held
             self._held = [row for row in held if (row.client, row.round) in later]
@@ -174,7 +174,7 @@ class AttemptRows:
 
 
 def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, evaluation: Evaluation | None) -> None:
-    """Record what the user's own metrics say of the model as `round` ends."""
+    """Record the values of the user's own metrics of the model at the end of `round`."""
     if evaluation is not None:
         for name, value in evaluation.metrics.items():
             recorder.evaluation(EvaluationRow(round, time_s, version, name, value))
@@ -220,11 +220,11 @@ class LoopServer(StateFields):
         return counts
 
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        """Call `told` with the number of every slot, before anything of it. There are none here."""
+        """Call `told` with the number of every slot, before its first event. Without slots nothing is called."""
 
 
 class RoundServer(LoopServer):
-    """Rounds one after the other, each a record. `recording`: who else writes records; `probing`: who asks before selections."""
+    """Server with a record for each round. `recording`: other parts that write records; `probing`: probes before selections."""
 
     state_fields = ("loop", "rows", "_book")
 
@@ -255,11 +255,11 @@ class RoundServer(LoopServer):
         return self.loop.learner
 
     def end_after(self, rounds: int) -> None:
-        """Take this round for the last of the run, whose model is evaluated."""
+        """Make `rounds` the last round of the run: its model is evaluated."""
         self.last_round = rounds
 
     def run_round(self) -> Process[None]:
-        """One round, as a process of the clock. Raises NobodyLeftError if there can never be another."""
+        """Run one round, as a process of the clock. Raises NobodyLeftError if no further round is possible."""
         closed = yield from self.loop.run_round()
         self._record(closed)
 
@@ -283,7 +283,7 @@ class RoundServer(LoopServer):
             record_metrics(self.recorder, number, end_s, learner.version, evaluation)
 
     def notes(self) -> Notes:
-        """Its tables say all."""
+        """Return no notes: the tables contain everything."""
         return {}
 
     def record_to(self, recorder: Recorder) -> None:
@@ -295,7 +295,7 @@ class RoundServer(LoopServer):
             writer.record_to(recorder)
 
     def record_unfinished(self) -> None:
-        """The run is over: record what has not ended as such."""
+        """Record attempts that have not ended, at the end of the run."""
         self.rows.record_unfinished()
         if self._probing is not None:
             self._probing.stop()

@@ -131,12 +131,12 @@ def warn_of_missing(done: Any, strict: bool) -> None:
 
 
 def opened_sweep(folder: Path) -> Any:
-    """Open the sweep in a folder without its damaged runs, and warn of each of these; raises ValueError."""
+    """Open the sweep in a folder without its damaged runs, and warn of each damaged run; raises ValueError."""
     from analysis import open_sweep
 
     sweep, damages = open_sweep(folder).drop_damaged()
-    for told in damages:
-        complain(f"warning: {told}")
+    for damage in damages:
+        complain(f"warning: {damage}")
     return sweep
 
 

@@ -127,17 +127,17 @@ def decompress_s(scenario: Scenario, population: Population, sizes: Sizes) -> Fl
 
 def _codec_s(scenario: Scenario, population: Population, name: str, size: object) -> FloatArray:
     key = f"payload.{name}_s_per_byte"
-    each = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
+    s_per_byte = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
     with np.errstate(over="ignore"):
-        takes_s = np.asarray(each * size, np.float64)
-    checks = ((each, np.inf, ">= 0 seconds"), (takes_s, LONGEST_S, f"less: a message takes at most {LONGEST_S:g} s"))
-    for values, most, told in checks:
+        takes_s = np.asarray(s_per_byte * size, np.float64)
+    checks = ((s_per_byte, np.inf, ">= 0 seconds"), (takes_s, LONGEST_S, f"less: a message takes at most {LONGEST_S:g} s"))
+    for values, most, allowed in checks:
         good = (values >= 0.0) & (values <= most)
         if not good.all():
             client = int(np.argmin(np.broadcast_to(good, (population.count,))))
             whose = f" for client {client}" if good.ndim else ""
-            value = float(np.broadcast_to(each, (population.count,))[client])
-            raise UserError(f"{key} = {value!r}{whose}: must be {told}")
+            value = float(np.broadcast_to(s_per_byte, (population.count,))[client])
+            raise UserError(f"{key} = {value!r}{whose}: must be {allowed}")
     return takes_s
 
 

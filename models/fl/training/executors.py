@@ -1,4 +1,4 @@
-"""Executors of local training: in this process, or on workers, there also ahead of its use.
+"""Executors of local training: in this process, or on workers, which may also train before a result is needed.
 
 Both train the same stacks. A network that is trained client by client has stacks of one client. All others are stacked as
 their results are needed, so that the sums of a stack do not depend on the number of workers.
@@ -28,7 +28,7 @@ IntArray = NDArray[np.int64]
 
 
 class Measured(NamedTuple):
-    """Losses that training adds up as it goes: of all steps, and of each client's first pass; None: not wanted."""
+    """Accumulators of losses during training: of all steps, and of each client's first pass; None: not measured."""
 
     losses: LossTally | None
     first: FirstPass | None
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
     moves: list[IntArray] | None
 
     def stack(self, states: OptimizerStates | None, measured: Measured) -> Stack:
-        """Return it as one stack."""
+        """Return the jobs as one stack."""
         first = measured.first
         return Stack(
             [job.client for job in self.jobs],
@@ -69,7 +69,7 @@ class OwnAsked(NamedTuple):
 
 
 class Executor(Protocol):
-    """Trains clients."""
+    """An executor of local training."""
 
     ahead: bool
     """True if training may begin before its result is needed: see `promise`."""
@@ -83,26 +83,26 @@ class Executor(Protocol):
         """Return the results of the user's own trainer; see `OwnTraining.results`."""
 
     def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
-        """Begin training of one client from `start` (1, d); `train` uses the result if it is asked for the same."""
+        """Begin training of one client from `start` (1, d); a later `train` of the same job uses the result."""
 
     def arrive(self, client: int, round: int) -> None:
         """Note that the update that `client` began in `round` was delivered: its result will be needed."""
 
     def forget(self, client: int, round: int) -> None:
-        """Drop what was promised of an update that nothing will need."""
+        """Drop the promise of an update whose result will not be needed."""
 
     def forget_all(self) -> None:
         """Drop all promises."""
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Workers are there within the block, from its beginning on."""
+        """Return a block within which the workers run."""
 
     def facts(self) -> dict[str, Any] | None:
         """Return facts of the workers for the summary, or None without workers."""
 
 
 class InProcess:
-    """Trains in this process, all that is asked for in one call; counterpart of `OnWorkers`, with equal results."""
+    """Executor in this process, which trains all jobs in one call; counterpart of `OnWorkers`, with equal results."""
 
     ahead = False
 
@@ -119,16 +119,16 @@ class InProcess:
         return self._own.results(starts, asked.shards, asked.batches, asked.addresses, asked.states)
 
     def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
-        """Nothing is trained before it is needed."""
+        """Do nothing: results are computed when they are needed."""
 
     def arrive(self, client: int, round: int) -> None:
-        """Nothing was promised."""
+        """Do nothing: there are no promises."""
 
     def forget(self, client: int, round: int) -> None:
-        """Nothing was promised."""
+        """Do nothing: there are no promises."""
 
     def forget_all(self) -> None:
-        """Nothing was promised."""
+        """Do nothing: there are no promises."""
 
     def at_work(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -138,33 +138,33 @@ class InProcess:
 
 
 class Ticket(Protocol):
-    """A stack that workers were given."""
+    """A stack that was submitted to workers."""
 
     @property
     def report(self) -> Report | None:
-        """Its result, None before it is there."""
+        """Result of the stack; None before it is computed."""
 
 
 class Workers(Protocol):
     """Workers that train stacks (`scenarios.workers.training`)."""
 
     def prepare(self, recipe: BenchRecipe, x: Tensor, y: Tensor, widest: int) -> None:
-        """Take what each worker's bench is made of; no job has vectors of more than `widest` numbers for a client."""
+        """Store the parts of each worker's bench; vectors of a client have at most `widest` numbers."""
 
     def at_work(self) -> AbstractContextManager[None]:
         """Start the workers, and end them after the block."""
 
     def submit(self, stack: Stack, starts: Vectors) -> Any:
-        """Return the ticket of a stack; `starts` must stay as they are."""
+        """Submit a stack and return its ticket; `starts` must not change afterwards."""
 
     def collect(self, tickets: Sequence[Any], ends: Sequence[Vectors]) -> None:
-        """Wait for `tickets`, now needed, and write into `ends` where their clients end."""
+        """Wait for `tickets`, and write the trained vectors of their clients into `ends`."""
 
     def arrive(self, ticket: Any) -> None:
         """Note that a ticket will be needed."""
 
     def cancel(self, ticket: Any) -> None:
-        """Drop a ticket, and its result."""
+        """Drop a ticket and its result."""
 
     def facts(self) -> dict[str, Any]:
         """Return facts for the summary."""
@@ -179,7 +179,7 @@ class _Promise:
 
 
 class OnWorkers:
-    """Trains on workers; counterpart of `InProcess`, with equal results.
+    """Executor on workers; counterpart of `InProcess`, with equal results.
 
     A job is promised only where it is a stack by itself. Then its result depends on no other client's, and may be computed at
     any time.
@@ -238,7 +238,7 @@ class OnWorkers:
             [],
             own=OwnPart(asked.shards, asked.addresses),
         )
-        # A function is called for one client after the other, whatever the company.
+        # A user's function is called client by client anyway, so splitting a stack does not change its results.
         places = [[row] for row in range(len(asked.jobs))]
         tickets = [
             self._workers.submit(stack, Vectors(starts[rows], []))
@@ -263,7 +263,7 @@ class OnWorkers:
         self._promises[job.client, job.round] = _Promise(job, _wants(stack), ticket, len(states.moments) if states else 0)
 
     def _redeem(self, job: Job, stack: Stack, shift: Tensor | None) -> Ticket | None:
-        """Return what was promised of `job`, if it is what is asked for now; None otherwise."""
+        """Return the promise of `job`, if it was made for the same training; None otherwise."""
         promise = self._promises.pop((job.client, job.round), None)
         if promise is None:
             return None

@@ -63,7 +63,7 @@ class AdPsgd(TrainingProtocol):
         super().attach(host)
         peers = len(host.neighbours)
         self._asks: BoolArray = _first_half(host) if self.bipartite else np.ones(peers, np.bool_)
-        """(K,) True for peers that ask."""
+        """(K,) True for peers of the half that sends requests."""
         self._reverse: list[int] = host.graph.reverse.tolist()
         self._start: IntArray = host.model.copy()
         """(K,) model that each peer's training began with."""
@@ -73,13 +73,13 @@ class AdPsgd(TrainingProtocol):
         self._asked: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers that await an answer."""
         self._number: IntArray = np.zeros(peers, np.int64)
-        """(K,) requests that each peer has sent; the number of the last one."""
+        """(K,) number of requests that each peer has sent, which is the number of its last request."""
         self._answering: IntArray = np.full(peers, _NONE)
-        """(K,) edge of the answer of each peer that is on its way; -1: none."""
+        """(K,) edge over which the answer of each peer is on its way; -1: no answer is."""
         self._theirs: IntArray = host.model.copy()
-        """(K,) model of the peer that gets this answer."""
+        """(K,) model of the peer that gets the answer."""
         self._queue: list[list[tuple[int, int, int]]] = [[] for _ in range(peers)]
-        """Requests that wait at each peer: the edge, the number, the model."""
+        """Queue of requests at each peer: edge, number, model."""
 
     # A request number n of a peer has the key 2 n, and its answer 2 n + 1.
 
@@ -135,7 +135,7 @@ class AdPsgd(TrainingProtocol):
             self._add_step(peer)
 
     def on_leave(self, peer: int) -> None:
-        # Requests wait until it returns; its own is given up, and so is its training.
+        # Requests of other peers wait until this peer returns. Its own request and its training are dropped.
         self._asked[peer] = self._ready[peer] = False
 
     def _answer(self, peer: int) -> None:
@@ -166,7 +166,7 @@ class AdPsgd(TrainingProtocol):
 
 
 def _first_half(host: Host) -> BoolArray:
-    """Return (K,) True for the peers of the half of a bipartite graph that holds peer 0, and of each further piece its first.
+    """Return (K,) True for one half of a bipartite graph: the half of the first peer of each connected piece.
 
     Raises ParameterError for a graph that is not bipartite.
     """

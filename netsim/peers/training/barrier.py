@@ -1,4 +1,4 @@
-"""A barrier of each peer: it waits for its neighbours' messages of its own round, and keeps those of later rounds."""
+"""A barrier for each peer: the peer waits for its neighbours' messages of its round; messages of later rounds are kept."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Barrier(StateFields):
 
     def __init__(self, peers: int) -> None:
         self._arrived: list[dict[int, dict[int, int]]] = [{} for _ in range(peers)]
-        """Models by edge, by round, of each peer."""
+        """Models that arrived at each peer, by round, then by edge."""
         self._timed_out: BoolArray = np.zeros(peers, np.bool_)
 
     def add(self, arrival: Arrival, round: int) -> bool:
-        """Keep a model that arrived at a peer in its own `round`; False: it is of an earlier round, and is not kept."""
+        """Keep a model that arrived at a peer in its own `round`; return False for a model of an earlier round."""
         if arrival.key < round:
             return False
         self._arrived[arrival.peer].setdefault(arrival.key, {})[arrival.edge] = arrival.model
@@ -36,13 +36,13 @@ class Barrier(StateFields):
         self._timed_out[peer] = True
 
     def is_open(self, peer: int, round: int, needed: int) -> bool:
-        """True if `peer` need not wait any longer in `round`, for which it needs so many models."""
+        """True if `peer` need not wait in `round` any longer, because the models that it needs have arrived."""
         if self._timed_out[peer]:
             return True
         return len(self._arrived[peer].get(round, ())) >= needed
 
     def take(self, peer: int, round: int) -> tuple[dict[int, int], list[tuple[int, int]]]:
-        """Return the models of `round` by edge, and edge and model of what is left of earlier rounds; forget both."""
+        """Remove and return the models of `round`, by edge, and the leftovers of earlier rounds, as (edge, model)."""
         arrived = self._arrived[peer]
         taken = arrived.pop(round, {})
         late = [one for key in sorted(arrived) if key < round for one in arrived.pop(key).items()]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from netsim.peers.training.protocol import Host
 
 _SYMMETRIC = 1e-9
-"""Largest difference of the weights of a link in both directions."""
+"""Largest accepted difference between the weights of the two directions of a link."""
 
 
 class Choco(ExchangeProtocol):
@@ -72,12 +72,12 @@ class Choco(ExchangeProtocol):
             for peer, edges in enumerate(host.neighbours)
         ]
         self._public: IntArray = host.model.copy()
-        """(K,) public copy v of each peer's model, as the peer itself keeps it."""
+        """(K,) public copy v of each peer's model, kept by the peer."""
         first, sources = host.model.tolist(), host.graph.source.tolist()
         self._around: IntArray = np.array(
             [host.combine([first[sources[edge]] for edge in one.incoming], one.weights) for one in self._exchanges], np.int64
         )
-        """(K,) sum of the copies of each peer's neighbours, each times its weight."""
+        """(K,) weighted sum of the public copies of each peer's neighbours."""
 
     def exchange(self, peer: int, round: int) -> Exchange:
         return self._exchanges[peer]

@@ -39,7 +39,7 @@ class DPsgd(ExchangeProtocol):
     def attach(self, host: Host) -> None:
         super().attach(host)
         own, edge = host.mixing.own.tolist(), host.mixing.edge.tolist()
-        # A model that counts for nothing is neither sent nor awaited: weights of one direction make a graph directed.
+        # A model of weight 0 is neither sent nor awaited: weights in one direction only make the graph directed.
         used = [[e for e in edges if edge[e]] for edges in host.neighbours]
         self._exchanges = [
             Exchange([e for e in host.outgoing(peer) if edge[e]], edges, [edge[e] for e in edges], own[peer])

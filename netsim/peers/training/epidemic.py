@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from netsim.peers.training.protocol import Host
 
 _KEPT_ROUNDS = 64
-"""Rounds whose graphs are kept: peers are seldom farther apart, and a graph that is not kept is drawn again."""
+"""Most rounds whose graphs are kept. Peers are seldom farther apart; a graph that is not kept is drawn again."""
 _SEEDS = 2**53
 """Number of different values of an addressed uniform number."""
 

@@ -43,13 +43,13 @@ class Exchange(NamedTuple):
     """Messages of a peer in one of its rounds, and the weights by which it combines what arrives."""
 
     outgoing: Sequence[int]
-    """Edges over which it sends its model."""
+    """Edges over which the peer sends its model."""
     incoming: Sequence[int]
-    """Edges over which it awaits models."""
+    """Edges over which the peer awaits models."""
     weights: Sequence[float]
     """Weight of the model of each incoming edge."""
     own: float
-    """Weight of its own model."""
+    """Weight of the peer's own model."""
 
 
 class ExchangeProtocol(TrainingProtocol):
@@ -94,7 +94,7 @@ class ExchangeProtocol(TrainingProtocol):
         return models, weights
 
     def on_late(self, peer: int, edge: int, model: int) -> None:
-        """A model of an earlier round than that of `peer` has arrived over `edge`: it is not used."""
+        """Handle a model of an earlier round than the round of `peer`, which arrived over `edge`; by default it is not used."""
 
     def check(self, *, lossy: bool) -> None:
         if lossy and self.retry_s is None and self.timeout_s is None and not self.backup:
@@ -118,7 +118,7 @@ class ExchangeProtocol(TrainingProtocol):
         host, round = self.host, int(self.host.round[peer])
         sent = self._sent[peer] == round
         if sent and self._ready[peer]:
-            # It was away, and comes back to the round that it waited in.
+            # The peer was away while it waited, and returns to the same round.
             self._wait(peer, round)
             return
         self._ready[peer] = False

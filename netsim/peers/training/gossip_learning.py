@@ -42,7 +42,7 @@ class GossipLearning(TrainingProtocol):
         *,
         period_s: Annotated[float, Doc("Mean seconds between two messages of a peer.")],
         spread: Annotated[
-            float, Doc("Standard deviation of the normal law of these seconds, as a share of their mean; each is drawn anew.")
+            float, Doc("Standard deviation of the normal law of these seconds, as a share of their mean; drawn each time.")
         ] = 0.1,
         variant: Annotated[
             Variant,

@@ -1,4 +1,4 @@
-"""What a protocol of training without a server answers, and what its host does for it."""
+"""Interface of protocols of training without a server, and of the host that runs them."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class PeerModels(Protocol):
         """Return the sum of `models`, each times its one of `weights`."""
 
     def compress(self, peer: int, key: int, model: int) -> int:
-        """Return the model that arrives of `model` as `peer` sends it with `key`: itself, unless messages are compressed."""
+        """Return the model that receivers get if `peer` sends `model` with `key`: `model`, unless messages are compressed."""
 
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
-        """A round closes: peers have the models `present` (K,), and only these and those `kept` are used later."""
+        """Note the close of a round: only the models `present` (K,) of the peers and the models `kept` will be used later."""
 
 
 NOTE = -1
-"""In place of a model, in messages that carry none."""
+"""Placeholder for the model of a message without a model."""
 
 
 class NoModels:
@@ -82,7 +82,7 @@ class Arrival(NamedTuple):
     model: int
     """The model that arrives, compressed as it may be, or `NOTE`."""
     attached: float = 0.0
-    """Number that the sender gave along, such as the age of the model."""
+    """Number that the sender attached, such as the age of the model."""
 
 
 class Host(Protocol):
@@ -107,12 +107,12 @@ class Host(Protocol):
         """Draw a number in [0, 1), addressed by `name`, `peer` and `key`."""
 
     def train(self, peer: int, start: int | None = None) -> None:
-        """Start local training from the model `start`, None: the peer's present one; `on_trained` is called at its end."""
+        """Start local training from the model `start` (None: the peer's present model); `on_trained` is called at the end."""
 
     def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, attached: float = 0.0) -> int:
         """Send `model` from `peer` over `edges`, which leave it, with a number `attached`; return the model that arrives of it.
 
-        That is another one where `[payload]` compresses messages. No two messages of an edge have one `key`.
+        The model that arrives differs from `model` if `[payload]` compresses messages. Messages of an edge have different `key`s.
         """
 
     def send_note(self, peer: int, edges: Sequence[int], key: int, size_bytes: int) -> None:
@@ -128,7 +128,7 @@ class Host(Protocol):
         """Return the sum of `models`, each times its one of `weights`."""
 
     def finish(self, peer: int, model: int) -> None:
-        """End the own round of `peer` with `model`. The next one begins at once, if the peer is present."""
+        """End the own round of `peer` with `model`. The next round begins at once if the peer is present."""
 
 
 class TrainingProtocol(StateFields, ABC):
@@ -141,16 +141,16 @@ class TrainingProtocol(StateFields, ABC):
     every_peer = True
     """True if a round closes once every peer present has finished it; otherwise once peers finished one on average."""
     mixes = True
-    """True if it combines by the mixing weights."""
+    """True if the protocol combines models by the mixing weights."""
     never_rests = False
     """True if peers go on sending though nothing ever arrives."""
     sends_differences = False
-    """True if it sends differences of models, which may be compressed as updates are; otherwise it sends whole models."""
+    """True if the protocol sends differences of models, which may be compressed like updates; otherwise it sends whole models."""
     retry_s: float | None = None
-    """Seconds after which a lost message is sent again, until it arrives; None: it is not, unless the links do so."""
+    """Seconds after which a lost message is sent again, until it arrives; None: the protocol does not resend."""
 
     def attach(self, host: Host) -> None:
-        """Take the surroundings; called once, before anything else. Arrays of peers are made here."""
+        """Connect the protocol to its host; called once, before anything else. Create arrays over peers here."""
         self.host: Host = host
 
     def check(self, *, lossy: bool) -> None:
@@ -158,24 +158,24 @@ class TrainingProtocol(StateFields, ABC):
 
     @abstractmethod
     def begin(self, peer: int) -> None:
-        """An own round of `peer` begins."""
+        """Begin an own round of `peer`."""
 
     @abstractmethod
     def on_trained(self, peer: int, model: int) -> None:
-        """The local training of `peer` has ended with `model`."""
+        """Handle the end of the local training of `peer`, with `model`."""
 
     def on_message(self, arrival: Arrival) -> None:
-        """A model has arrived at a peer that is present."""
+        """Handle a model that has arrived at a peer that is present."""
 
     def on_lost(self, peer: int, edge: int, key: int) -> None:
-        """A message of `peer` was lost and is not sent again; it would have arrived now."""
+        """Handle the loss of a message of `peer` that is not sent again, at the time of its arrival if it were not lost."""
 
     def on_timer(self, peer: int, key: int) -> None:
-        """A timer of `peer` has run out."""
+        """Handle the end of a timer of `peer`."""
 
     def on_leave(self, peer: int) -> None:
-        """`peer` has gone away, or its battery is empty: what it was doing has ended. `begin` is called as it returns."""
+        """Handle the absence of `peer`, or its empty battery: training and timers have ended. `begin` is called at its return."""
 
     def kept(self) -> Iterable[int]:
-        """Return the models that the protocol still needs, beside the peers' present ones and those in messages."""
+        """Return the models that the protocol still needs, besides the peers' present models and models in messages."""
         return ()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PushSum(ExchangeProtocol):
-    """Each round a peer trains and pushes equal parts of what it has to its neighbours and to itself, with as much weight.
+    """Each round a peer trains, and pushes equal parts of its sum and of its weight to its neighbours and to itself.
 
     A peer has a sum x and a weight w, 1 at first; its model is x / w. Training adds its step to x. Then each of its d neighbours
     and the peer itself get x / (d + 1) and w / (d + 1), and add up what they get. Columns of the weights sum to 1: sums are kept,
@@ -36,17 +36,17 @@ class PushSum(ExchangeProtocol):
         peers = len(host.neighbours)
         self._exchanges = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]
         self._weight: FloatArray = np.ones(peers)
-        """(K,) weight w of each peer; between sending and combining, the part of it that stays."""
+        """(K,) weight w of each peer; between sending and combining, the part that the peer keeps."""
         self._part: IntArray = host.model.copy()
         """(K,) part of the sum x that each peer has kept, between sending and combining."""
         self._weights: list[dict[tuple[int, int], float]] = [{} for _ in range(peers)]
-        """Weights that came with the messages of a round that each peer has not combined, by round and edge."""
+        """Weights that arrived at each peer with messages not combined yet, by round and edge."""
         self._late: list[list[tuple[int, float]]] = [[] for _ in range(peers)]
         """Parts of earlier rounds that arrived at each peer since it last combined, and their weights."""
 
     def begin(self, peer: int) -> None:
         if self._ready[peer] and self._sent[peer] != self.host.round[peer]:
-            # It was away. What it has kept of a round that it does not combine is added in this one.
+            # The peer was away and did not combine that round: add the part that it kept then to this round.
             self._late[peer].append((int(self._part[peer]), float(self._weight[peer])))
             self._weight[peer] = 0.0
         super().begin(peer)
@@ -57,7 +57,7 @@ class PushSum(ExchangeProtocol):
     def send(self, peer: int, round: int, model: int) -> None:
         host, outgoing = self.host, self._exchanges[peer].outgoing
         share, weight = 1.0 / (1 + len(outgoing)), float(self._weight[peer])
-        # x / w is the model that training began with: x plus the step is w times it, plus the new model minus it.
+        # Training began with the model m = x / w and ended with n: the new sum is x + (n - m) = w m + (n - m).
         part = host.combine([model, int(host.model[peer])], [share, share * (weight - 1.0)])
         self._part[peer], self._weight[peer] = part, share * weight
         host.send_model(peer, outgoing, round, part, share * weight)

@@ -115,8 +115,8 @@ class Attendance:
 class Members(StateFields):
     """The members of the coordinator `name` (None: the server) as a round loop and its rules see a pool of clients.
 
-    `mine` (K,): True for members; `Moves` keeps it up to date. `waits`: the coordinator waits for members that are away; otherwise
-    a round opens with present members, or not at all. `attendance`: which members that are edges have members, or None.
+    `mine` (K,): True for members; `Moves` keeps it up to date. `waits`: the coordinator waits for members that are away;
+    otherwise a round opens with present members, or not at all. `attendance`: which members that are edges have members, or None.
     """
 
     state_fields = ("started", "ended", "_bytes")

@@ -30,9 +30,9 @@ class Move(NamedTuple):
 class Moves(StateFields):
     """Moves of clients between edges, in the order of time; `nodes` are the edges as clients of the nodes above.
 
-    `coordinator` (K,): the edge of each client, updated at each move. `names` (E,): of edges. `moving`: fate of an update that the
-    client is making or sending as it moves. "lost": the attempt ends as aborted, cause `moved`. "finishes": the update goes on, and
-    arrives at the edge that began it; the new edge may select the client after that.
+    `coordinator` (K,): the edge of each client, updated at each move. `names` (E,): of edges. `moving`: fate of an update that
+    the client is making or sending as it moves. "lost": the attempt ends as aborted, cause `moved`. "finishes": the update goes
+    on, and arrives at the edge that began it; the new edge may select the client after that.
 
     A move comes first in its instant: a client that ends an update in the same instant has moved already.
     """
