@@ -16,7 +16,7 @@ UNTESTED = {
     "equations.md": ("import",),
     "fit.md": ("netsim fit log.csv",),
     "flower.md": ('name = "mine"',),
-    "large-models.md": ("[learner]",),
+    "large-models.md": ("[learner]", "network = {"),
     "logs-to-deadline.md": ("# total, phone",),
     "results-sockets.md": ("make validate",),
     "silos.md": ("netsim sweep silos --out runs/gaia",),
