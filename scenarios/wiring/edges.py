@@ -19,10 +19,11 @@ from netsim.core.streams import Streams
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.servers.channels import OwnLinks
+from netsim.servers.tiers.coordinators import Coordinators
 from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
 from netsim.servers.tiers.members import Members, SharedMedium
 from netsim.servers.tiers.moves import Move, Moves
-from netsim.servers.tiers.tree import Coordinators, TreeAttendance, TreeServer
+from netsim.servers.tiers.tree import TreeAttendance, TreeServer
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError, did_you_mean
@@ -132,29 +133,11 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
             pool=whole, name=name, mine=mine, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
         )
         (of_nodes if of_edges else of_clients).views[name] = view
-        rule, policy, path = world.scenario.server, world.scenario.method, "policy"
-        if node >= 0:
-            i = layout.tiers[node]
-            rule, policy, path = section.tiers[i].server, section.tiers[i].policy, f"edges.tiers.{i}.policy"
-        kept = {one.name: getattr(world, one.name) for one in fields(World)}
-        if of_edges:
-            kept |= {"data_sizes": _registered(world, layout), "availability": presence}
-        population = context.population if of_edges else world.population
-        streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{name}.")
-        kept["context"] = replace(world.context, population=population, streams=streams)
         # With moves, all clients may come to be at one edge.
         count = int(np.count_nonzero(mine)) if of_edges or section.moves is None else world.clients
-        node_world = NodeWorld(
-            **kept,
-            members=view,
-            count=count,
-            section=rule,
-            policy_section=policy,
-            models=world.learner if learners is None else learners[node],
-            path=path,
-            of_edges=of_edges,
-        )
-        servers[node], views[node] = composers[rule.kind](node_world), view
+        models = world.learner if learners is None else learners[node]
+        node_world = _node_world(world, layout, node, view, count, models, (context, presence) if of_edges else None)
+        servers[node], views[node] = composers[node_world.section.kind](node_world), view
     edges = [
         Edge(
             number=node,
@@ -178,6 +161,44 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
     )
     starts.append(server)
     return server
+
+
+def _node_world(
+    world: World,
+    layout: Layout,
+    node: int,
+    view: Members,
+    count: int,
+    models: Learner,
+    of_edges: tuple[Context, Availability] | None,
+) -> NodeWorld:
+    """Return what the server of `node` is put together of, -1: the root; `count`: its members.
+
+    `of_edges`: where members are edges, their context and presence; None: members are clients.
+    """
+    section = world.scenario.edges
+    assert section is not None
+    rule, policy, path = world.scenario.server, world.scenario.method, "policy"
+    if node >= 0:
+        tier = section.tiers[layout.tiers[node]]
+        rule, policy, path = tier.server, tier.policy, f"edges.tiers.{layout.tiers[node]}.policy"
+    kept = {one.name: getattr(world, one.name) for one in fields(World)}
+    population = world.population
+    if of_edges is not None:
+        kept |= {"data_sizes": _registered(world, layout), "availability": of_edges[1]}
+        population = of_edges[0].population
+    streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{layout.names[node]}.")
+    kept["context"] = replace(world.context, population=population, streams=streams)
+    return NodeWorld(
+        **kept,
+        members=view,
+        count=count,
+        section=rule,
+        policy_section=policy,
+        models=models,
+        path=path,
+        of_edges=of_edges is not None,
+    )
 
 
 def _moves(section: Edges, layout: Layout, clients: Coordinators, nodes: Coordinators, coordinator: IntArray) -> Moves:

@@ -34,6 +34,7 @@ from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.server_parts import Server
+from scenarios.wiring.servers import compose
 from scenarios.wiring.training import build_trained, check_trained
 from scenarios.wiring.work import build_plan
 from scenarios.wiring.world import World
@@ -104,6 +105,7 @@ def _wire(
     timed: list[tuple[str, HasLaws]] = [*delays.items(), *(("compute", law) for law in training.times())]
     carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
     return World(
+        compose=compose,
         scenario=scenario,
         context=context,
         clock=clock,

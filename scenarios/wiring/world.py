@@ -33,7 +33,6 @@ from scenarios.wiring.outages import build_outages
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.probes import build_probing
 from scenarios.wiring.script.wiring import build_script
-from scenarios.wiring.servers import compose
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
@@ -59,6 +58,8 @@ if TYPE_CHECKING:
 class World:
     """A scenario, wired: parts that its server is put together of, and the server and its simulation, built when first read."""
 
+    compose: Callable[[World], Server]
+    """Puts the server together: `scenarios.wiring.servers.compose`."""
     scenario: Scenario
     context: Context
     """What laws are built with. `rounds` are those of training: a slot has several."""
@@ -103,7 +104,7 @@ class World:
     @cached_property
     def server(self) -> Server:
         """The server, with columns of rounds for the jamming of cables; raises UserError."""
-        server, trained = compose(self), self.trained
+        server, trained = self.compose(self), self.trained
         if trained is not None and trained.eager:
             # An eager trainer trains ahead: it keeps what updates that are delivered were trained to.
             server.clients.follow(

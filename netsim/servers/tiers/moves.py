@@ -13,7 +13,7 @@ from netsim.core.state import StateFields
 if TYPE_CHECKING:
     from netsim.clients.update import Update
     from netsim.core.protocols import IntArray, State
-    from netsim.servers.tiers.tree import Coordinators
+    from netsim.servers.tiers.coordinators import Coordinators
 
 _EVER = float("inf")
 Moving = Literal["lost", "finishes"]

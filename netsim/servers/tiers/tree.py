@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.clock import Process
-    from netsim.core.closing import Closing
     from netsim.core.protocols import BoolArray, IntArray, Learner, State
     from netsim.core.rows import RoundRow
     from netsim.network.transport.transport import Transport
@@ -26,46 +25,13 @@ if TYPE_CHECKING:
     from netsim.records.sinks import Recorder
     from netsim.servers.loop import RoundLoop
     from netsim.servers.rounds import RoundServer
+    from netsim.servers.tiers.coordinators import Coordinators
     from netsim.servers.tiers.edge import Edge
-    from netsim.servers.tiers.members import Members, SharedMedium
+    from netsim.servers.tiers.members import SharedMedium
     from netsim.servers.tiers.moves import Moves
 
 _EVER = float("inf")
 _COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
-
-
-class Coordinators:
-    """Server of a pool with several coordinators: passes each update to the coordinator that began its attempt.
-
-    `views`: the members of each coordinator by its name; None: of the server.
-    """
-
-    closing: Closing | None = None
-
-    def __init__(self, pool: ClientPool) -> None:
-        self.pool = pool
-        self.views: dict[str | None, Members] = {}
-        pool.serve(self)
-        pool.follow(self._on_end)
-        pool.watchers.append(self._tell_watchers)
-
-    @property
-    def takes_all(self) -> bool:
-        return all(view.serving.takes_all for view in self.views.values())
-
-    def takes(self, update: Update) -> bool:
-        return self.views[update.edge].serving.takes(update)
-
-    def channels(self, clients: IntArray) -> list[int] | None:
-        return None
-
-    def _on_end(self, update: Update) -> None:
-        self.views[update.edge].on_end(update)
-
-    def _tell_watchers(self) -> None:
-        for view in self.views.values():
-            for watch in list(view.watchers):
-                watch()
 
 
 class TreeAttendance(Attendance):
