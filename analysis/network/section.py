@@ -25,7 +25,7 @@ def network_sections(run: Run) -> list[Section]:
     cables = run.arrow("cables", ["cable"]).num_rows
     words = (
         f"Bytes crossed {len(loads):,} links of {cables:,} cables. {busiest} was the busiest: "
-        f"{format_percent(loads['utilisation'].iloc[0])} of its bandwidth over the run."
+        f"{_percent(loads['utilisation'].iloc[0])} of its bandwidth over the run."
     )
     on_path = limited_on_path(run)
     header = ["link", "MB", "mean use", "most in a round", "transfers limited", "for (s)", "critical path (s)"]
@@ -33,8 +33,8 @@ def network_sections(run: Run) -> list[Section]:
         [
             str(link),
             format_number(row["carried_bytes"] / 1e6),
-            format_percent(row["utilisation"]),
-            format_percent(row["peak"]),
+            _percent(row["utilisation"]),
+            _percent(row["peak"]),
             f"{int(row['transfers']):,}",
             format_number(row["limited_s"]),
             format_number(on_path.get(str(link), 0.0)),
@@ -48,6 +48,10 @@ def network_sections(run: Run) -> list[Section]:
     caption = f"The {len(rows)} busiest links, of {len(loads):,}"
     blocks: list[Block] = [Text(words), Table("links", caption, (header, rows), note=note)]
     return [Section("Links of the network", blocks)]
+
+
+def _percent(utilisation: float) -> str:
+    return format_percent(round(utilisation, 3))
 
 
 def limited_on_path(run: Run) -> dict[str, float]:

@@ -40,7 +40,11 @@ class MediumLaws:
 
 
 class Medium:
-    """Everything between selection and delivery: both links and the clients' local training, as laws over time."""
+    """Everything between selection and delivery: both links and the clients' local training, as laws over time.
+
+    `has_server`: False where the clients are peers. They then train without any transfer from or to a server, so that outages
+    destroy only the messages between them.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class Medium:
         up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
+        has_server: bool = True,
     ) -> None:
         sample = laws.sample or NoTime()
         self.clients = clients
@@ -77,6 +82,7 @@ class Medium:
         """Access to the uplink; by default every client has a link of its own."""
         self.outages = outages or None
         """Outages that destroy transmissions of many clients at once, or None."""
+        self.has_server = has_server
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
 

@@ -253,6 +253,7 @@ class World:
                 scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
             ),
             sizes=self.sizes if scenario.server.sends_updates else Sizes(),
+            has_server=scenario.server.sends_updates,
         )
 
     def component(

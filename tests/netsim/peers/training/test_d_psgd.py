@@ -150,6 +150,25 @@ def test_a_wait_ends_at_the_timeout() -> None:
     assert sum(row.messages_delivered for row in records.rounds) == 0
 
 
+def test_an_outage_of_a_peer_loses_its_messages_and_not_its_training() -> None:
+    # Peer 2 of a ring of 4 is cut off from 1.5 to 3.5 s. A training takes 1 s, messages no time, a vain wait 0.5 s.
+    # Round 1 ends at 1.0 s with all messages. At 2.0 s those from and to peer 2 are lost: 1, 2 and 3 wait until 2.5 s, 0 goes on.
+    outage = {"name": "storm", "clients": [2], "from_s": 1.5, "to_s": 3.5}
+    _, records = simulated(
+        rounds=3,
+        clients={"count": 4},
+        peers=PATH | {"topology": {"kind": "ring"}},
+        compute={"delay": CONSTANT | {"value_s": 1.0}},
+        server=protocol(timeout_s=0.5),
+        outages=[outage],
+    )
+    assert {row.outcome for row in records.updates} == {"delivered"}
+    ends = by_round(records.updates, "compute_end_s", 4)
+    assert ends[:3].tolist() == [[1.0] * 4, [2.0] * 4, [3.0, 3.5, 3.5, 3.5]]
+    lost = {(row.source, row.target) for row in records.messages if row.outcome == "lost" and row.sent_s == 2.0}
+    assert lost == {(1, 2), (2, 1), (2, 3), (3, 2)}
+
+
 def test_backup_neighbours_are_not_waited_for() -> None:
     # Peer 0 of a ring of 5 takes 100 s, the others 1 s: with one backup each goes on without it.
     compute = {"delay": CONSTANT | {"value_s": [100.0, 1.0, 1.0, 1.0, 1.0]}}
