@@ -35,7 +35,7 @@ def test_what_trains_is_skipped_with_the_reason_and_nothing_else(tmp_path: Path)
     modules = [file for file, text in texts.items() if re.search(r"^(?:import|from) torch\b", text, re.MULTILINE)]
     marked = [f"{file}::{name}" for file, text in texts.items() if file not in modules for name in MARKED.findall(text)]
     recorded = "tests/golden/test_golden.py::test_the_tables_are_those_recorded[quickstart]"
-    command = [sys.executable, "-m", "pytest", "-q", "-rs", "tests/models/test_errors.py", *modules, *marked, recorded]
+    command = [sys.executable, "-m", "pytest", "-q", "-rs", "tests/netsim/core/test_errors.py", *modules, *marked, recorded]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False, env=env)
     told = done.stdout + done.stderr

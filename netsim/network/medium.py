@@ -37,14 +37,12 @@ class MediumLaws:
     """Amount of local training; None if unknown."""
     sample: Timeline[DelayLaw] | None = None
     """Time of each sample; None: no time."""
+    reached_by_outages: bool = True
+    """False where the clients are peers: they train without transfers, and outages destroy only the messages between them."""
 
 
 class Medium:
-    """Everything between selection and delivery: both links and the clients' local training, as laws over time.
-
-    `has_server`: False where the clients are peers. They then train without any transfer from or to a server, so that outages
-    destroy only the messages between them.
-    """
+    """Everything between selection and delivery: both links and the clients' local training, as laws over time."""
 
     def __init__(
         self,
@@ -57,7 +55,6 @@ class Medium:
         up: Carrier | None = None,
         outages: ClientOutages | None = None,
         sizes: Sizes | None = None,
-        has_server: bool = True,
     ) -> None:
         sample = laws.sample or NoTime()
         self.clients = clients
@@ -80,9 +77,9 @@ class Medium:
         )
         self.access: UplinkAccess[Any] = access or OwnLinkAccess()
         """Access to the uplink; by default every client has a link of its own."""
+        self.reached_by_outages = laws.reached_by_outages
         self.outages = outages or None
         """Outages that destroy transmissions of many clients at once, or None."""
-        self.has_server = has_server
         self.sizes = sizes or Sizes()
         """Bytes of what is sent; by default none."""
 

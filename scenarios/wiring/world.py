@@ -244,6 +244,7 @@ class World:
                 uplink=timeline(scenario.uplink, "channel", "uplink", context),
                 work=self.training.work,
                 sample=self.training.update_sample(),
+                reached_by_outages=scenario.server.sends_updates,
             ),
             streams=context.streams,
             access=access,
@@ -253,7 +254,6 @@ class World:
                 scenario, context.streams, context.population, None if context.targets is None else context.targets.cut_offs
             ),
             sizes=self.sizes if scenario.server.sends_updates else Sizes(),
-            has_server=scenario.server.sends_updates,
         )
 
     def component(

@@ -75,7 +75,7 @@ class Transfer(Step):
         down = direction is DOWNWARD
         self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
         self._size = np.asarray(sizes.down if down else sizes.up)
-        self._outages = medium.outages if medium.has_server else None
+        self._outages = medium.outages if medium.reached_by_outages else None
         self._port, self._access, self._immediate = port, access, immediate
         self._on_begin = on_begin
 

@@ -43,9 +43,9 @@ class FailsSilently(EndsLater):
     def select(self, view):
         raise Silent
 
-class KeepsBytes(Random):
+class KeepsAnObject(Random):
     def state_dict(self):
-        return {"a": b"1"}
+        return {"a": 1j}
 
 class IsFull(Random):
     def select(self, view):
@@ -80,9 +80,9 @@ def test_what_ends_the_program_is_named_and_no_success(shell, name, fragment):
 
 def test_a_state_that_no_checkpoint_can_hold_is_told(shell, monkeypatch):
     monkeypatch.setattr("scenarios.runs.run.FIRST_S", 0.0)
-    code, _, err = shell.run("--set", "policy.kind=trusted:KeepsBytes")
+    code, _, err = shell.run("--set", "policy.kind=trusted:KeepsAnObject")
     assert (code, err.count("\n")) == (2, 1)
-    assert "state: b'1' of type bytes is no plain data; let the state_dict of your own component return" in err
+    assert "state: 1j of type complex is no plain data; let the state_dict of your own component return" in err
 
 
 def test_no_import_refuses_what_is_not_netsims_and_imports_nothing(shell):

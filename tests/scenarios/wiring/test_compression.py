@@ -24,7 +24,7 @@ TOP = {"kind": "top-k", "share": 0.1}
 
 def sizes(changes: dict[str, Any], tables: dict[str, Any] = TRAINED, *, learner: bool = False) -> tuple[Any, Any]:
     """Bytes of a model and of an update, as a scenario that is only checked (or is built) has them."""
-    known = build(parse(override(tables, changes)), learner=learner).clients.medium.sizes
+    known = build(parse(override(tables, changes)), learner=learner).server.clients.medium.sizes
     return known.down, known.up
 
 
