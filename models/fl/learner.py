@@ -1,4 +1,4 @@
-"""Federated averaging of the updates that the engine says were delivered."""
+"""Federated averaging of delivered updates."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Unscored(NamedTuple):
     """The first round of the evaluations in a row that found such samples; None: the last one found none."""
 
     def after(self, round: int, samples: int) -> Unscored:
-        """Return what is known after the evaluation of `round`, which found so many."""
+        """Return the record after the evaluation of `round`, which found this number of samples without scores."""
         since = (round if self.since_round is None else self.since_round) if samples else None
         return Unscored(self.of, samples, since)
 
@@ -107,7 +107,7 @@ class FederatedLearner:
     """
 
     aggregates = True
-    """Deliveries make a difference to it."""
+    """True: the learner uses deliveries."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class FederatedLearner:
         if self._work.local_statistics:
             frozen[self._trainer.parameters :] = True
         self._frozen = frozen.to(self._device) if frozen.any() else None
-        """The columns that no update changes, whatever aggregation and server optimizer make of a step of zeros."""
+        """Columns of frozen parameters, which no update may change, even if the server optimizer turns zeros into a step."""
         self._store = store = ModelStore()
         self._versions = Versions(first=self._trainer.initial(), kept=versions_kept, store=store)
         self._cache = ModelCache(sizes=self.data_sizes, first=self._versions.id(0), store=store) if cached else None
@@ -204,7 +204,7 @@ class FederatedLearner:
         return self._methods.staleness
 
     def content_of(self, computed: Computed, want_updates: bool, want_losses: bool) -> Content | None:
-        """Return what is wanted of updates that were computed, or None."""
+        """Return the requested content of computed updates, or None."""
         if not (want_updates or want_losses):
             return None
         return self._content(computed, len(computed.content), want_updates, want_losses)
@@ -278,7 +278,7 @@ class FederatedLearner:
             return self._work.begin(updates, self._store)
 
     def on_delivery(self, client: int, round: int) -> None:
-        """Keep what was trained ahead for the update that `client` began in `round`: it was delivered, and will be aggregated."""
+        """Keep the result trained ahead for the update that `client` began in `round`: it was delivered."""
         self._work.on_delivery(client, round)
 
     @property
@@ -343,7 +343,7 @@ class FederatedLearner:
         return self._content(computed, len(new), want_updates, want_losses) if wanted else None
 
     def _content(self, computed: Computed | None, new: int, want_updates: bool, want_losses: bool) -> Content:
-        """Return the content of the last `new` updates computed, as far as it is wanted."""
+        """Return the requested content of the last `new` computed updates."""
         width = self._trainer.parameters
         if computed is None:
             none = np.zeros(0)
@@ -495,7 +495,7 @@ class FederatedLearner:
         return self.quality(round) if self.due(round, time_s, last) else None
 
     def due(self, round: int, time_s: float, last: bool) -> bool:
-        """Return True to evaluate now, as `evaluate` says. A due evaluation counts as done."""
+        """Return True if an evaluation is due now; it then counts as done. See `evaluate`."""
         return self._evaluator.due(round, time_s, last)
 
     def quality(self, round: int) -> Quality:

@@ -1,4 +1,4 @@
-"""Learners of a tree of edges: each node has a model, made of those of its members; clients train as of `FederatedLearner`."""
+"""Learners of a tree of edges: each node aggregates the models of its members; clients train as in `FederatedLearner`."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class NodeLearner:
     ) -> None:
         self._learner, self._versions, self._node, self._above, self._weight = learner, versions, node, above, weight
         self._clients = clients
-        """Clients that are members; none where edges are."""
+        """Clients that are members; empty if the members are edges."""
         self.edges: dict[int, NodeLearner] = {}
-        """Members that are edges, by number."""
+        """Edges that are members, by number."""
         self._arrived: dict[int, float] = {}
-        """Samples behind what arrived in the present term, by member: those of its last arrival."""
+        """Samples behind the last arrival of each member in the present term, by member."""
         self._answers: dict[int, tuple[ModelId, float]] = {}
-        """The model and its weight that answer a round of the node above, by that round, until they arrive or are lost."""
+        """Model and weight that the edge sends up, by round of the node above, until they arrive or are lost."""
         self.records_losses = learner.records_losses and len(clients) > 0
 
     @property
@@ -61,7 +61,7 @@ class NodeLearner:
 
     @property
     def registered(self) -> int:
-        """Samples of all clients that belong to it."""
+        """Samples of all clients below the node."""
         return int(self._learner.data_sizes[self._clients].sum()) + sum(edge.registered for edge in self.edges.values())
 
     # Terms
@@ -83,7 +83,7 @@ class NodeLearner:
     # Learner of a round loop
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
-        """Fold what arrived into the model; returns what is wanted of clients' updates. Raises MemoryError."""
+        """Fold arrived models into the node's model; returns the requested content of clients' updates. Raises MemoryError."""
         if not self.edges:
             return self._fold_clients(deliveries, want_updates, want_losses)
         self._fold_edges(deliveries)
@@ -126,7 +126,7 @@ class NodeLearner:
             self._versions.push(self._learner.bounded(self._versions.model, step))
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
-        """Quality of the root's model, where it is due; of edges' models none is."""
+        """Return the quality of the root's model if an evaluation is due; models of edges are not evaluated."""
         return self._learner.evaluate(round, time_s, last) if self._above is None else None
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
@@ -145,14 +145,14 @@ class NodeLearner:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """The models of the node; the root's state is that of the learner, which holds the root's models."""
+        """Return the models of the node; the root's models are in the state of `FederatedLearner`."""
         store = self._learner.store
         models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
         answers = [(round, store[id].cpu().numpy().copy(), weight) for round, (id, weight) in self._answers.items()]
         return {"models": models, "arrived": dict(self._arrived), "answers": answers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state; raises ParameterError for one of a network of another size."""
+        """Load a state; raises ParameterError if its network has another size."""
         owner = self._learner if self._above is None else self._versions
         owner.load_state_dict(state["models"])
         self._arrived = dict(state["arrived"])

@@ -1,4 +1,4 @@
-"""Who belongs to which edge, as `[edges]` says."""
+"""Layout of the edges of `[edges]`: tiers, edges, and the edge of each member."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Layout:
-    """The tree of a scenario, its edges numbered so that an edge above comes before those below. Raises UserError."""
+    """The tree of a scenario. Edges are numbered so that an edge above comes before the edges below it."""
 
     names: list[str] = field(default_factory=list)
     """Name of each edge."""
@@ -31,7 +31,7 @@ class Layout:
     """The edge of each client."""
 
     def members(self, edge: int) -> IntArray:
-        """Return the members of `edge`: edges, where it has any, else clients."""
+        """Return the members of `edge`: edges if it has any, else clients."""
         below = np.flatnonzero(np.array(self.above) == edge)
         return below if len(below) else np.flatnonzero(np.array(self.coordinator) == edge)
 
@@ -90,7 +90,7 @@ def lay_out(section: Edges, population: Population) -> Layout:
 
 
 def _require_all(section: Edges, layout: Layout, of_clients: Mapping[int, int], population: Population) -> None:
-    """Refuse a client, or an edge of a tier that has another above, that belongs to no edge."""
+    """Refuse a client without an edge, and an edge without an edge of the tier above."""
     lacking = next((client for client in range(population.count) if client not in of_clients), None)
     if lacking is not None:
         i = section.leaves()[-1]

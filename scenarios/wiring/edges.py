@@ -1,4 +1,4 @@
-"""From `[edges]` to a tree of coordinators: who belongs to each edge, the links between them, and each one's rules."""
+"""From `[edges]` to a tree of coordinators: members of each edge, links between nodes, and rules of each edge."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class NodeWorld(World):
     """The parts from which the server of one coordinator of a tree is built."""
 
     members: Members
-    """Its clients or edges."""
+    """The clients or edges that the coordinator serves."""
     count: int
     """Number of members, at most."""
     section: Component
-    """The table of its keys: `[server]`, or that of a tier."""
+    """Table of the coordinator's keys: `[server]`, or the table of a tier."""
     policy_section: Component
     models: Learner
-    """What trains and aggregates the model of the coordinator."""
+    """Learner that trains and aggregates the coordinator's model."""
     path: str
     """Path of the policy."""
     of_edges: bool
@@ -100,10 +100,10 @@ class NodeWorld(World):
         return policy
 
     def probing(self, pool: Any) -> None:
-        """Nobody is asked before a selection."""
+        """Return None: edges do not probe before a selection."""
 
     def meter(self, per_round: int) -> None:
-        """Rewards are not measured."""
+        """Return None: rewards of edges are not measured."""
 
 
 def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
@@ -202,7 +202,7 @@ def _node_world(
 
 
 def _moves(section: Edges, layout: Layout, clients: Coordinators, nodes: Coordinators, coordinator: IntArray) -> Moves:
-    """Return the moves of clients; those at time 0 are made. Raises UserError."""
+    """Return the moves of clients; raises UserError."""
     assert section.moves is not None
     stays: dict[int, list[tuple[float, float, int]]] = {}
     leaves = {name: edge for edge, name in enumerate(layout.names) if not layout.has_edges(edge)}

@@ -1,4 +1,4 @@
-"""World of a scenario: its parts, the server that is put together of them, and the simulation of both."""
+"""World of a scenario: its parts, the server that is built from them, and the simulation."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """A scenario, wired: parts that its server is put together of, and the server and its simulation, built when first read."""
+    """The parts of a scenario. Server and simulation are built from them when they are first read."""
 
     compose: Callable[[World], Server]
     """Puts the server together: `scenarios.wiring.servers.compose`."""
     scenario: Scenario
     context: Context
-    """What laws are built with. `rounds` are those of training: a slot has several."""
+    """Context for building laws. `rounds` are rounds of training: a slot has several."""
     clock: Clock
     availability: Availability
     trained: FederatedLearner | None
@@ -84,7 +84,7 @@ class World:
     network: WiredNetwork | None
     """The network that all messages cross; None: every client has a link of its own."""
     warned: Sequence[Caution]
-    """The warnings of the scenario so far; complete once it is built."""
+    """Warnings of the scenario so far; complete once the world is built."""
 
     @property
     def cautions(self) -> tuple[Caution, ...]:
@@ -98,7 +98,7 @@ class World:
 
     @property
     def streams(self) -> Streams:
-        """The random numbers of the run, by their address."""
+        """Random numbers of the run, by address."""
         return self.context.streams
 
     @cached_property
@@ -118,7 +118,7 @@ class World:
         return server
 
     def at_work(self) -> AbstractContextManager[None]:
-        """Start what works beside this process, the workers that train, and end it after the block."""
+        """Start the workers that train, and end them after the block."""
         return nullcontext() if self.trained is None else self.trained.at_work()
 
     @cached_property
@@ -161,7 +161,7 @@ class World:
 
     @property
     def learner(self) -> Learner:
-        """What trains and aggregates; does nothing without a `[learner]`."""
+        """Learner that trains and aggregates; a null object without `[learner]`."""
         return NoLearner() if self.trained is None else self.trained
 
     @cached_property
@@ -232,7 +232,7 @@ class World:
         return Ledger(clients=self.clients, schedule=self.schedule) if private else NoPrivacy(clients=self.clients)
 
     def _medium(self, access: UplinkAccess[Update]) -> Medium:
-        """Return the links of all clients, who get access to the uplink by `access`."""
+        """Return the links of all clients, with `access` to the uplink."""
         scenario, context, delays = self.scenario, self.context, self.delays
         return Medium(
             clients=self.clients,
@@ -293,7 +293,7 @@ class World:
         return self.component(self.scenario.method, "policy", "policy", supplied, protocol)
 
     def probing(self, pool: ClientPool) -> Probing | None:
-        """Return what asks clients of `pool` before a policy selects, or None; raises UserError."""
+        """Return the probing of clients of `pool` before a selection, or None; raises UserError."""
         return build_probing(self, pool)
 
     def selection(self, pool: ClientPool, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
@@ -316,7 +316,7 @@ class World:
 
 
 def _train_ahead(server: Server, trained: FederatedLearner) -> None:
-    """Let workers train updates as they begin, where these may outlast their round; otherwise all are needed at its close."""
+    """Let workers train updates as they begin, if these may outlast their round; otherwise the close needs all at once."""
     pool = server.clients
 
     def note(client: int, begun_round: int, delivered: bool) -> None:

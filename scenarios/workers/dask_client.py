@@ -1,4 +1,4 @@
-"""Connection to a Dask scheduler, or to one that is started on this machine for the length of a block."""
+"""Connection to a Dask scheduler, which may be started on this machine for the length of a block."""
 
 from __future__ import annotations
 

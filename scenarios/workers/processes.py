@@ -20,7 +20,7 @@ from scenarios.workers.interrupts import ignore_interrupts, out_of_reach
 from scenarios.workers.safe_path import SAFE_PATH, safe_path
 
 _LOOK_S = 0.25
-"""Seconds between two checks of a worker that its parent process is still there."""
+"""Seconds between two checks by which a worker sees that its parent process still exists."""
 _IDLE_S = 300
 """Seconds that a worker waits for the next work of the same process."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -28,7 +28,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 
 @dataclass(frozen=True)
 class Killed:
-    """In place of what work returns: its worker came to an end in the midst of it."""
+    """Result in place of the work's own: its worker died while it worked."""
 
     reason: str
 
@@ -58,7 +58,7 @@ def is_end_of_process(error: BaseException) -> bool:
 
 
 _WAITING: dict[tuple[object, ...], list[Any]] = {}
-"""Executors of one process each that wait for the next work, by what they were started with."""
+"""Idle executors of one process each, by the parameters of their start."""
 
 
 def _settings(threads: int) -> tuple[object, ...]:
@@ -71,13 +71,13 @@ def share_of_cores(count: int) -> int:
 
 
 def take_executor(threads: int, modules: tuple[str, ...]) -> object:
-    """Return an executor of one process: one that was let go of (`give_back`), or a new one as of `start`."""
+    """Return an executor of one process: an idle one (see `give_back`), or a new one from `start`."""
     waiting = _WAITING.get(_settings(threads))
     return waiting.pop() if waiting else start(threads, modules)
 
 
 def give_back(threads: int, executors: list[Any]) -> None:
-    """Let executors, which were started with so many `threads` and have nothing to do, wait for the next work."""
+    """Keep idle executors, which were started with `threads` threads, for the next work."""
     _WAITING.setdefault(_settings(threads), []).extend(executors)
 
 
@@ -101,7 +101,7 @@ def submit(executor: Any, *work: Any) -> Any:
 
 
 def end(executor: Any) -> None:
-    """End the process of an executor at once."""
+    """Kill the process of an executor."""
     executor.shutdown(wait=False, kill_workers=True)
 
 
@@ -120,11 +120,11 @@ class Place:
 
     @classmethod
     def here(cls) -> Place:
-        """That of this process."""
+        """Return the folder and path of this process."""
         return cls(os.getcwd(), tuple(sys.path))
 
     def enter(self) -> None:
-        """Let this process work there; raises OSError where there is no such folder."""
+        """Make this process use the folder and path; raises OSError if there is no such folder."""
         if os.getcwd() != self.folder:
             os.chdir(self.folder)
         sys.path += [entry for entry in self.path if entry not in sys.path]

@@ -1,4 +1,4 @@
-"""Processes of this machine that train the clients of one run; vectors and samples are in files that all of them map."""
+"""Processes of this machine that train the clients of one run. All map the files with vectors and samples."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _SHARED_MEMORY = "/dev/shm"
 _BEAT_S = 0.25
 """Seconds between two signs of life of a worker."""
 HANG_S = 60.0
-"""Seconds without a sign of life after which a worker hangs."""
+"""Seconds without a sign of life after which a worker counts as hanging."""
 _SLOW = 20.0
-"""Multiple of the longest job so far after which a job hangs, if it has taken `_SLOW_S` seconds."""
+"""Multiple of the longest job so far after which a job counts as hanging, if it has taken `_SLOW_S` seconds."""
 _SLOW_S = 600.0
 
 
@@ -93,7 +93,7 @@ class TrainingProcesses(TrainingWorkers):
             return submit(self._executors[line], *opening)
 
     def _end(self) -> None:
-        """Let go of the processes: those at work end at once, the others wait for the next run."""
+        """Kill processes that are at work, and keep idle processes for the next run."""
         idle = []
         for line, executor in self._executors.items():
             if line in self._free:
@@ -164,7 +164,7 @@ class TrainingProcesses(TrainingWorkers):
 
 
 def portable_bytes(recipe: Any) -> bytes:
-    """Return a recipe as bytes from which a worker can make it; raises UserError."""
+    """Pickle a recipe for the workers; raises UserError."""
     import cloudpickle
 
     try:
@@ -194,7 +194,7 @@ _BENCHES: dict[str, tuple[Bench, str]] = {}
 
 
 def _open(place: Place, site: Site, device: str, beats: str, line: int, count: int) -> str | None:
-    """Make the bench of a site; returns what is wrong, in words, None if nothing is."""
+    """Make the bench of a site; returns an error in words, or None."""
     place.enter()
     threading.Thread(target=_beat, args=(beats, line, count), daemon=True).start()
     try:

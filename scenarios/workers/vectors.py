@@ -1,4 +1,4 @@
-"""Numbers in files that several processes map: vectors in shared memory, beyond its bound in a file on disk."""
+"""Vectors in files that several processes map: in shared memory, and beyond its bound in a file on disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 Numbers = NDArray[np.float32]
 _PAGE = 1024
-"""Numbers of a page of memory: blocks begin at pages."""
+"""Numbers that fit a page of memory. Blocks begin at pages, since a mapping must."""
 
 
 class Block(NamedTuple):
@@ -23,7 +23,7 @@ class Block(NamedTuple):
     size: int
 
     def numbers(self) -> Numbers:
-        """Return the numbers, which all processes share that ask for them."""
+        """Return the numbers, shared by all processes that map the block."""
         return _mapped(self)
 
 
@@ -34,12 +34,12 @@ def _mapped(block: Block) -> Numbers:
 
 
 def forget_mappings() -> None:
-    """Let go of all blocks that were asked for: a file that is deleted takes memory as long as it is mapped."""
+    """Close all mappings of blocks: a deleted file takes memory as long as it is mapped."""
     _mapped.cache_clear()
 
 
 class _File:
-    """A file of so many bytes at most, cut into blocks; the first gap that is large enough is taken."""
+    """A file of limited size, cut into blocks by first fit: the first gap that is large enough is used."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path, self._most = str(path), most_bytes // 4
@@ -75,7 +75,7 @@ class SharedVectors:
     def __init__(self, *, memory: Path, memory_bytes: int, spill: Path, spill_bytes: int) -> None:
         self._files = [_File(memory / "vectors", memory_bytes), _File(spill / "spilled-vectors", spill_bytes)]
         self.spilled = 0
-        """Blocks that were taken on disk."""
+        """Number of blocks that were placed on disk."""
 
     def take(self, count: int) -> Block | None:
         """Return a block of `count` numbers, or None if none is free."""

@@ -1,4 +1,4 @@
-"""Benches: what a worker trains stacks with, and the files from which the workers of one machine make theirs."""
+"""Benches, with which workers train stacks, and the files from which the workers of one machine build them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bench:
         self._trainer, self._own = trainer, own
 
     def train(self, stack: Stack, vectors: Vectors) -> Report:
-        """Train the clients of `stack`, and write into `vectors` where they end."""
+        """Train the clients of `stack` from `vectors`, and overwrite `vectors` with the results."""
         began, told = time.perf_counter(), len(self._trainer.notes)
         report = self._train(stack, vectors) if stack.own is None else self._call(self._own, stack, stack.own, vectors)
         return replace(report, notes=tuple(self._trainer.notes[told:]), seconds=time.perf_counter() - began)
@@ -67,7 +67,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class BenchRecipe:
-    """All that makes a bench, but for the samples."""
+    """All parts of a bench except the samples."""
 
     network: nn.Module
     loss: Loss
@@ -78,7 +78,7 @@ class BenchRecipe:
     own_key: str | None
 
     def portable(self) -> BenchRecipe:
-        """Return the same with the network in main memory."""
+        """Return the same recipe with the network in main memory."""
         return replace(self, network=deepcopy(self.network).cpu())
 
     def make(self, x: Tensor, y: Tensor) -> Bench:

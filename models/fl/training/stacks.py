@@ -41,38 +41,38 @@ class Stack:
     seeds: list[int]
     moves: list[IntArray] | None = None
     taken: IntArray | None = None
-    """(n,) steps that their optimizers have taken before; None: all start without memory."""
+    """(n,) steps that the clients' optimizers have taken before; None: all start without memory."""
     counts_losses: bool = False
     """True if the losses of all samples are added up."""
     passes: IntArray | None = None
-    """(n,) steps of the clients' first passes; None: their losses are not wanted."""
+    """(n,) steps of the clients' first passes; None: their losses are not measured."""
     measure: RmsMeasure = "all"
     own: OwnPart | None = None
 
     @property
     def work(self) -> int:
-        """Number of samples to process: by it the longest stack is known."""
+        """Number of samples to process, by which workers find the longest stack."""
         return sum(int(batch.size) for batch in self.batches)
 
     def name(self) -> str:
-        """Return the client and the round, of several those of the first, for messages."""
+        """Return the first client and its round, for messages."""
         others = f" and {len(self.clients) - 1} more" if len(self.clients) > 1 else ""
         return f"client {self.clients[0]}{others}, round {self.rounds[0]}"
 
 
 @dataclass(slots=True)
 class Vectors:
-    """Vectors of a stack of n clients: where they start, and after training where they end."""
+    """Vectors of a stack of n clients, before or after training."""
 
     rows: Tensor
     """(n, d) the networks."""
     moments: list[Tensor]
-    """Of their optimizers, each (n, parameters that are trained); none if all start without memory."""
+    """Moments of the optimizers, each (n, trained parameters); empty if all start without memory."""
     shift: Tensor | None = None
     """(n, parameters that are trained) term added to every gradient."""
 
     def parts(self) -> list[Tensor]:
-        """Return all of them, in one order."""
+        """Return all vectors, always in the same order."""
         return [self.rows, *self.moments, *([] if self.shift is None else [self.shift])]
 
 
@@ -81,15 +81,15 @@ class Report:
     """Result of a stack, without the vectors."""
 
     total: float = 0.0
-    """Sum of the losses of all samples, of which there are so many `samples`."""
+    """Sum of the losses of `samples` samples."""
     samples: int = 0
     mean: FloatArray | None = None
     rms: FloatArray | None = None
     """(n,) of the losses of the first passes; None: not wanted."""
     taken: IntArray | None = None
-    """(n,) steps that their optimizers have taken by now."""
+    """(n,) steps that the clients' optimizers have taken, including this training."""
     results: tuple[Result, ...] = ()
-    """What the user's own function returned, with rows that are in the vectors."""
+    """Results of the user's own function, whose rows are in the vectors."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     """Wall time of the computation."""
@@ -97,7 +97,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Shapes of the vectors of a stack that lie one after the other in a row of numbers."""
+    """Shapes of the vectors of a stack, which lie one after the other in one array."""
 
     clients: int
     numbers: int
@@ -125,7 +125,7 @@ class Shape:
 
 
 def split(rows: Sequence[Sequence[int]], stack: Stack) -> list[Stack]:
-    """Return a stack for each of `rows`, which are places in `stack`."""
+    """Split `stack`: return a stack for each entry of `rows`, an array of places in `stack`."""
 
     def take(values: list[IntArray], places: Sequence[int]) -> list[IntArray]:
         return [values[place] for place in places]
