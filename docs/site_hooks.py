@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LIBRARY = ROOT / "scenarios" / "library"
-SHOWN = {".toml": "toml", ".py": "python", ".csv": "text", ".md": "markdown", "": "text"}
+SHOWN = {".toml": "toml", ".py": "python", ".csv": "text", ".txt": "text", ".md": "markdown", "": "text"}
 """Endings of files that become pages, and the language in which each is highlighted."""
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s#]+)(#[^)\s]*)?(?=\))")
 CODE = re.compile(r"(^```.*?^```[^\n]*$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)

@@ -346,17 +346,14 @@ class AllFinished(EndsOfRound):
 
 
 class MessagesBetweenPeers(Instrument):
-    """Columns for the messages of a round, and how far peers are ahead."""
+    """Columns for the messages of a round, for what jammers did to them, and how far peers are ahead."""
 
     state_fields = ("_before",)
-    round_columns = (
-        *("messages", "messages_delivered", "messages_lost", "messages_in_flight", "messages_resent", "message_bytes"),
-        "rounds_ahead",
-    )
 
     def __init__(self, peers: PeersAtWork) -> None:
         self._peers = peers
         self._before = self._now()
+        self.round_columns = (*self._before, "messages_in_flight", "rounds_ahead")
 
     def _now(self) -> dict[str, int]:
         links = self._peers.transport
@@ -366,6 +363,7 @@ class MessagesBetweenPeers(Instrument):
             "messages_lost": links.lost,
             "messages_resent": links.resent,
             "message_bytes": links.sent_bytes,
+            **links.counts(),
         }
 
     def columns(self, closed: ClosedRound) -> ColumnValues:

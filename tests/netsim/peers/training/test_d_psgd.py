@@ -231,3 +231,13 @@ def test_values_that_a_protocol_cannot_have_are_refused(keys: dict[str, Any], to
 def test_tables_of_a_server_are_refused(tables: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=told):
         build(parse({name: table for name, table in study(**tables).items() if table is not None}))
+
+
+def test_dwells_of_a_jammer_and_the_messages_that_it_hits_are_counted() -> None:
+    jammer = {"name": "sweeper", "law": {"kind": "sweep", "width": 2, "step": 2}, "at_once": 2}
+    ring = {"topology": {"kind": "ring"}}
+    simulation, records = simulated(rounds=5, peers=ring, server=protocol(timeout_s=0.5), jammers=[jammer])
+    counts = simulation.server.counts()
+    assert counts["jam_dwells"] == len(records.jams) > 0
+    assert counts["jammed"] == sum(row.hit for row in records.jams)
+    assert sum(row.jam_dwells for row in records.rounds) <= counts["jam_dwells"]
