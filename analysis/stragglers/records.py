@@ -49,9 +49,9 @@ class TreeRecords:
     """Rounds and attempts of all nodes of a tree, numbered over all of them; numbers of causes are these."""
 
     rounds: pd.DataFrame
-    """As of `RunRecords`, first those of the server, and: term, the number of the edge's attempt (0: of the server)."""
+    """Columns as of `RunRecords`, first those of the server, and: term, the number of the edge's attempt (0: of the server)."""
     attempts: pd.DataFrame
-    """As of `RunRecords`, first those of clients, and: edge, the name of an edge whose attempt it is; null: a client's."""
+    """Columns as of `RunRecords`, first those of clients, and: edge, the name of the edge whose attempt it is; null: a client."""
     servers: int
     """Number of rounds of the server."""
 

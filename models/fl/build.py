@@ -93,7 +93,7 @@ UNPROTECTED = Protection(mechanism={"mode": "none"})
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What a run sets around its learner; fields as of `FederatedLearner`."""
+    """Surroundings of a learner, set by its run; fields as of `FederatedLearner`."""
 
     plan: WorkPlan | None = None
     cached: bool = False
