@@ -388,7 +388,8 @@ class TransferRow(NamedTuple):
     """Node that receives."""
     number: int
     """Client, or number of the message among those of its kind."""
-    size_bytes: int
+    size_bytes: int | None
+    """None for background traffic without an end."""
     sent_s: float
     begin_s: float
     """Time at which its delay was over and its bytes began to flow."""

@@ -6,6 +6,8 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from netsim.network.routed.journeys import ENDLESS_BYTES
+
 if TYPE_CHECKING:
     from netsim.core.protocols import State
     from netsim.core.streams import Stream
@@ -13,8 +15,6 @@ if TYPE_CHECKING:
     from netsim.network.routed.network import RoutedNetwork
 
 _NEVER = float("inf")
-_ENDLESS = 1e18
-"""Bytes of a flow without an end: one that has passed is followed by another."""
 
 
 class Source(ABC):
@@ -92,10 +92,10 @@ class ConstantTraffic(Source):
     _endless = True
 
     def begin(self) -> None:
-        self._send(_ENDLESS)
+        self._send(ENDLESS_BYTES)
 
     def _next(self) -> None:
-        self._send(_ENDLESS)
+        self._send(ENDLESS_BYTES)
 
 
 class OnOffTraffic(Source):
@@ -124,7 +124,7 @@ class OnOffTraffic(Source):
             self._network.cancel(self._owner, key)
             self._call_in(self._exponential(self._mean_s[1]))
         else:
-            self._send(_ENDLESS)
+            self._send(ENDLESS_BYTES)
             self._call_in(self._exponential(self._mean_s[0]))
 
 

@@ -46,7 +46,7 @@ class TransferLog:
                 self._node(journey.source),
                 self._node(journey.target),
                 journey.key[1],
-                int(journey.size_bytes),
+                None if journey.endless else int(journey.size_bytes),
                 journey.sent_s,
                 min(journey.begin_s, now),
                 now,

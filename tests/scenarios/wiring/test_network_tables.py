@@ -52,7 +52,7 @@ def test_a_narrow_cable_limits_its_own_client(tmp_path: Path) -> None:
 
 
 def test_a_transfer_whose_bytes_have_not_all_passed_has_no_mean_rate(tmp_path: Path) -> None:
-    """Of 1,500 bytes 500 have passed as the trace ends; traffic of others is switched off under way."""
+    """Of 1,500 bytes 500 have passed as the trace ends; traffic of others is switched off under way; its size is null."""
     near = {"name": "near", "a": "y", "b": "s"}
     near["bandwidth"] = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [1000.0], "after_end": "stop", "end_s": 0.5}
     far = {"name": "far", "a": "x", "b": "s", "bandwidth_bytes_per_s": 1000.0}
@@ -64,6 +64,7 @@ def test_a_transfer_whose_bytes_have_not_all_passed_has_no_mean_rate(tmp_path: P
     traffic = rows[rows["kind"] == "background.others"]
     assert set(traffic["outcome"]) >= {"aborted"}
     assert traffic["mean_bytes_per_s"].isna().all()
+    assert traffic["size_bytes"].isna().all()
     updates = rows[rows["kind"] == "update"].sort_values("number", ascending=False)
     assert updates["outcome"].tolist() == ["delivered", "lost"]
     rate, none = updates["mean_bytes_per_s"]
