@@ -44,7 +44,6 @@ class Glr(ABC):
         ] = 0.001,
     ) -> None:
         check_probability("delta", delta)
-        self._delta = delta
         self._log_3_delta = math.log(3.0 / delta)
         self.reset()
 

@@ -79,11 +79,6 @@ class GlrExact(Glr):
                     best = value
         return best
 
-    @property
-    def corners(self) -> int:
-        """Number of stored points."""
-        return len(self._upper) + len(self._lower)
-
     def _path(self) -> State:
         return {"upper": np.array(self._upper), "lower": np.array(self._lower)}
 

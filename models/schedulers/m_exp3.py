@@ -84,11 +84,6 @@ class MExp3(RankedScheduler):
         self._drawn: SuperArm = ()
 
     @property
-    def arms_stored(self) -> int:
-        """Number of super-arms whose weight differs from the common one; memory grows with it."""
-        return len(self._weights)
-
-    @property
     def gamma(self) -> float:
         """Share of rounds in which a set is drawn uniformly."""
         return self._gamma

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from netsim.core.rows import UpdateRow
+if TYPE_CHECKING:
+    from netsim.core.rows import UpdateRow
 
 
 class Block(Protocol):
@@ -50,16 +51,3 @@ class NoTable:
 
     def extend(self, block: Block) -> None:
         return None
-
-
-class RowList:
-    """Puts rows of `columns` into the list `rows`."""
-
-    def __init__(self, rows: list[UpdateRow], columns: Sequence[str]) -> None:
-        self._rows, self._columns = rows, columns
-
-    def append(self, row: tuple[Any, ...]) -> None:
-        self._rows.append(UpdateRow(**dict(zip(self._columns, row, strict=True))))
-
-    def extend(self, block: Block) -> None:
-        self._rows.extend(block.rows())

@@ -1,4 +1,4 @@
-"""Sinks of the records of a run: streamed to Parquet so that memory does not grow with rounds, kept in lists, or none."""
+"""Sinks of the records of a run: streamed to Parquet so that memory does not grow with rounds, or none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netsim.records.attempts import AttemptTable, NoTable, RowList
+from netsim.records.attempts import AttemptTable, NoTable
 from netsim.records.tables import Table
 from netsim.records.wanted import USUAL, WantedTables
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         RoundRow,
         ScriptRow,
         TransferRow,
-        UpdateRow,
     )
 
 
@@ -139,77 +138,6 @@ class NoRecorder:
 
     def link(self, row: LinkRow) -> None:
         return None
-
-    def close(self) -> None:
-        return None
-
-
-class MemoryRecorder:
-    """Keeps every record in a list, for short runs in a notebook and for tests."""
-
-    def __init__(self) -> None:
-        self.rounds: list[RoundRow] = []
-        self.communications: list[CommunicationRow] = []
-        self.edges: list[EdgeRow] = []
-        self.edge_rounds: list[EdgeRoundRow] = []
-        self.updates: list[UpdateRow] = []
-        self.jams: list[JamRow] = []
-        self.transfers: list[TransferRow] = []
-        self.links: list[LinkRow] = []
-        self.detections: list[DetectionRow] = []
-        self.messages: list[MessageRow] = []
-        self.beliefs: list[BeliefRow] = []
-        self.probes: list[ProbeRow] = []
-        self.acts: list[ScriptRow] = []
-        self.evaluations: list[EvaluationRow] = []
-
-    def rounds_with(self, columns: Sequence[str]) -> None:
-        return None
-
-    def round(self, row: RoundRow) -> None:
-        self.rounds.append(row)
-
-    def communication(self, row: CommunicationRow) -> None:
-        self.communications.append(row)
-
-    def edge(self, row: EdgeRow) -> None:
-        self.edges.append(row)
-
-    def edge_round(self, row: EdgeRoundRow) -> None:
-        self.edge_rounds.append(row)
-
-    def attempts(self, columns: Sequence[str]) -> AttemptTable:
-        return RowList(self.updates, columns)
-
-    def jam(self, row: JamRow) -> None:
-        self.jams.append(row)
-
-    def detection(self, row: DetectionRow) -> None:
-        self.detections.append(row)
-
-    def message(self, row: MessageRow) -> None:
-        self.messages.append(row)
-
-    def belief(self, row: BeliefRow) -> None:
-        self.beliefs.append(row)
-
-    def probes_with(self, columns: Sequence[str]) -> None:
-        return None
-
-    def probe(self, row: ProbeRow) -> None:
-        self.probes.append(row)
-
-    def evaluation(self, row: EvaluationRow) -> None:
-        self.evaluations.append(row)
-
-    def script(self, row: ScriptRow) -> None:
-        self.acts.append(row)
-
-    def transfer(self, row: TransferRow) -> None:
-        self.transfers.append(row)
-
-    def link(self, row: LinkRow) -> None:
-        self.links.append(row)
 
     def close(self) -> None:
         return None

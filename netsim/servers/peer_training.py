@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from netsim.network.transport.transport import Transport
 
 _NOBODY = np.zeros(0, np.int64)
-_PEER_BITS = 24
 
 
 class ModelDraws(EdgeDraws):

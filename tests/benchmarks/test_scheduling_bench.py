@@ -92,7 +92,7 @@ def test_m_exp3_memory_goes_by_the_arms_played(benchmark: BenchmarkFixture) -> N
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         kept = sum(array.nbytes for array in history)
-        return (after - before - kept) / scheduler.arms_stored, scheduler.arms_stored
+        return (after - before - kept) / len(scheduler._weights), len(scheduler._weights)
 
     figures = {rounds: bytes_an_arm(20, 30, rounds) for rounds in (1000, 4000, 16_000)}
     for rounds, (size, arms) in figures.items():
@@ -152,8 +152,9 @@ def test_exact_glr_against_all_splits(benchmark: BenchmarkFixture, mean: float) 
             value = rival.statistic(count)
         times.append((process_time() - start) / 10)
     splits = min(times)
+    points = sum(map(len, glr.state_dict()["path"].values()))
     print(
-        f"\nmean {mean}: observation {update * 1e6:.2f} us, statistic {alone * 1e6:.2f} us ({glr.corners} points stored), "
+        f"\nmean {mean}: observation {update * 1e6:.2f} us, statistic {alone * 1e6:.2f} us ({points} points stored), "
         f"all splits {splits * 1e6:.0f} us: {splits / update:.0f} and {splits / alone:.1f} times as long"
     )
     assert glr.statistic() == pytest.approx(value, abs=1e-8)

@@ -26,11 +26,11 @@ from netsim.network.medium import Medium, MediumLaws
 from netsim.network.outages import ClientOutages
 from netsim.network.sizes import Sizes
 from netsim.network.spectrum import Spectrum
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_aware import age_aware_server
 from netsim.servers.channels import ScheduledChannels
 from netsim.servers.rounds import RoundServer
 from netsim.simulation import Simulation
+from tests.helpers.memory_recorder import MemoryRecorder
 
 
 class Written:

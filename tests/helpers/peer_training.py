@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from netsim.core.rows import UpdateRow
-from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built
 
 CONSTANT = {"kind": "constant", "value_s": 0.0}

@@ -24,8 +24,8 @@ from netsim.network.varying_medium import VaryingMedium
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.opinions import OpinionUplink
+from tests.helpers.memory_recorder import MemoryRecorder
 
 # Seconds to cross each link: with 1 km/s the lengths of links are their latencies. All sums are exact in binary.
 FOUR = {(0, 1): 1.0, (1, 2): 2.0, (2, 3): 0.5, (0, 2): 4.0}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.small_worlds import constant
 
 

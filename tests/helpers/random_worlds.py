@@ -12,10 +12,10 @@ from simpy import Environment
 
 from netsim.core.clock import NORMAL, Clock
 from netsim.network.access import AssignedAccess
-from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 
 ROUNDS = 14
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netsim.core.rows import UpdateRow
-from netsim.records.sinks import MemoryRecorder
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.scripted import recorded
 
 BASE: dict[str, Any] = {

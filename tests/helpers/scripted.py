@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.registry.in_process import place_of
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from scenarios.wiring.world import World
+from tests.helpers.memory_recorder import MemoryRecorder
 
 THREE: dict[str, Any] = {
     "name": "three",

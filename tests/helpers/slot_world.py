@@ -29,13 +29,13 @@ from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
 from netsim.servers.opinions import Tests
 from netsim.servers.slotted import FlDaServer, FlFaServer
 from netsim.simulation import Simulation
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.peer_world import links_between, opinion_uplink
 
 K, M = 12, 3

@@ -8,10 +8,10 @@ import numpy as np
 
 from netsim.core.protocols import IntArray, RoundView, State
 from netsim.core.reports import RoundOutcome
-from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 
 
 class Script:

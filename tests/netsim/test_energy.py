@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built
 from tests.helpers.small_worlds import World, constant
 

@@ -10,12 +10,12 @@ import pytest
 
 from analysis.api import open_run
 from analysis.perfetto.write import write_trace
-from netsim.records.sinks import MemoryRecorder
 from netsim.simulation import Simulation
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import copied, random_tables, same
 from tests.helpers.rough_scenarios import BUFFERED, COMPASS, NOBODY_SELECTS, other, rough
 

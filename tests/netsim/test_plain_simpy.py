@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import simpy
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 
 ROUNDS, COUNT, EPOCHS, BATCH, DELAY_S, DOWN, UP = 12, 10, 2, 16, 0.25, 3000, 1700
 SPEED = {"phone": 20.0, "tablet": 55.0, "laptop": 260.0}

@@ -16,13 +16,13 @@ import pytest
 
 from netsim.clients.update import OUTCOMES
 from netsim.core.rows import UpdateRow
-from netsim.records.sinks import MemoryRecorder
 from scenarios.registry.components import component_model
 from scenarios.registry.kinds import BUILT_IN, known_names
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built, watch
 from tests.helpers.rough_scenarios import EXAMPLES, FLOORED, OTHERS, other, rough
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.known_updates import COUNT, learner

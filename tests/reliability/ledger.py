@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from netsim.records.sinks import MemoryRecorder
+from tests.helpers.memory_recorder import MemoryRecorder
 
 Row = dict[str, Any]
 Tables = Mapping[str, Any]

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built, copied
 from tests.reliability.campaign import gather, options, say, table
 from tests.reliability.worlds import COUNT, SECTIONS, SERVERS, drawn_world, world_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from netsim.records.sinks import MemoryRecorder
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.reliability.known_updates import COUNT, WIDTH, FloatArray, sizes, update
 
 Tables = Mapping[str, Any]

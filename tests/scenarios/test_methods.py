@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.registry.kinds import BUILT_IN
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.rough_scenarios import COMPASS, EXAMPLES, OTHERS, TRAINED
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"

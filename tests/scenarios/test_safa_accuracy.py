@@ -11,12 +11,12 @@ from models.errors import ParameterError
 from models.fl.networks.kinds import cnn
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.streams import Streams
-from netsim.records.sinks import MemoryRecorder
 from scenarios.library.validation.safa_accuracy import Crashing, batches_per_s, crashes, normal_sizes
 from scenarios.papers.safa import AGREES, DIFFERS, speeds
 from scenarios.papers.safa_accuracy import tolerance, verdict
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 
 CLIENTS, ROUNDS, CRASH = 9, 12, 0.6
 FILE = "scenarios.library.validation.safa_accuracy"

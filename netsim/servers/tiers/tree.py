@@ -91,7 +91,6 @@ class TreeServer:
         moves: Moves | None = None,
     ) -> None:
         self.root, self.edges, self._nodes, self._media, self._moves = root, edges, nodes, media, moves
-        self._coordinators = clients
         self.clients = clients.pool
         """The clients of all edges."""
         self.recorder: Recorder = NoRecorder()

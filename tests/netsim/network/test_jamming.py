@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from models.laws.delays import ShiftedExponential
 from models.laws.sub_channels.jammers import File, Pulse, Random, Reactive, Sweep
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.age_oracle import AgeOracle
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.async_world import Shuffled, Table, world
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import taken_up
 
 

@@ -10,8 +10,9 @@ import pyarrow.parquet as pq
 
 from netsim.core.rows import FORMAT, DetectionRow, JamRow, RoundRow, UpdateRow
 from netsim.records.in_memory import ArrowRecorder
-from netsim.records.sinks import MemoryRecorder, NoRecorder, ParquetRecorder
+from netsim.records.sinks import NoRecorder, ParquetRecorder
 from netsim.records.wanted import WantedTables
+from tests.helpers.memory_recorder import MemoryRecorder
 
 NAN = math.nan
 

@@ -18,8 +18,8 @@ from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.bandwidth_sharing import SharedMedium
 from netsim.network.outages import ClientOutage, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
-from netsim.records.sinks import MemoryRecorder
 from tests.helpers.async_world import Shuffled, Table, World, world
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.shared_links import shared_medium
 
 

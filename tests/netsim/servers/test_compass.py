@@ -11,11 +11,11 @@ import torch
 
 from models.fl.aggregation.rules import Arrivals
 from netsim.core.errors import ParameterError
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.step_groups import Group, StepScheduler
 from scenarios.registry.kinds import known_names, resolve
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built, taken_up
 
 SMALL: dict[str, Any] = {

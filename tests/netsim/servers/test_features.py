@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import copied, same
 from tests.helpers.servers import CHANNELS, SERVERS, scenario_of
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from netsim.clients.probes import Probes
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.probe_world import LEARNER, ROUGH, played, probes, with_policy, world
 from tests.helpers.random_worlds import copied
 from tests.helpers.small_worlds import constant

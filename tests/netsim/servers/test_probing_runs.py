@@ -11,12 +11,12 @@ import pytest
 from analysis import open_run
 from models.policies.fedcs import FedCs
 from netsim.core.errors import AnswerError
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.checks import check_selection
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.probe_world import LEARNER, ROUGH, played, probes, with_policy, world
 from tests.helpers.random_worlds import copied, same
 

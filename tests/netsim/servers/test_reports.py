@@ -9,9 +9,9 @@ import pytest
 
 from netsim.clients import whole_rounds
 from netsim.core.reports import Reports, RoundOutcome
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import copied, same
 from tests.helpers.small_worlds import Script, World, constant
 

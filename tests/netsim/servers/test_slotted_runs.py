@@ -15,11 +15,12 @@ from models.policies.random import Random
 from models.policies.slotted.fixed_set import FixedSet
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
-from netsim.records.sinks import MemoryRecorder, ParquetRecorder
+from netsim.records.sinks import ParquetRecorder
 from netsim.records.wanted import WantedTables
 from netsim.servers.close import WaitRule
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import taken_up
 from tests.helpers.slot_world import K, M, Run, Spy, still
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from netsim.core.errors import ParameterError
-from netsim.records.sinks import MemoryRecorder
 from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built, copied, same, taken_up
 
 # Passes of 10 steps and 1 s at the fast clients; client 3 takes 10 s for each of its 4 passes.

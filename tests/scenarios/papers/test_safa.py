@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from models.errors import ParameterError
-from netsim.records.sinks import MemoryRecorder
 from scenarios.cli.main import main
 from scenarios.library.validation.safa_table import Crash
 from scenarios.papers.safa import (
@@ -31,6 +30,7 @@ from scenarios.papers.safa import (
 )
 from scenarios.runs.reading import parse, read_file
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 
 BASE: dict[str, Any] = {key: table for key, table in read_file("safa_table").items() if key != "sweep"} | {"rounds": 12}
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.payload import sizes_in_words
 from scenarios.wiring.simulation import build
 from tests.helpers.fl_scenario import TRAINED
+from tests.helpers.memory_recorder import MemoryRecorder
 
 ROOT = Path(__file__).parents[3]
 UNTRAINED = {key: value for key, value in TRAINED.items() if key != "learner"}

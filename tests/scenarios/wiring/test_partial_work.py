@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 
 TABLES: dict[str, Any] = {
     "name": "partial",

@@ -9,10 +9,10 @@ import pytest
 
 from netsim.core.errors import ParameterError
 from netsim.network.sizes import Sizes
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.small_worlds import World, constant
 
 OWN: dict[str, Any] = {

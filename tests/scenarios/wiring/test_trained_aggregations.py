@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.protection import also_released
 from scenarios.wiring.simulation import build
 from tests.helpers.fl_scenario import TRAINED
+from tests.helpers.memory_recorder import MemoryRecorder
 
 KINDS = ("scaffold", "feddyn", "fednova", "q-ffl")
 

@@ -10,10 +10,10 @@ import pytest
 from netsim.core.errors import AnswerError
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.streams import Streams
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.small_worlds import Script, World, constant
 
 WORK: dict[str, Any] = {

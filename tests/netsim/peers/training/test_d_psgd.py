@@ -11,6 +11,7 @@ import pytest
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
+from tests.helpers.mixing import second_modulus
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, protocol, simulated, study
 
 PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300}
@@ -84,7 +85,7 @@ def test_weights_of_one_direction_make_a_directed_ring() -> None:
     starts = by_round(records.updates, "compute_start_s", 4)
     assert starts.tolist() == [[0.0] * 4, [1.0, 10.0, 10.0, 1.0], [2.0, 20.0, 20.0, 11.0], [12.0, 30.0, 30.0, 21.0]]
     assert {(row.target - row.source) % 4 for row in records.messages} == {1}
-    assert simulation.server.peers.mixing.second_modulus() == pytest.approx(math.cos(math.pi / 4))  # type: ignore[attr-defined]
+    assert second_modulus(simulation.server.peers.mixing) == pytest.approx(math.cos(math.pi / 4))  # type: ignore[attr-defined]
 
 
 MEANS = {

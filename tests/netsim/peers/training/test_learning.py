@@ -14,6 +14,7 @@ from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring import client_state
 from scenarios.wiring.simulation import build
+from tests.helpers.mixing import second_modulus
 from tests.helpers.peer_training import COUNT, EXPONENTIAL, LEARNER, learning, models, protocol, ready
 
 COMPLETE = {"topology": {"kind": "complete"}, "delay": EXPONENTIAL | {"mean_excess_s": 0.3}}
@@ -87,7 +88,7 @@ def test_disagreement_shrinks_by_the_second_modulus() -> None:
         present = [learner.combine(present, row.tolist()) for row in mixing.matrix()]
     learner.settle(np.array(present), [])
     after = learner.models().numpy()[:, 0]
-    assert after == pytest.approx(start * mixing.second_modulus() ** 20, abs=1e-6)
+    assert after == pytest.approx(start * second_modulus(mixing) ** 20, abs=1e-6)
 
 
 @pytest.mark.parametrize("order", ["train-first", "combine-while-computing"])

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.edge_tiers import constant, played, study, tier
+from tests.helpers.memory_recorder import MemoryRecorder
 
 Trace = Callable[[str], dict[str, Any]]
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
