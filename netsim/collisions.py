@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("models", "scenarios", "analysis")
-"""Packages beside `netsim`, whose names are short enough that other projects use them, too."""
+"""Packages beside `netsim`. Their names are so short that other projects use them, too."""
 _ROOT = Path(__file__).resolve().parents[1]
 
 
 class NameCollisionError(ImportError):
-    """A module of the user's has the name of a package of netsim's. The text is complete: it is shown as it is."""
+    """Error: a module of the user has the name of a package of netsim. The message is complete and shown as it is."""
 
 
 def refuse_collisions(root: Path = _ROOT) -> None:
-    """Raise NameCollisionError where the packages that would be imported are not those below `root`."""
+    """Raise NameCollisionError if Python would import packages of these names from outside `root`."""
     for name in FOLDERS:
         theirs = _origin(name)
         ours = root / name / "__init__.py"
@@ -38,7 +38,7 @@ def collision(name: str, theirs: Path, ours: Path) -> str:
 
 
 def _origin(name: str) -> Path | None:
-    """The file, or the folder, that `import` of a name reads or has read."""
+    """Return the file or folder from which `import` reads, or has read, a name."""
     loaded = sys.modules.get(name)
     spec = importlib.util.find_spec(name) if loaded is None else loaded.__spec__
     if spec is None:

@@ -14,11 +14,10 @@ _NEVER = float("inf")
 
 
 class Absences:
-    """The presence that `inner` says, but for the clients that were taken away; `inner` goes on underneath.
-    """
+    """Presence law that overrides `inner` for clients taken away by a script. `inner` goes on advancing underneath."""
 
     settles = False
-    """Clients that were taken away may come back at any time."""
+    """False: a script may bring back a client at any time, so presence never becomes final."""
 
     def __init__(self, *, inner: Availability, clients: int) -> None:
         self.inner = inner
@@ -31,7 +30,9 @@ class Absences:
         self.next_change_s: FloatArray = inner.next_change_s
 
     def ask_return(self, returns_s: Callable[[], float]) -> None:
-        """Ask `returns_s` when clients that were taken away may come back, for servers that wait; inf: not known."""
+        """Set the callback that returns the earliest time at which clients taken away may come back; inf: unknown. Waiting
+        servers use it.
+        """
         self._returns_s = returns_s
 
     def advance(self, now_s: float, draws: Draws) -> None:
@@ -54,21 +55,21 @@ class Absences:
             self.next_change_s = np.where(self.away, self._returns_s(), inner.next_change_s)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """(K,) the forecast of `inner`; clients that are taken away are in no forecast."""
+        """Return the forecast of `inner` (K,). It ignores that clients were taken away."""
         return self.inner.forecast(from_s, to_s)
 
     def follow(self, inner: Availability) -> None:
-        """Take the presence underneath from another law from now on."""
+        """Replace the presence law underneath from now on."""
         self.inner = inner
         self._show()
 
     def take(self, clients: IntArray) -> None:
-        """Take clients (n,) away, until they are brought back as often as they were taken."""
+        """Take clients (n,) away until `bring_back` has been called for them as often as `take`."""
         self._times[clients] += 1
         self._note()
 
     def bring_back(self, clients: IntArray) -> None:
-        """Bring back clients (n,) that were taken away: `inner` says again where they are."""
+        """Bring back clients (n,) that were taken away: `inner` decides their presence again."""
         self._times[clients] -= 1
         self._note()
 

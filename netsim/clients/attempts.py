@@ -1,4 +1,4 @@
-"""The attempts of a round, read as columns by all that works on many of them."""
+"""The attempts of a round, read as columns by code that works on many attempts at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Attempts(Protocol):
-    """Attempts of a round, each at its place."""
+    """Attempts of a round. A place is the index of an attempt among them."""
 
     @property
     def updates(self) -> Sequence[Update]:
-        """Updates, if each is an object; empty if there are columns only."""
+        """Updates as objects; empty if the attempts are stored as columns only."""
 
     def __len__(self) -> int: ...
 
@@ -26,7 +26,7 @@ class Attempts(Protocol):
         """Return the attribute `name` of each update (n,): an array, or a list with None for what is not known."""
 
     def order_of_end(self) -> IntArray:
-        """Return the places (n,) of the attempts in the order in which they ended; those in flight come anywhere."""
+        """Return the places (n,) of the attempts in the order of their ends; attempts in flight stand anywhere."""
 
 
 class Single(list["Update"]):
@@ -44,7 +44,7 @@ class Single(list["Update"]):
 
 
 class Ended:
-    """Attempts that have ended, some of them before the run was taken up from a saved state."""
+    """Ended attempts. Some may have ended before the run was resumed from a saved state."""
 
     updates = ()
 
@@ -58,5 +58,5 @@ class Ended:
         return list(map(attrgetter(name), self._ends))
 
     def order_of_end(self) -> IntArray:
-        """Return the places as they are: `ends` come in that order."""
+        """Return 0 .. n - 1: `ends` are already in the order of ends."""
         return np.arange(len(self._ends))

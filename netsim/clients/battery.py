@@ -1,4 +1,4 @@
-"""The batteries of all clients as arrays: how full each is, when it will be empty, and who may be selected with what is left.
+"""The batteries of all clients as arrays: charge, time until empty, and readiness for selection.
 
 Between two changes of what charges it and of what draws on it, a charge is a straight line, held back at the capacity. So it is
 known when it will cross the threshold and when it will be empty; only clients that meet one of these, or a change, are touched.
@@ -24,11 +24,12 @@ _SAVED = ("level_j", "since_s", "slope_w", "cross_s", "empty_s", "draw_w", "char
 
 
 class Batteries:
-    """One battery a client, each with `capacity_j`; all arguments are one number a client (K,).
+    """One battery for each client; all arguments have shape (K,).
 
-    `initial`: what share of it is charged at time 0. `threshold`: the share that makes a client ready. `charge_w`: what a charger
-    supplies. `draw_w`: what each client draws at time 0; `charging`: who is at a charger then. Raises ValueError for a capacity
-    that is not > 0 and finite, shares out of [0, 1] (the threshold: above 0), and a supply that is negative or infinite.
+    `capacity_j`: capacity in joules. `initial`: share of it that is charged at time 0. `threshold`: share from which on a
+    client may be selected. `charge_w`: power of the charger. `draw_w`: power that each client draws at time 0. `charging`: True
+    for clients at a charger at time 0. Raises ValueError for a capacity that is not > 0 and finite, shares out of [0, 1] (the
+    threshold: above 0), and a supply that is negative or infinite.
     """
 
     def __init__(
@@ -51,44 +52,46 @@ class Batteries:
         self.threshold_j: FloatArray = threshold * capacity_j
         self.charge_w = charge_w
         self.level_j: FloatArray = initial * capacity_j
-        """(K,) the charge at `since_s`."""
+        """Charge (K,) in joules at `since_s`."""
         self.since_s: FloatArray = np.zeros(clients)
-        """(K,) the time of each client's last change."""
+        """Time (K,) of each client's last change, in seconds."""
         self.slope_w: FloatArray = np.zeros(clients)
-        """(K,) what each charge gains a second; above the capacity nothing is gained."""
+        """Slope (K,) of each charge from `since_s` on, in watts; a full battery gains nothing."""
         self.cross_s: FloatArray = np.full(clients, _EVER)
-        """(K,) when the charge meets the threshold; inf: not before the next change."""
+        """Time (K,) at which the charge meets the threshold; inf: not before the next change."""
         self.empty_s: FloatArray = np.full(clients, _EVER)
-        """(K,) when the battery will be empty; inf: not before the next change."""
+        """Time (K,) at which the battery will be empty; inf: not before the next change."""
         self.draw_w: FloatArray = draw_w.copy()
-        """(K,) what each client draws while it is on."""
+        """Power (K,) that each client draws while it is on, in watts."""
         self.charging: BoolArray = charging.copy()
-        """(K,) who is at a charger."""
+        """True (K,) for clients at a charger."""
         self.ready: BoolArray = np.zeros(clients, np.bool_)
-        """(K,) who has enough charge to be selected."""
+        """True (K,) for clients with enough charge to be selected."""
         self.dead: BoolArray = self.level_j <= 0
-        """(K,) who ran empty and is off."""
+        """True (K,) for clients that ran empty and are off."""
         self.ran_empty = 0
-        """Batteries that ran empty so far."""
+        """Number of times that a battery ran empty so far."""
         self._on_dead: Callable[[IntArray, FloatArray], None] = lambda clients, times_s: None
         self._begin(np.arange(clients), np.zeros(clients))
 
     def listen(self, on_dead: Callable[[IntArray, FloatArray], None]) -> None:
-        """Call `on_dead` with clients (n,) that went off, or on again, and when (n,)."""
+        """Set the callback for clients (n,) that went off, or on again, with the times (n,)."""
         self._on_dead = on_dead
 
     @property
     def next_s(self) -> FloatArray:
-        """(K,) when each client's next event of its own comes, if nothing changes before."""
+        """Time (K,) of each battery's next event (empty or threshold met), if nothing changes before."""
         return np.minimum(self.cross_s, self.empty_s)
 
     def charge_j(self, clients: IntArray, time_s: float | FloatArray) -> FloatArray:
-        """The charges of `clients` (n,) at `time_s`, no later than the next event or change of each; joules, shape (n,)."""
+        """Return the charges (n,) of `clients` at `time_s`, in joules. `time_s` must not lie after the next event of any of
+        them.
+        """
         gained = self.slope_w[clients] * (time_s - self.since_s[clients])
         return np.clip(self.level_j[clients] + gained, 0.0, self.capacity_j[clients])
 
     def advance(self, now_s: float) -> None:
-        """Let all events up to `now_s` happen."""
+        """Process all battery events up to `now_s`."""
         while (due := np.flatnonzero(self.next_s <= now_s)).size:
             self._happen(due)
 
@@ -101,9 +104,9 @@ class Batteries:
         charging: BoolArray | None = None,
         taken_j: FloatArray | None = None,
     ) -> None:
-        """Let distinct `clients` (n,) draw `draw_w`, be charged or not, or lose `taken_j` at once, from `times_s` (n,) on.
+        """Change power, charging, or charge (by `taken_j` at once) of distinct `clients` (n,) from `times_s` (n,) on.
 
-        No earlier than any change of the same client before.
+        A time must not lie before an earlier change of the same client.
         """
         while (due := clients[self.next_s[clients] <= times_s]).size:
             self._happen(due)
@@ -117,10 +120,10 @@ class Batteries:
         self._begin(clients, times_s)
 
     def draw(self, client: int, watts: float, now_s: float) -> None:
-        """Let one client that is on and has no event before `now_s` draw `watts` from now on.
+        """Change the power of one client to `watts` from now on. The client must be on and have no event before `now_s`.
 
-        The arithmetic of `_begin` in plain floats, as arrays of one entry cost ten times as much: this is called in every phase
-        of an update.
+        Fast path of `_begin` in plain floats; both must compute the same bits. It is called in every phase of an update, and
+        arrays of one entry would cost ten times as much.
         """
         capacity, threshold = self.capacity_j.item(client), self.threshold_j.item(client)
         level = self.level_j.item(client) + self.slope_w.item(client) * (now_s - self.since_s.item(client))
@@ -140,12 +143,12 @@ class Batteries:
         self.ready[client] = level > threshold or (level == threshold and slope >= 0.0)
 
     def run_empty(self, client: int, now_s: float) -> None:
-        """The battery of `client` is empty at this instant, `empty_s` of the client."""
+        """Process the event that the battery of `client` is empty. `now_s` must be its `empty_s`."""
         if not self.dead[client]:
             self._end(np.array([client]), np.array([now_s]), 0.0)
 
     def _happen(self, clients: IntArray) -> None:
-        """The next event of each of `clients` (n,)."""
+        """Process the next event of each of `clients` (n,)."""
         crossing = self.cross_s[clients] <= self.empty_s[clients]
         crosses, empties = clients[crossing], clients[~crossing]
         if empties.size:
@@ -154,7 +157,8 @@ class Batteries:
             return
         wakes = self.dead[crosses]
         back, stay = crosses[wakes], crosses[~wakes]
-        # The line goes on; who meets the threshold from below becomes ready, who meets it from above is so no longer.
+        # The charge goes on linearly. A client that meets the threshold from below becomes ready; from above, it stops being
+        # ready.
         self.ready[stay] = self.slope_w[stay] > 0
         times_s = self.cross_s[back]
         self.cross_s[crosses] = _EVER
@@ -164,12 +168,12 @@ class Batteries:
             self._end(back, times_s, self.threshold_j[back])
 
     def _end(self, clients: IntArray, times_s: FloatArray, level_j: float | FloatArray) -> None:
-        """The lines of `clients` end at `times_s`, at exactly `level_j`, whatever rounding has made of it."""
+        """End the linear pieces of `clients` at `times_s` with exactly `level_j`, which removes rounding errors."""
         self.level_j[clients] = level_j
         self._begin(clients, times_s)
 
     def _begin(self, clients: IntArray, times_s: FloatArray) -> None:
-        """New lines of `clients` (n,) from `times_s` (n,) on, at which their levels hold."""
+        """Begin new linear pieces of `clients` (n,) at `times_s` (n,), from the levels at these times."""
         level, capacity, threshold = self.level_j[clients], self.capacity_j[clients], self.threshold_j[clients]
         dies = (level <= 0) & ~self.dead[clients]
         if dies.any():
@@ -182,7 +186,7 @@ class Batteries:
         falls, rises = slope < 0, slope > 0
         empty_s, cross_s = np.full(len(clients), _EVER), np.full(len(clients), _EVER)
         crosses = (falls & (level > threshold)) | (rises & (level < threshold))
-        # At some 1e-308 W a charge lasts for ever.
+        # Powers as small as 1e-308 W overflow the quotient: the charge then lasts for ever.
         with np.errstate(over="ignore"):
             np.divide(level, -slope, out=empty_s, where=falls)
             np.divide(threshold - level, slope, out=cross_s, where=crosses)
@@ -191,7 +195,7 @@ class Batteries:
         self.ready[clients] = ~dead & ((level > threshold) | ((level == threshold) & ~falls))
 
     def state_dict(self) -> State:
-        """Every line as it is."""
+        """Return the current linear pieces."""
         return {name: getattr(self, name).copy() for name in _SAVED} | {"ran_empty": self.ran_empty}
 
     def load_state_dict(self, state: State) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
 
 SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, EPSILON, LEAK, AWAY = range(11)
-"""Rows of `times`: seconds, NaN where a step is not reached, but for what privacy costs."""
+"""Rows of `times`: seconds, NaN where a step is not reached; EPSILON and LEAK are privacy costs."""
 CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED, NUMBER = range(16)
 """Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
 `ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it; `METERED`: how
@@ -72,9 +72,10 @@ class Groups(Protocol):
 
 
 class Columns:
-    """Attempts of one or several rounds. `causes`: names that `CAUSE` tells; `groups`: those of clients, None: there are none.
+    """Attempts of one or several rounds, as columns.
 
-    `times` (11, n), `counts` (16, n): rows as of the constants above. `phases`: what they draw, None: that is not counted.
+    `times` (11, n) and `counts` (16, n) have the rows named by the constants above. `causes`: names that the row `CAUSE` points
+    to. `groups`: groups of the clients, or None. `phases`: account of the energy that the attempts draw, or None.
     """
 
     __slots__ = ("causes", "counts", "groups", "phases", "times")
@@ -96,7 +97,7 @@ class Columns:
         self.phases = phases
 
     def _derive(self, times: FloatArray, counts: IntArray) -> Columns:
-        # Attempts of the same world.
+        # `others` are attempts of the same world, so causes, groups and accounts are shared.
         return Columns(times, counts, self.causes, self.groups, self.phases)
 
     def __len__(self) -> int:
@@ -117,7 +118,9 @@ class Columns:
         return self._derive(times, counts)
 
     def column(self, name: str) -> Any:
-        """The column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for null."""
+        """Return the column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for
+        null.
+        """
         if name in _TIMES:
             return self.times[_TIMES[name]]
         if name in _COUNTS:
@@ -129,7 +132,7 @@ class Columns:
             places, names = words
             return [None if place < 0 else names[place] for place in places.tolist()]
         if name in _OF_TRAINING:
-            # What training processes is told of those only that have come to it.
+            # Samples and steps are shown only for attempts that have reached local training.
             values = self.counts[_OF_TRAINING[name]]
             known = (values >= 0) & ~np.isnan(self.times[TRAIN_START])
             if known.all():
@@ -142,7 +145,7 @@ class Columns:
         return [None] * len(self)
 
     def meter(self, until_s: float, *, ended: bool) -> None:
-        """Account for the energy drawn up to `until_s`, by when all attempts have `ended`, or none."""
+        """Account for the energy drawn up to `until_s`. `ended`: True if all attempts ended by then, False if none did."""
         assert self.phases is not None
         times, counts = self.times, self.counts
         told = counts[METERED] if counts[METERED].any() else None
@@ -150,7 +153,9 @@ class Columns:
         counts[METERED] = self.phases.tell(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, told, until_s)
 
     def words(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
-        """Return the places (n,) of a column's words among its possible words, -1: null, and these; None for other columns."""
+        """Return a column of words as indices (n,), -1 for null, and the list that they index; None if it is not a column of
+        words.
+        """
         if name == "outcome":
             return self.counts[OUTCOME], OUTCOMES
         if name == "cause":
@@ -167,7 +172,7 @@ class Columns:
         return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
 
     def cut_at(self, now_s: float) -> Columns:
-        """Return the attempts as they stand at `now_s`, without what comes later."""
+        """Return the attempts as they stand at `now_s`: later times become NaN."""
         times, counts = self.times.copy(), self.counts.copy()
         steps = times[DOWN_END : END + 1]
         steps[steps > now_s] = np.nan
@@ -175,9 +180,9 @@ class Columns:
         return self._derive(times, counts)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
-        """Return the attempts ended at `now_s` with `outcome`, an index of OUTCOMES: the phase under way ends then.
+        """Return the attempts, cut at `now_s` with `outcome` (an index of OUTCOMES): the phase under way ends then.
 
-        All of them must be under way at `now_s`. None has a cause or arrives.
+        All attempts must be in flight at `now_s`. In the result none has a cause or arrives.
         """
         made = self.cut_at(now_s)
         times, counts = made.times, made.counts
@@ -188,10 +193,11 @@ class Columns:
         return made
 
     def phase_starts_s(self) -> FloatArray:
-        """(3, n) when the last phase of each began, and those before it that took time, back to the selection; then inf.
+        """Return the start times (3, n) of the last phase of each attempt and of the earlier phases that took time, latest
+        first, then inf.
 
-        -inf, in the first row, of what was over as it began. Two attempts that end in one instant do so in the order of these
-        numbers: the end of a phase is put on the clock as it begins.
+        An attempt that was over as it began has -inf in the first row. Attempts that end at one instant end in the order of
+        these numbers, because the end of a phase is put on the clock when the phase begins.
         """
         times = self.times
         starts = times[[start_row(stage) for stage in reversed(STAGES)]]
@@ -200,7 +206,7 @@ class Columns:
         latest = np.full(len(self), _EVER)
         everyone = np.arange(len(self))
         for row in starts:
-            # A phase without length is passed in the instant of the one before; NaN is smaller than nothing.
+            # Skip phases of length zero: they end in the instant of the phase before. Comparisons with NaN are False.
             there = row < latest
             found[depth[there], everyone[there]] = row[there]
             latest[there] = row[there]
@@ -209,13 +215,13 @@ class Columns:
         return found
 
     def order_by_begin(self) -> IntArray:
-        """(n,) places in the order in which their last phases began."""
+        """Return the places (n,) in the order in which their last phases began."""
         starts_s = self.phase_starts_s()
         order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], *starts_s[::-1]))
         return order
 
     def order_by_end(self) -> IntArray:
-        """(n,) places in the order in which they end."""
+        """Return the places (n,) in the order of ends."""
         ends_s = self.times[END]
         order: IntArray = ends_s.argsort()
         rising = ends_s[order]
@@ -231,9 +237,9 @@ def plain(column: Any) -> list[Any]:
 
 
 class Selected:
-    """The attempts of one round as it closes, in the order of selection: at `places` (n,) of `table`.
+    """The attempts of one round as it closes, in the order of selection: those at `places` (n,) of `table`.
 
-    What comes after `closes_s` is not known of them; inf: nothing does.
+    Values later than `closes_s` are hidden; inf: none are.
     """
 
     __slots__ = ("_all", "_closes_s", "_places")
@@ -252,5 +258,5 @@ class Selected:
         return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
 
     def order_of_end(self) -> IntArray:
-        # The table is in the order of the ends.
+        # Places in the table are already in the order of ends.
         return np.argsort(self._places)

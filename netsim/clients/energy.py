@@ -1,4 +1,4 @@
-"""The energy of all clients: what each attempt draws, what all draw over time, and what their batteries make of it.
+"""The energy of all clients: joules of each attempt, total power over time, and batteries.
 
 A client that is sent the model, trains or sends draws `receive_w`, `compute_w` or `send_w`; otherwise `idle_w` while it is
 present (waiting for a sub-channel included), `off_w` while it is absent, and nothing while its battery is empty. What tests of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "idle_j": IDLE}
-"""Columns of a round, and the states whose energy they tell."""
+"""Columns of a round, and the states whose energy they hold."""
 
 
 class Drawing(Protocol):
@@ -36,36 +36,37 @@ class Drawing(Protocol):
     phase: str
     phase_start_s: float
     drawing: int
-    """The state it is in."""
+    """State of the client in the present phase."""
     watts: tuple[float, ...]
-    """Powers of its client by state, watts."""
+    """Powers of the client by state, watts."""
     metered_s: float
-    """Time up to which its columns include what it drew in this state."""
+    """Time up to which the columns of the attempt include the energy of this state."""
     receive_j: float
     compute_j: float
     send_j: float
     away_s: float
     """Time at which its client will go away."""
     departure_s: float
-    """Time at which its client will go away or the battery will be empty, if nothing changes before."""
+    """Time at which the client will go away or its battery will be empty, if nothing changes before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A law of presence, here or at a charger, and the stream that it draws from."""
+    """A law of presence (of clients, or at a charger) and the stream from which it draws."""
 
     presence: Availability
     draws: Draws
 
     def changes(self, now_s: float) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Bring it up to `now_s`, change by change, as of `Availability`."""
+        """Advance the law to `now_s` and yield each change, as `Availability.changes` does."""
         return self.presence.changes(now_s, self.draws)
 
 
 class Energy:
-    """Energy and batteries of the clients; to a server it is their availability: present, with enough charge.
+    """Energy and batteries of the clients.
 
-    `followed`: who comes and goes. `batteries`, None: the mains; `charger`: who is at one.
+    To a server it is their `Availability`: present, with enough charge. `followed`: presence of the clients. `batteries`: None
+    for mains power. `charger`: presence at a charger.
     """
 
     def __init__(
@@ -81,21 +82,21 @@ class Energy:
         self.besides = Besides()
         self.spent = Spent()
         self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
-        """Account of attempts that are worked out together."""
+        """Account of attempts that are simulated together as arrays."""
         self._catch_up: Callable[[float], None] = lambda now_s: None
         self.aborted = 0
-        """Attempts that an empty battery aborted so far; probes are none. Listeners of their ends count them."""
+        """Number of attempts aborted by an empty battery so far, without probes. Listeners to ends of attempts count them."""
         clients = len(powers.idle_w)
         self._here: BoolArray = self.presence.on.copy()
         self._base_w: FloatArray = np.zeros(clients)
-        """(K,) what each client draws while it is in no phase."""
+        """Power (K,) that each client draws outside of phases, watts."""
         self._base_j: FloatArray = np.zeros(clients)
-        """(K,) what each would have drawn up to `_base_s`, had it never been in a phase."""
+        """Joules (K,) that each client would have drawn up to `_base_s` without any phase."""
         self._base_s: FloatArray = np.zeros(clients)
         self._same = powers.same
-        """By state, in plain numbers, where all clients draw the same."""
+        """Power by state as plain numbers, if all clients draw the same; otherwise None."""
         self._owed_j: FloatArray | None = None
-        """(K,) what tests and messages drew that the batteries have not been charged with."""
+        """Joules (K,) drawn by tests and messages that are not yet subtracted from the batteries."""
         everyone = np.arange(clients)
         if batteries is not None:
             batteries.listen(self._rebase)
@@ -107,19 +108,21 @@ class Energy:
 
     @property
     def on(self) -> BoolArray:
-        """(K,) who is present and has enough charge to be selected."""
+        """True (K,) for clients that are present and have enough charge to be selected."""
         return self.presence.on if self.batteries is None else self.presence.on & self.batteries.ready
 
     @property
     def next_change_s(self) -> FloatArray:
-        """(K,) when presence, charging or charge of each client next changes by itself; inf: never."""
+        """Time (K,) of the next change of presence, charging or readiness of each client by itself; inf: never."""
         if self.batteries is None:
             return self.presence.next_change_s
         soonest = np.minimum(self.presence.next_change_s, self.batteries.next_s)
         return soonest if self.charger is None else np.minimum(soonest, self.charger.presence.next_change_s)
 
     def ever_on(self) -> BoolArray:
-        """(K,) who is on or can come to be: present some time, and with enough charge, or charged by more than it draws then."""
+        """True (K,) for clients that are on or can come to be: present at some time, and with enough charge or a charger that
+        supplies more than they draw.
+        """
         presence, batteries = self.presence, self.batteries
         comes = presence.next_change_s < _EVER
         there = presence.on | comes
@@ -129,13 +132,13 @@ class Energy:
             return there & batteries.ready
         charger, powers = self.charger.presence, self.powers
         gains = (batteries.charge_w > powers.idle_w) | ((batteries.charge_w > powers.off_w) & comes)
-        # Who is off draws nothing, and is ready at the threshold if the charge does not fall from there on.
+        # A client that is off draws nothing. It is ready at the threshold if its charge does not fall from there on.
         gains |= batteries.dead & (batteries.charge_w > 0.0) & (batteries.charge_w >= powers.idle_w)
         return there & (batteries.ready | (gains & (charger.on | (charger.next_change_s < _EVER))))
 
     @property
     def alive(self) -> BoolArray:
-        """(K,) who is present and on, with charge enough to be selected or not."""
+        """True (K,) for clients that are present and on, even if their charge is too low for selection."""
         return self.presence.on if self.batteries is None else self.presence.on & ~self.batteries.dead
 
     def advance(self, now_s: float) -> None:
@@ -154,14 +157,14 @@ class Energy:
             if kind:
                 batteries.change(who, times_s, charging=on)
             else:
-                # Its own events up to then first: they still see who was here.
+                # Process battery events up to this time first: they still see the presence before the change.
                 batteries.change(who, times_s, draw_w=np.where(on, self.powers.idle_w[who], self.powers.off_w[who]))
                 self._here[who] = on
                 self._rebase(who, times_s)
         batteries.advance(now_s)
 
     def on_move(self, clients: IntArray, now_s: float) -> None:
-        """Clients (n,) came or went by an act from outside, all being brought up to `now_s`."""
+        """Handle that a script moved clients (n,). Everything must be advanced to `now_s` before."""
         on, times_s = self.presence.on[clients], np.full(len(clients), now_s)
         if self.batteries is not None:
             self.batteries.change(clients, times_s, draw_w=np.where(on, self.powers.idle_w[clients], self.powers.off_w[clients]))
@@ -169,7 +172,7 @@ class Energy:
         self._rebase(clients, times_s)
 
     def _rebase(self, clients: IntArray, times_s: FloatArray) -> None:
-        """From `times_s` (n,) on, `clients` (n,) draw something else while they are in no phase."""
+        """Recompute the power that `clients` (n,) draw outside of phases, from `times_s` (n,) on."""
         powers = self.powers
         watts = np.where(self._here[clients], powers.idle_w[clients], powers.off_w[clients])
         if self.batteries is not None:
@@ -180,7 +183,7 @@ class Energy:
         self._base_w[clients], self._base_s[clients] = watts, times_s
 
     def begin(self, attempt: Drawing, now: float) -> None:
-        """An attempt begins: what its update goes on with is its own from now on."""
+        """Begin to account for an attempt. If its update was in a phase already, energy from now on belongs to this attempt."""
         attempt.receive_j = attempt.compute_j = attempt.send_j = 0.0
         attempt.metered_s = now
         attempt.watts = self._watts_of(attempt.client)
@@ -194,7 +197,7 @@ class Energy:
         return tuple(watts.item(client) for watts in self.powers.by_state)
 
     def account(self, attempt: Drawing, now: float) -> None:
-        """Put what `attempt` has drawn in its present state into its columns."""
+        """Add the energy of `attempt` in its present state to its columns."""
         state = attempt.drawing
         if state:
             watts, seconds = attempt.watts, now - attempt.metered_s
@@ -210,13 +213,13 @@ class Energy:
             self.spent.displaced_j.append(watts[IDLE] * seconds)
 
     def change(self, attempt: Drawing, state: int, now: float) -> None:
-        """The client of `attempt` enters another state. Called in every phase of every update."""
+        """Move the client of `attempt` to another state. Called in every phase of every update, so it must be fast."""
         before, watts, told_w, told_j = attempt.drawing, attempt.watts, self._told_w, self._told_j
         if before:
             self.account(attempt, now)
         attempt.drawing = state
         attempt.metered_s = now
-        # Out of a phase a client draws what it is told to by `_rebase`, which knows no phases.
+        # Outside of phases `_rebase` sets the power of a client; it does not know of phases.
         old, new, elapsed_s = watts[before], watts[state], now - self.integral.anchor_s
         told_w[before].append(-old)
         told_w[state].append(new)
@@ -237,22 +240,22 @@ class Energy:
         attempt.departure_s = min(attempt.away_s, batteries.empty_s.item(client))
 
     def runs_empty(self, attempt: Drawing, now: float) -> bool:
-        """Return True if its battery ends `attempt` now, and not its client's departure."""
+        """Return True if an empty battery ends `attempt` now, False if the departure of its client does."""
         if self.batteries is None or now >= attempt.away_s:
             return False
         return bool(self.batteries.dead[attempt.client] or self.batteries.empty_s[attempt.client] <= now)
 
     def resume(self, attempt: Drawing) -> None:
-        """An attempt was restored from a saved state."""
+        """Continue the account of an attempt that was restored from a saved state."""
         attempt.watts = self._watts_of(attempt.client)
 
     def go_on(self, attempt: Drawing) -> None:
-        """Follow `attempt` by events from now on; the power of its present phase was accounted for as the phase began."""
+        """Follow `attempt` by events from now on. The power of its present phase was already added when the phase began."""
         attempt.drawing, attempt.metered_s = STAGE_OF[attempt.phase].power, attempt.phase_start_s
         self.resume(attempt)
 
     def predict(self, attempt: Drawing, now: float) -> None:
-        """Find out again until when the client of `attempt` will last."""
+        """Recompute the time until which the client of `attempt` stays on (`departure_s`)."""
         if self.batteries is not None:
             empty = self.batteries.dead[attempt.client]
             attempt.departure_s = min(attempt.away_s, now if empty else self.batteries.empty_s.item(attempt.client))
@@ -262,14 +265,16 @@ class Energy:
         return _EVER if self.charger is None else self.charger.presence.next_change_s.item(client)
 
     def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
-        """A test of the model or an opinion: distinct `clients` (n,) are in `state` from `start_s` to `end_s` (n,), besides."""
+        """Account for a test of the model or an opinion: distinct `clients` (n,) are also in `state` from `start_s` to `end_s`
+        (n,).
+        """
         watts = self._watts_in(state)[clients]
         self.integral.plan(state, watts, start_s, end_s)
         self.besides.add(state, watts, start_s, end_s)
         self._owe(clients, watts * (end_s - start_s))
 
     def spend_on_air(self, state: int, clients: IntArray, seconds: FloatArray) -> None:
-        """Messages: distinct `clients` (n,) were in `state` for so many `seconds` (n,), besides, all in all, up to now."""
+        """Account for messages: distinct `clients` (n,) were also in `state` for `seconds` (n,) in total, up to now."""
         joules = self._watts_in(state)[clients] * seconds
         self.integral.pulse(state, float(joules.sum()))
         self.besides.joules[state] += float(joules.sum())
@@ -286,14 +291,15 @@ class Energy:
             self._owed_j[clients] += joules
 
     def charge(self, now_s: float) -> None:
-        """Take from the batteries what tests and messages drew since the last time; at a time that all is advanced to."""
+        """Subtract from the batteries what tests and messages drew since the last call. Everything must be advanced to `now_s`.
+        """
         owed, self._owed_j = self._owed_j, None
         if owed is not None and self.batteries is not None:
             clients = np.flatnonzero(owed)
             self.batteries.change(clients, np.full(len(clients), now_s), taken_j=owed[clients])
 
     def totals(self, now_s: float) -> dict[str, float]:
-        """Columns of a round that add up over rounds, since the start of the run; all is advanced to `now_s`."""
+        """Return columns of a round that are running sums since the start of the run. Everything must be advanced to `now_s`."""
         self._catch_up(now_s)
         self.spent.settle()
         joules = self.integral.joules(now_s)
@@ -302,11 +308,11 @@ class Energy:
 
     @property
     def round_columns(self) -> list[str]:
-        """Columns of rounds that `totals` and `now` fill."""
+        """Return the columns of rounds that `totals` and `now` fill."""
         return [*COLUMNS, "besides_j", *self.now()]
 
     def now(self) -> dict[str, int]:
-        """Columns of a round that say what is so as it closes."""
+        """Return columns of a round that describe the instant of its close."""
         return {} if self.batteries is None else {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}
 
     def accounts(self, now_s: float) -> dict[str, tuple[float, float]]:
@@ -322,12 +328,12 @@ class Energy:
         return {name: (own[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
 
     def idle_j(self, now_s: float) -> float:
-        """Idle energy of all clients by their times of presence, less what they spent in phases."""
+        """Return the idle energy of all clients: over their times of presence, less the time in phases."""
         self.spent.settle()
         return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.spent.idle_j
 
     def state_dict(self) -> State:
-        """Return both accounts, charges, and presence at chargers; presence itself is not part of it."""
+        """Return both accounts, charges, and presence at chargers. The pool saves the presence of clients."""
         state: State = {
             "integral": self.integral.state_dict(),
             "besides": self.besides.state_dict(),
@@ -363,7 +369,7 @@ _Change = tuple[int, "IntArray", "FloatArray", "BoolArray"]
 
 
 def _sort_changes(told: list[_Change]) -> Iterator[_Change]:
-    """Changes of two kinds, so that each client's come in order of time, one a batch, however many clients there are."""
+    """Merge changes of presence and of charging into batches in which each client occurs once, in order of time."""
     if not told:
         return
     kind = np.concatenate([np.full(len(who), one, np.int8) for one, who, _, _ in told])

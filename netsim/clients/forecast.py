@@ -20,14 +20,15 @@ _ENDS = [start_row(stage) + 1 for stage in STAGES]
 
 
 def possible_causes(outages: ClientOutages | None) -> list[str]:
-    """Return the causes of losses of attempts that are worked out as arrays: the links' own, and `outages`."""
+    """Return the possible causes of losses of attempts simulated as arrays: the links' own, and `outages`."""
     return [CHANNEL, *(() if outages is None else [outage.name for outage in outages])]
 
 
 class Forecast:
-    """Attempts of a round while their steps are worked out: `times` and `counts` as of `netsim.clients.columns.Columns`.
+    """Attempts of a round while their steps are computed.
 
-    `steps` (n,): local steps that each update is asked for, None: as planned. `leaves`: some client may go away.
+    `times` and `counts` have the rows of `netsim.clients.columns.Columns`. `steps` (n,): local steps requested of each update;
+    None: as planned. `leaves`: True if some client may go away.
     """
 
     __slots__ = ("_causes", "_leaves", "_moved", "all_arrive", "counts", "model_draws", "send_draws", "steps", "times")
@@ -47,13 +48,13 @@ class Forecast:
         self.model_draws, self.send_draws = models, sends
         self._leaves, self._causes = leaves, causes
         self._moved = False
-        """True once a step has taken time; until then all times are those of the beginning."""
+        """True once a step has taken time; until then all times equal the start."""
         self.all_arrive = True
-        """True while no attempt has come to a premature end."""
+        """True while no attempt has ended early."""
 
     @property
     def clients(self) -> IntArray:
-        """(n,) clients of the attempts."""
+        """Clients (n,) of the attempts."""
         clients: IntArray = self.counts[CLIENT]
         return clients
 
@@ -70,7 +71,7 @@ class Forecast:
         return starts_s
 
     def run(self, row: int, ends_s: FloatArray) -> None:
-        """Let the step at `row` run until `ends_s` (n,), or until the client leaves, whichever comes first."""
+        """Run the step at `row` until `ends_s` (n,), or until the client leaves if that is earlier."""
         times, counts = self.times, self.counts
         times[row + 1] = ends_s
         self._moved = True
@@ -83,7 +84,7 @@ class Forecast:
                 self.all_arrive = False
 
     def lose(self, row: int, survives: BoolArray | None, outages: ClientOutages | None) -> None:
-        """End attempts as lost whose transfer at `row` does not survive, or meets an outage; None: nothing is lost so.
+        """End attempts as lost where the transfer at `row` does not survive, or meets one of `outages` (None: there are none).
 
         `survives` (n,): True where the client's own link lets the message through.
         """
@@ -94,6 +95,6 @@ class Forecast:
         self.all_arrive = self.all_arrive and bool((counts[ARRIVES] == 1).all())
 
     def end(self) -> None:
-        """Set the ends of the attempts: those of their last steps."""
+        """Set the end of each attempt to the end of its last step."""
         times = self.times
         times[END] = times[_LAST_END] if self.all_arrive else np.fmax.reduce(times[_ENDS])

@@ -39,14 +39,16 @@ _EVER = float("inf")
 
 
 class Foreseen:
-    """Columns (`netsim.clients.columns`) of attempts by `recipe` over `medium`, on which each client has its links to itself."""
+    """Executor that computes the columns (`netsim.clients.columns`) of attempts by `recipe` over `medium`. Clients must not
+    share links.
+    """
 
     def __init__(self, recipe: Recipe, medium: Medium) -> None:
         self._steps = [step.foresee for step in recipe.steps]
         self.causes = possible_causes(medium.outages)
-        """Names at the places that `CAUSE` tells."""
+        """Names of causes; the row `CAUSE` of the counts holds indices of this list."""
         self._places: IntArray = np.arange(0)
-        # Counts that most attempts begin with.
+        # Counts with which most attempts begin.
         self._counts: IntArray = np.zeros((COUNTS, 1), np.int64)
         self._counts[[SAMPLES, STEPS, CAUSE]] = -1
         self._counts[ARRIVES], self._counts[OUTCOME] = 1, DELIVERED
@@ -62,9 +64,10 @@ class Foreseen:
         models: ModelDraws,
         sends: SendDraws,
     ) -> Forecast | None:
-        """Return what becomes of attempts of `chosen` (n,) if the round never closes; None if that is not known now.
+        """Return the attempts of `chosen` (n,) to their ends, as if the round never closed; None if they cannot be foreseen
+        now.
 
-        `ages` (n,) in rounds; `away_s` (n,) when each client goes away, None: no client does; `steps` (n,) as of
+        `ages` (n,): in rounds. `away_s` (n,): time at which each client goes away; None: no client does. `steps` (n,): as in
         `ClientPool.start`.
         """
         count = len(chosen)
@@ -82,7 +85,7 @@ class Foreseen:
         return forecast
 
     def places(self, count: int) -> IntArray:
-        """Return 0 .. `count` - 1; not to be changed."""
+        """Return 0 .. `count` - 1 as a shared array, which callers must not change."""
         if count > len(self._places):
             self._places = np.arange(count)
         return self._places[:count]

@@ -1,4 +1,4 @@
-"""The executor of updates by events: it runs the steps of the recipe one after the other, to an end with a name.
+"""The executor of updates by events: it runs the steps of the recipe one after the other until the attempt has an outcome.
 
 A step of known length is one timed callback. An attempt ends exactly once, as delivered, lost (a transmission failed), late (the
 server had stopped waiting for it, or cancelled it) or aborted (the client went away, or was selected again). Until then it is in
@@ -55,10 +55,10 @@ class UpdateLifecycle:
         self.charges_on_upload = rules.charge_on == "upload"
         """True if privacy is spent as an upload begins; otherwise it is spent as the update arrives."""
         self.serving: Serving = TakesAll()
-        """The server, which says which updates it takes: others that arrive are late."""
+        """The server. It decides which arriving updates it takes; other updates are late."""
         self.recipe = update_recipe(self, medium, rules, kind)
         self.says_samples = rules.on_work is not None
-        """True if the samples of an update are known as its work begins."""
+        """True if the number of samples of an update is known when its work begins."""
         self._step = {step.phase: step for step in self.recipe.steps}
         self._find, self._energy, self._on_end = find, energy, on_end
         self._battery = energy is not None and energy.batteries is not None
@@ -68,43 +68,43 @@ class UpdateLifecycle:
 
     @property
     def uploads(self) -> int:
-        """Uploads begun so far."""
+        """Number of uploads begun so far."""
         return self.recipe.update.begun
 
     @property
     def sending(self) -> int:
-        """Uploads under way."""
+        """Number of uploads in flight."""
         return self.recipe.update.under_way
 
     @property
     def bytes_down(self) -> int:
-        """Bytes of the models sent so far, and of those on their way."""
+        """Bytes of models sent so far, models in flight included."""
         return self.recipe.model.bytes
 
     @property
     def bytes_up(self) -> int:
-        """Bytes of the uploads begun so far."""
+        """Bytes of uploads begun so far."""
         return self.recipe.update.bytes
 
     def serve(self, server: Serving) -> None:
-        """Let `server` say from now on which updates it takes."""
+        """Set the server that decides which updates it takes."""
         self.serving = server
 
     def begin(self, update: Update, now: float, *, has_model: bool = False) -> None:
-        """Run the first step of a new update; the second if its client has the model."""
+        """Run the first step of a new update, or the second if its client has the model already."""
         self.recipe.steps[1 if has_model else 0].begin(update, now)
 
     def begin_again(self, update: Update, now: float) -> None:
-        """Send an update that is kept, in a new attempt; one that is still being made goes on by itself."""
+        """Send a kept update in a new attempt. An update that is still in training goes on by itself."""
         if update.phase == KEPT:
             self.recipe.again.begin(update, now)
 
     def cut(self, update: Update, outcome: str) -> None:
-        """End the attempt, by a decision of the server's."""
+        """End the attempt by a decision of the server."""
         self.end(update, outcome, self.clock.now)
 
     def drop(self, update: Update) -> None:
-        """Give up an update that is still being made, of no attempt at present."""
+        """Discard an update that is still in training and has no attempt at present."""
         self._step[update.phase].drop(update)
         update.phase, update.due_s = ENDED, _EVER
         if self._energy is not None:
@@ -118,7 +118,7 @@ class UpdateLifecycle:
         # Presence is [comes, goes): a client that would end at the very moment of leaving has left.
         if ends_s >= update.departure_s:
             ends_s = update.departure_s
-        # An update that waited has the departure on the clock already, unless another power has changed it.
+        # An update that waited has its departure on the clock already, unless a change of power moved the departure.
         if update.phase != WAIT or ends_s < update.departure_s or self._energy is not None:
             update.call_number = self.clock.call_at(ends_s, self._on_due, update)
         update.phase, update.phase_start_s, update.due_s = step.phase, now, ends_s
@@ -169,7 +169,7 @@ class UpdateLifecycle:
         update.call_number = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._on_due, update)
 
     def replan(self, update: Update, ends_s: float) -> None:
-        """End the present step at another time."""
+        """Move the end of the present step to another time."""
         if self._energy is not None:
             update.ends_s = ends_s
             self.predict(update)
@@ -178,7 +178,7 @@ class UpdateLifecycle:
             self.schedule(update)
 
     def predict(self, update: Update) -> None:
-        """Time the present step again, since something else has changed the charge of the client's battery."""
+        """Reschedule the present step: the charge of the client's battery has changed for another reason."""
         assert self._energy is not None
         self._energy.predict(update, self.clock.now)
         due_s = min(update.ends_s, update.departure_s)
@@ -189,7 +189,7 @@ class UpdateLifecycle:
             self._watch(update)
 
     def _watch(self, update: Update) -> None:
-        """Look again as the client comes to a charger or leaves it, if that is before the next step."""
+        """Reschedule when the client comes to a charger or leaves it, if that is before the next step."""
         assert self._energy is not None
         next_s = self._energy.next_charging_s(update.client)
         if next_s < update.due_s:
@@ -202,14 +202,14 @@ class UpdateLifecycle:
             self.predict(update)
 
     def adopt(self, update: Update) -> None:
-        """Take over an update in the midst of a step; nothing is put on the clock."""
+        """Take over an update in the middle of a step, without scheduling anything."""
         if update.phase in self._step:
             self._step[update.phase].resume(update)
 
     def resume(self, update: Update) -> None:
-        """Go on with an update that was restored from a saved state: its energy, its next event, its battery.
+        """Continue an update that was restored from a saved state: schedule its next event and follow its energy and battery.
 
-        The update comes to be followed (`adopt`) before anything is put on the clock, as at its start.
+        `adopt` comes before anything is put on the clock, in the same order as at the start of an update.
         """
         self.adopt(update)
         if self._energy is not None:
@@ -239,7 +239,7 @@ class UpdateLifecycle:
         step = self._step[update.phase]
         update.outcome, update.outcome_s, update.cause = outcome, now, cause
         if self.retry and outcome == "late" and not step.finished:
-            # The attempt is over, and the client goes on making the update: the step is recorded in the attempt in which it ends.
+            # The attempt is over, but the client goes on training: the step is recorded in the attempt in which it ends.
             if self._energy is not None:
                 self._energy.account(update, now)
             update.untell_phase()
@@ -247,7 +247,7 @@ class UpdateLifecycle:
             return
         if self._energy is not None:
             self._energy.change(update, IDLE, now)
-        # A step that was cut short ends with the attempt; one that was not reached keeps NaN.
+        # A step that was cut short ends with the attempt; a step that was not reached keeps NaN.
         step.close(update, now)
         update.phase = KEPT if self.retry and step.finished and outcome != "delivered" else ENDED
         update.due_s = _EVER
@@ -256,11 +256,11 @@ class UpdateLifecycle:
             step.hold.release(update, now)
 
     def counts(self) -> State:
-        """Return what was sent so far."""
+        """Return the counts of transfers and bytes sent so far."""
         return {name: getattr(self, name) for name in ("uploads", "bytes_down", "bytes_up")}
 
     def load_counts(self, state: State) -> None:
-        """Go on from saved counts; no update is under way."""
+        """Restore saved counts. No update may be in flight."""
         model, update = self.recipe.model, self.recipe.update
         model.bytes, update.begun, update.bytes = state["bytes_down"], state["uploads"], state["bytes_up"]
         model.under_way = update.under_way = 0
@@ -274,7 +274,7 @@ class Asking(Protocol):
 
     @property
     def medium(self) -> Medium:
-        """The links, with the draws, sizes and durations of what is asked, or was last."""
+        """Medium with the draws, sizes and durations of the present question, or the last one."""
 
     @property
     def bytes_down(self) -> int:
@@ -285,4 +285,4 @@ class Asking(Protocol):
         """Sent by clients so far."""
 
     def leave(self, clients: IntArray) -> None:
-        """End the questions of clients (n,) that were taken away from outside."""
+        """Abort the probes of clients (n,) that a script took away."""

@@ -1,4 +1,4 @@
-"""All clients of a run: who is present, who is busy, when each last delivered, and the updates that are alive.
+"""All clients of a run: presence, busy clients, last deliveries, and live updates.
 
 All that is kept of a client without an update is an entry in a few arrays.
 """
@@ -33,15 +33,17 @@ _EVER = float("inf")
 
 
 class ClientPool(Tallies):
-    """The clients of `medium`, and their updates. Keywords as of `UpdateLifecycle`, and:
+    """The clients of `medium`, and their updates.
 
-    `presence`: the law by which clients come and go. `groups`: the groups of clients, None: there are none. `taken_away` (K,):
-    True for clients that a script took away and may bring back, kept up to date by the script; None: no script acts on clients,
-    links or laws, so that rounds can be foreseen.
+    Further keywords are those of `UpdateLifecycle`. `presence`: law by which clients come and go. `groups`: groups of the
+    clients, or None. `taken_away` (K,): True for clients that a script took away and may bring back, kept up to date by the
+    script; None: no script acts on clients, links or laws, so that rounds can be foreseen.
     """
 
     settled = False
-    """True once no client will ever come or go again: presence is not asked any more, a twelfth of a round of 15 attempts."""
+    """True once no client will ever come or go again. Presence is then not asked any more, which saves a twelfth of a round of
+    15 attempts.
+    """
 
     def __init__(
         self,
@@ -57,9 +59,9 @@ class ClientPool(Tallies):
     ) -> None:
         super().__init__(medium.clients)
         self.coordinator: str | None = None
-        """The edge that begins attempts now, for their records; None: the server."""
+        """Edge that begins attempts now, for their records; None for the server."""
         self.has_edges = False
-        """True if attempts name the edge that began them."""
+        """True if records of attempts name the edge that began them."""
         self.probes: Asking | None = None
         """The probes of clients beside their updates, or None."""
         self._taken_away = taken_away
@@ -69,7 +71,7 @@ class ClientPool(Tallies):
         """Presence of the clients; their powers and batteries, None if energy is not counted."""
         self.accountant = accountant
         self.alive_now: dict[int, Update] = {}
-        """Updates that are objects, by client."""
+        """Updates stored as objects, by client."""
         self.life = UpdateLifecycle(
             clock=clock,
             medium=medium,
@@ -82,36 +84,38 @@ class ClientPool(Tallies):
         self.followers: list[Callable[[Update], object]] = []
         """Listeners called with each update whose attempt ends, inside the event that ended it."""
         self.begin_followers: list[Callable[[int, IntArray, int, IntArray | None], object]] = []
-        """Listeners called as updates begin: with the round, the clients, the version of their model, and steps as of `start`."""
+        """Listeners called when updates begin, with the round, the clients, the version of their model, and the `steps` of
+        `start`.
+        """
         self._in_flight: dict[int, Update] = {}
-        """Updates that are objects and whose attempt has not ended, by client."""
+        """Updates stored as objects whose attempt is in flight, by client."""
         self.watchers: list[Callable[[], object]] = []
-        """Listeners called when a client has come or gone by an act of a script."""
+        """Listeners called when a script has moved a client in or out."""
         self._presence_draws = presence.draws
         self._charged = energy is not None and energy.batteries is not None
         self.whole_rounds = WholeRounds(pool=self, possible=taken_away is None and not self._charged and not medium.work.eager)
-        """Attempts that are worked out together."""
+        """Attempts that are simulated together as arrays."""
 
     def serve(self, server: Serving) -> None:
-        """Let `server` say which updates it takes, and who transmits where: a round loop calls this as it is put together."""
+        """Set the server that takes updates and assigns sub-channels. The round loop calls this in its constructor."""
         self.life.serve(server)
 
     def add_probes(self, probes: Asking) -> None:
-        """Tell `probes` from now on of clients that leave and of laws that change, and count their bytes."""
+        """Attach `probes`: they are notified when clients leave or laws change, and their bytes are counted."""
         self.probes = probes
 
     def follow_singly(self) -> None:
-        """Have every attempt go on by events of its own, for a listener that reads single updates."""
+        """Run every attempt by events, because a listener reads single updates."""
         self.whole_rounds.possible = False
 
     @property
     def alive(self) -> dict[int, Update]:
-        """Updates by client; copies of updates that are worked out together."""
+        """Live updates by client; copies of updates that are simulated as arrays."""
         return self._include_copies(self.alive_now)
 
     @property
     def in_flight(self) -> dict[int, Update]:
-        """Updates in flight, by client; copies of updates that are worked out together."""
+        """Updates in flight, by client; copies of updates that are simulated as arrays."""
         return self._include_copies(self._in_flight)
 
     def _include_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
@@ -123,9 +127,9 @@ class ClientPool(Tallies):
         return len(self._in_flight) + self.whole_rounds.left
 
     def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
-        """Call `each` with every update whose attempt ends, and `together` with several that were worked out together.
+        """Call `each` with every update whose attempt ends, and `together` with attempts that were simulated as arrays.
 
-        A listener without `together` switches working out off.
+        A listener without `together` switches arrays off: every attempt then runs by events.
         """
         self.followers.append(each)
         if together is None:
@@ -139,7 +143,7 @@ class ClientPool(Tallies):
         return self.presence if self.energy is None else self.energy
 
     def unused_columns(self) -> list[str]:
-        """Columns of an attempt's record that say nothing in this run."""
+        """Columns of an attempt's record that have no content in this run."""
         queue = ["sent_after"] if self.medium.access.free else []
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
         work = [] if self.medium.work.samples is not None else ["steps"] if self.life.says_samples else ["samples", "steps"]
@@ -156,19 +160,23 @@ class ClientPool(Tallies):
                 self.presence.advance(self.clock.now, self._presence_draws)
             else:
                 self.energy.advance(self.clock.now)
-            # A charge moves again as soon as its client is at work.
+            # Batteries still change while clients work, so they must be advanced even then.
             stays = self.presence.settles and self.presence.next_change_s.min() == _EVER
             self.settled = stays and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """(K,) True for clients that are present, have charge and budget left and are not busy; `busy_too`: busy ones, too."""
+        """Return True (K,) for clients that are present, have charge and budget left and are not busy. `busy_too`: include busy
+        clients.
+        """
         self.advance()
         self.whole_rounds.settle(self.clock.now)
         able = self.availability.on & ~self.accountant.exhausted
         return able if busy_too else able & ~self.busy
 
     def here(self) -> BoolArray:
-        """(K,) True for clients present with enough charge to begin an update, or to go on with the one they have."""
+        """Return True (K,) for clients that are present with enough charge to begin an update, or to continue the one they
+        have.
+        """
         here, energy = self.availability.on, self.energy
         if energy is not None and self.alive_now:
             at_work = list(self.alive_now)
@@ -177,20 +185,22 @@ class ClientPool(Tallies):
         return here
 
     def able(self) -> BoolArray:
-        """(K,) True for clients that have an update, or the budget to make one."""
+        """Return True (K,) for clients that have an update, or privacy budget to make one."""
         able = ~self.accountant.exhausted
         able[list(self.alive_now)] = True
         return able
 
     def ever_selectable(self) -> BoolArray:
-        """(K,) True for clients that are present or will come, and have budget left: the most that can be selectable at once."""
+        """Return True (K,) for clients that are present or will come, and have budget left: the largest set that can be
+        selectable at once.
+        """
         here = self.ever_here()
         if self._taken_away is not None and self.under_way:
             here |= self._taken_away
         return here & ~self.accountant.exhausted
 
     def ever_here(self) -> BoolArray:
-        """(K,) True for clients that are present with enough charge to be selected, or may come to be."""
+        """Return True (K,) for clients that are present with enough charge to be selected, or may become so."""
         if self.energy is not None:
             return self.energy.ever_on()
         return self.presence.on | (self.presence.next_change_s < _EVER)
@@ -206,10 +216,10 @@ class ClientPool(Tallies):
     ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that the server assigns.
 
-        `steps` (n,): how many local steps each is asked for that has no update yet; None: as the work law says. A client without
-        an update is sent the model, unless it is one of the `holders`, who have it; one that has kept its update sends that. One
-        whose attempt has not ended drops its update, which ends as aborted. `address`: the round whose
-        random numbers they take; None: of `round`.
+        A client without an update is sent the model, except `holders`, which have it already. A client with a kept update sends
+        that update. A client whose attempt is in flight drops its update, which ends as aborted. `steps` (n,): local steps
+        requested of each new update; None: as the work law says. `address`: round that addresses their random numbers; None:
+        `round`.
         """
         whole, medium, now = self.whole_rounds, self.medium, self.clock.now
         drawn = round if address is None else address
@@ -242,7 +252,8 @@ class ClientPool(Tallies):
         send: SendDraws,
         models: ModelDraws | None,
     ) -> Single:
-        """Begin attempts as `start` does, update by update; `models`: the draws of new updates, None: not drawn yet."""
+        """Begin attempts as `start` does, one update after the other. `models`: draws of new updates, or None if not drawn yet.
+        """
         now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
@@ -259,7 +270,7 @@ class ClientPool(Tallies):
         for place, client in enumerate(listed):
             update = alive[client]
             channel = None if channels is None else channels[place]
-            # An update that is still being made goes on by itself; one that is kept is sent now.
+            # An update still in training goes on by itself; a kept update is sent now.
             goes_on = retry and update.begun_round != send.round and update.phase != KEPT
             cause = self.causes.begin_cause(client, update.number if goes_on else None)
             update.attempt(round, round - last[place], departures[place], now, send, place, channel, cause)
@@ -291,7 +302,7 @@ class ClientPool(Tallies):
         self.causes.end(update, self.followers)
 
     def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
-        """Create the updates of the clients of `draws` (n,); `steps` (n,): local steps that each is asked for."""
+        """Create the updates of the clients of `draws` (n,). `steps` (n,): local steps requested of each."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
         groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
         works = self._work(round, version, clients, steps)
@@ -304,7 +315,9 @@ class ClientPool(Tallies):
             on_begin(round, clients, version, steps)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
-        """Let updates that were worked out together go on by events; their next steps come in `order` (n,)."""
+        """Continue updates by events that were simulated as arrays. Their next steps are scheduled in `order` (n,), which
+        decides ties.
+        """
         for update in updates:
             self.alive_now[update.client] = self._in_flight[update.client] = update
             self.busy[update.client] = True
@@ -315,7 +328,7 @@ class ClientPool(Tallies):
             self.life.schedule(updates[place])
 
     def _set_out(self, round: int, fresh: list[int], updates: list[Update], holders: frozenset[int]) -> None:
-        """Send the model to clients that are `fresh`, unless they have it; others go on with their updates."""
+        """Send the model to clients with `fresh` updates, except `holders`; other clients go on with their updates."""
         now, life = self.clock.now, self.life
         for client in fresh:
             life.begin(self.alive_now[client], now, has_model=client in holders)
@@ -335,7 +348,7 @@ class ClientPool(Tallies):
         return zip(drawn, samples, taken, strict=True)
 
     def charge(self) -> None:
-        """Charge the batteries for tests of the model and messages; clients at work may run empty by it."""
+        """Charge the batteries for tests of the model and messages. This may empty batteries of clients at work."""
         if self.energy is not None:
             self.advance()
             self.energy.charge(self.clock.now)
@@ -349,8 +362,8 @@ class ClientPool(Tallies):
         self.end_all(list(self._in_flight.values()), "late")
 
     def end_all(self, updates: list[Update], outcome: str) -> None:
-        """End the attempts of `updates`, by a decision of the server's."""
-        # Those first who wait in a queue: none of them is to take over a sub-channel only to leave it in the same instant.
+        """End the attempts of `updates` by a decision of the server."""
+        # Updates that wait in a queue first: none may take over a sub-channel only to leave it at the same instant.
         for update in sorted(updates, key=lambda update: update.phase != WAIT):
             self.life.cut(update, outcome)
 
@@ -366,25 +379,25 @@ class ClientPool(Tallies):
         self.causes.end(update, self.followers)
 
     def leave(self, clients: IntArray) -> None:
-        """Take clients (n,) away: what they are making ends as aborted, what is finished they keep."""
+        """Take clients (n,) away. Unfinished updates end as aborted; clients keep finished updates."""
         self.on_move(clients)
         if self.probes is not None:
             self.probes.leave(clients)
         self.abort(clients.tolist())
 
     def abort(self, clients: Sequence[int]) -> None:
-        """End what `clients` are making or sending as aborted; what is finished and not under way they keep."""
+        """End updates of `clients` in training or in flight as aborted. Clients keep finished updates that are not being sent."""
         self.go_by_events()
         gone = [self.alive_now[client] for client in clients if client in self.alive_now]
         self.end_all([update for update in gone if update.client in self._in_flight], "aborted")
         for update in gone:
-            # Between two rounds an update goes on though its attempt is over, and the next is not begun.
+            # Between two rounds an update can be in training without an attempt: the last has ended, the next has not begun.
             if update.phase in (DOWNLOAD, COMPUTE):
                 self.life.drop(update)
                 del self.alive_now[update.client]
 
     def on_move(self, clients: IntArray) -> None:
-        """Note that clients (n,) came or went by an act of a script; servers that wait look again at the end of this instant."""
+        """Handle that a script moved clients (n,) in or out: waiting servers check again at the end of this instant."""
         now = self.clock.now
         if self.energy is not None:
             self.energy.on_move(clients, now)
@@ -395,11 +408,11 @@ class ClientPool(Tallies):
             watch()
 
     def go_by_events(self) -> None:
-        """Let each attempt in flight go on by events of its own; called before time passes that is not part of a round."""
+        """Continue each attempt in flight by events. Must be called before time passes between rounds."""
         self.whole_rounds.release()
 
     def renew(self, name: Drawn) -> None:
-        """Re-evaluate, with the same uniform numbers, the draws `name` of steps not begun yet, since their law was replaced."""
+        """Re-evaluate the draws `name` of steps not begun yet with the same uniform numbers, after their law was replaced."""
         now = self.clock.now
         self.go_by_events()
         renew_draws(name, self.medium, self.alive_now.values(), now)
@@ -411,7 +424,7 @@ class ClientPool(Tallies):
         return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 
     def state_dict(self) -> State:
-        """Return presence, ages, counts and every update with what it does next."""
+        """Return presence, ages, counts, and every update with its next event."""
         alive, precedes = self.alive, self.medium.access.precedes
         return {
             **self.tallies_state(),
@@ -426,7 +439,7 @@ class ClientPool(Tallies):
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Take the state over; what updates do next is put on the clock, in the order in which it was."""
+        """Restore the state. The next events of updates are scheduled in the saved order, which decides ties."""
         self.load_tallies(state)
         self.alive_now, self._in_flight = {}, {}
         self.life.load_counts(state)
@@ -442,7 +455,7 @@ class ClientPool(Tallies):
             if not update.outcome:
                 self._in_flight[update.client] = update
                 self.busy[update.client] = True
-        # In the order in which they were begun: what happens to several in one instant does so in it.
+        # In the order of their beginning: events of one instant keep this order.
         self._in_flight = {client: self._in_flight[client] for client in state["in_flight"]}
         if len(self.alive_now) == state["precede_access"]:
             self.medium.access.arm()

@@ -1,4 +1,5 @@
-"""The integral of power over time, by state: fed by changes of power as they happen, and by nothing that is computed from it.
+"""The integral of power over time, by state. It is fed by changes of power only, so that it checks the sums over attempts
+independently.
 
 A change of w watts at time t adds w (T - t) joules up to any later T. So two sums for each state tell the energy at every T,
 whichever client a change is of, and however many there are. Times count from the last time it was read.
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, State
 
 IDLE, RECEIVING, COMPUTING, SENDING = range(4)
-"""States of a client; idle: present or absent, and in no phase of an update."""
+"""States of a client. Idle: in no phase of an update, present or absent."""
 
 
 class PowerIntegral:
@@ -32,19 +33,19 @@ class PowerIntegral:
         self.watts = [0.0, 0.0, 0.0, 0.0]
         """Watts drawn in each state now."""
         self.offset_j = [0.0, 0.0, 0.0, 0.0]
-        """Joules by which `watts` times the time since `anchor_s` is too much."""
+        """Joules to subtract from `watts` times the time since `anchor_s`."""
         self.told_w: list[list[float]] = [[], [], [], []]
-        """By state, changes of `watts` since it was last read."""
+        """Changes of `watts` since the last reading, by state."""
         self.told_j: list[list[float]] = [[], [], [], []]
-        """By state, what each of them adds to `offset_j`."""
+        """Contribution of each of these changes to `offset_j`, by state."""
         self.anchor_s = 0.0
         self._joules = [0.0, 0.0, 0.0, 0.0]
         """Joules up to `anchor_s`."""
         self._planned: list[tuple[int, FloatArray, FloatArray]] = []
-        """(state, watts (n,), times (n,)) of changes that are known before they come."""
+        """Changes known before they happen: (state, watts (n,), times (n,))."""
 
     def change(self, state: int, watts: float, time_s: float) -> None:
-        """From `time_s` on so many watts more, or fewer, are drawn in `state`."""
+        """Add `watts` (negative: subtract) to the power drawn in `state` from `time_s` on."""
         self.told_w[state].append(watts)
         self.told_j[state].append(watts * (time_s - self.anchor_s))
 
@@ -82,14 +83,14 @@ class PowerIntegral:
         return list(self._joules)
 
     def state_dict(self) -> State:
-        """The sums, and what is planned."""
+        """Return the sums and the planned changes."""
         sums = {"watts": list(self.watts), "offset_j": list(self.offset_j), "joules": list(self._joules)}
         planned = [[state, watts.copy(), times_s.copy()] for state, watts, times_s in self._planned]
         told = {"told_w": list(map(_sort_terms, self.told_w)), "told_j": list(map(_sort_terms, self.told_j))}
         return {**sums, **told, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
-        # In place: `Energy`, which changes power often, holds the lists.
+        # Change the lists in place: `Energy` holds references to them for speed.
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]
         for told, name in ((self.told_w, "told_w"), (self.told_j, "told_j")):
@@ -100,25 +101,25 @@ class PowerIntegral:
 
 
 class Spent:
-    """Energy of attempts in their phases, by the length of each phase.
+    """Energy of attempts in their phases: power times the length of each phase.
 
-    Summed as of `PowerIntegral`.
+    Summed in the way of `PowerIntegral`.
     """
 
     __slots__ = ("attempts_j", "displaced_j", "idle_j", "phases_j")
 
     def __init__(self) -> None:
         self.phases_j: list[list[float]] = [[], [], [], []]
-        """By state, of phases that were told since it was last read."""
+        """Energies of phases reported since the last reading, by state."""
         self.displaced_j: list[float] = []
-        """Energy that their clients would have drawn in these phases, had they been idle."""
+        """Energy that the clients would have drawn in these phases if idle."""
         self.attempts_j = [0.0] * 4
-        """By state, up to then."""
+        """Sums up to the last reading, by state."""
         self.idle_j = 0.0
-        """Likewise, of idle energy that was not drawn."""
+        """Idle energy displaced by phases, up to the last reading."""
 
     def settle(self) -> None:
-        """Add up what was told."""
+        """Add the reported energies to the sums."""
         for state, phases in enumerate(self.phases_j):
             self.attempts_j[state] += fsum(phases)
             phases.clear()
@@ -126,12 +127,12 @@ class Spent:
         self.displaced_j.clear()
 
     def state_dict(self) -> State:
-        """The sums, and what is not yet in them."""
+        """Return the sums, and energies not yet added to them."""
         told = {"phases_j": list(map(_sort_terms, self.phases_j)), "displaced_j": _sort_terms(self.displaced_j)}
         return {**told, "attempts_j": list(self.attempts_j), "idle_j": self.idle_j}
 
     def load_state_dict(self, state: State) -> None:
-        # In place, as of `PowerIntegral`.
+        # Change the lists in place, as in `PowerIntegral`.
         for those, saved in zip(self.phases_j, state["phases_j"], strict=True):
             those[:] = saved
         self.displaced_j[:] = state["displaced_j"]
@@ -139,7 +140,9 @@ class Spent:
 
 
 def _sort_terms(told: list[float]) -> list[float]:
-    """Numbers of the same sum, whatever the order in which they were told: ascending, without those that cancel."""
+    """Return the terms in a canonical order: ascending, without pairs that cancel. The sum then does not depend on the order of
+    reports.
+    """
     times: Counter[float] = Counter()
     for number in told:
         times[abs(number)] += 1 if number > 0 else -1
@@ -147,11 +150,11 @@ def _sort_terms(told: list[float]) -> list[float]:
 
 
 class Besides:
-    """Energy of tests of the model, opinions and messages, by their length."""
+    """Energy of tests of the model, opinions and messages: power times their length."""
 
     def __init__(self) -> None:
         self.joules = [0.0] * 4
-        """By state, of all that is over, and of all that lasts no time."""
+        """Joules of activities that are over, by state; includes activities without length."""
         self._lasting: list[tuple[int, FloatArray, FloatArray, FloatArray]] = []
 
     def add(self, state: int, watts: FloatArray, start_s: FloatArray, end_s: FloatArray) -> None:
@@ -159,7 +162,7 @@ class Besides:
         self._lasting.append((state, watts, start_s, end_s))
 
     def joules_until(self, now_s: float) -> list[float]:
-        """The energy of each state up to `now_s`, no earlier than asked for before."""
+        """Return the energy of each state up to `now_s`, which must not decrease from call to call."""
         found, lasting = list(self.joules), []
         for one in self._lasting:
             state, watts, start_s, end_s = one
@@ -173,7 +176,7 @@ class Besides:
         return found
 
     def state_dict(self) -> State:
-        """Return what is over, and what is not."""
+        """Return sums of finished activities, and activities under way."""
         return {"joules": list(self.joules), "lasting": [[state, *(x.copy() for x in rest)] for state, *rest in self._lasting]}
 
     def load_state_dict(self, state: State) -> None:

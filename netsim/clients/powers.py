@@ -1,4 +1,4 @@
-"""Powers of clients by state, and the energy of attempts whose phases are known beforehand, as arrays."""
+"""Powers of clients by state, and the energy of attempts simulated as arrays, whose phases are known beforehand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
 
 MOST_W = 1e12
-"""The largest power: sums over many clients and a long time stay far below the largest float."""
+"""Largest power allowed, watts: sums over many clients and a long time stay far below the largest float."""
 PHASES = tuple(stage.power for stage in STAGES)
 """The states of an attempt, in order."""
 
@@ -48,15 +48,16 @@ class Powers:
 
     @property
     def same(self) -> tuple[float, ...] | None:
-        """By state, where all clients draw the same."""
+        """Power by state if all clients draw the same; otherwise None."""
         if all(not each.strides[0] for each in self.by_state):
             return tuple(each.item(0) for each in self.by_state)
         return None
 
 
 class KnownPhases:
-    """Tells `integral` and `spent` what attempts drew whose phases are known beforehand: to the last bit what each change of
-    state by itself would have told them (`netsim.clients.energy.Energy.change`)."""
+    """Reports the energy of attempts with known phases to `integral` and `spent`. Must give the same bits as
+    `netsim.clients.energy.Energy.change`, called for each change of state.
+    """
 
     def __init__(self, *, powers: Powers, integral: PowerIntegral, spent: Spent) -> None:
         self._powers, self._integral, self._spent = powers, integral, spent
@@ -70,7 +71,9 @@ class KnownPhases:
         return np.stack([watts[clients] for watts in self._powers.by_state])
 
     def joules(self, state: int, clients: IntArray, seconds: FloatArray) -> FloatArray:
-        """(n,) what `clients` (n,) drew in `state` for so many `seconds` (n,), NaN: never."""
+        """Return the joules (n,) that `clients` (n,) drew in `state` for `seconds` (n,); NaN seconds: the state was not
+        reached.
+        """
         drawn: FloatArray = self._watts(clients)[state] * seconds
         drawn[np.isnan(drawn)] = 0.0
         return drawn
@@ -78,10 +81,11 @@ class KnownPhases:
     def tell(
         self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, told: IntArray | None, until_s: float
     ) -> IntArray | int:
-        """Tell what has happened up to `until_s` in attempts of `clients` (n,), but for the first `told` (n,) changes of each.
+        """Report the changes of state up to `until_s` in attempts of `clients` (n,), except the first `told` (n,) changes of
+        each.
 
-        `times_s` (6, n): when their phases, as of PHASES, start and end, one following the other, NaN: never. `leave_s` (n,):
-        when the attempts, which all are over, were so; None: none is. Returns how many changes (n,) of each have now been told.
+        `times_s` (6, n): starts and ends of the phases in the order of PHASES; NaN: not reached. `leave_s` (n,): ends of the
+        attempts, if all have ended; None if none has. Returns the number of changes (n,) of each that are now reported.
         """
         watts, anchor_s = self._watts(clients), self._integral.anchor_s
         idle_w, phase_w = watts[IDLE], watts[RECEIVING:]
@@ -113,7 +117,8 @@ class KnownPhases:
         return number
 
     def _add_whole_attempts(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
-        """All phases have begun and ended: what they draw more and less cancels."""
+        """Fast path for attempts whose phases have all begun and ended: the changes of power cancel, only their energy remains.
+        """
         for row, state in enumerate(PHASES):
             self._integral.told_j[state] += begin_j[row].tolist() + end_j[row].tolist()
             self._spent.phases_j[state] += joules[row].tolist()

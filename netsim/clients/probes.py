@@ -1,4 +1,4 @@
-"""Probes: before a server selects, it sends clients the model and asks them for their loss; what they answer is small.
+"""Probes: before a server selects, it sends the model to clients and asks for their loss. Answers are small messages.
 
 A probe leads the life of an update (`netsim.clients.lifecycle`), over the same links, and with draws of its own, so that asking
 changes no update. What is computed is an evaluation; nothing is released that privacy would be spent on.
@@ -29,20 +29,20 @@ _JOULES = ("compute_j", "send_j", "receive_j")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to clients: its links, and the work of an answer."""
+    """A question to clients: its medium, and the work of an answer."""
 
     medium: Medium
-    """The links, with the draws, sizes and durations of its probes."""
+    """Medium with the draws, sizes and durations of the probes."""
     evaluated: IntArray | None
-    """(K,) samples that each client evaluates; None: not known."""
+    """Samples (K,) that each client evaluates; None if unknown."""
 
 
 class Probes:
     """Asks clients of `pool`, all at once, and waits until each has answered or failed, at most `deadline_s` seconds.
 
-    `asking`: what they are asked; `testing`: what they are where they are to test the model, None: they never are. Who has not
-    answered by the deadline is told to stop: its probe is late. `repeat` is told how often clients were asked in this round
-    before, so that draws differ. Raises ValueError for a deadline that is not > 0.
+    `asking`: the usual question. `testing`: the question that asks for a test of the model, or None. Probes without an answer
+    by the deadline end as late. `repeat`: callback that receives the number of earlier probes in this round, so that draws
+    differ. Raises ValueError for a deadline that is not > 0.
     """
 
     def __init__(
@@ -60,19 +60,19 @@ class Probes:
         self.deadline_s = deadline_s
         self._repeat = repeat
         self.under_way: dict[int, Update] = {}
-        """The probe of each client that has one."""
+        """Probes in flight, by client."""
         self.ends: list[Update] = []
-        """Probes of the present round that have ended, in this order."""
+        """Probes of the present round that have ended, in the order of ends."""
         self.started = 0
-        """Probes begun so far."""
+        """Number of probes begun so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
-        """Probes ended so far."""
+        """Number of probes ended so far."""
         self.joules = dict.fromkeys(_JOULES, 0.0)
-        """Energy that probes have drawn, by column, where it is counted."""
+        """Energy that probes have drawn, by column, if energy is counted."""
         self._questions = [asking] if testing is None else [asking, testing]
         self._lives = [self._life(question, kind) for question, kind in zip(self._questions, ("probe", "test"), strict=False)]
         self._present = 0
-        """Place of the question that is asked, or was last."""
+        """Index of the present question, or the last one."""
         self._over: Event | None = None
         self._due_s = 0.0
         self._alarm_set = False
@@ -97,12 +97,12 @@ class Probes:
 
     @property
     def counts_samples(self) -> bool:
-        """True if the number of samples that a client evaluates is known for some question."""
+        """True if for some question the number of samples that a client evaluates is known."""
         return any(question.evaluated is not None for question in self._questions)
 
     @property
     def tests(self) -> bool:
-        """True if clients are asked to test the model, or were last."""
+        """True if the present question, or the last one, asks for a test of the model."""
         return self._present > 0
 
     @property
@@ -112,7 +112,7 @@ class Probes:
 
     @property
     def evaluated(self) -> IntArray | None:
-        """(K,) samples that each client evaluates for that; None: not known."""
+        """Samples (K,) that each client evaluates for the present question; None if unknown."""
         return self._questions[self._present].evaluated
 
     @property
@@ -122,20 +122,20 @@ class Probes:
 
     @property
     def bytes_down(self) -> int:
-        """Sent to clients so far."""
+        """Bytes sent to clients so far."""
         return sum(life.bytes_down for life in self._lives)
 
     @property
     def bytes_up(self) -> int:
-        """Sent by clients so far."""
+        """Bytes sent by clients so far."""
         return sum(life.bytes_up for life in self._lives)
 
     def ask(
         self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False
     ) -> Process[list[Update]]:
-        """Probe `clients` (n,), who are present and not busy, in `round`, where that was done `times` times before.
+        """Probe `clients` (n,), which must be present and not busy. `times`: number of earlier calls in this `round`.
 
-        `test`: they are asked to test the model. Returns their probes, ended, in the same order.
+        `test`: ask for a test of the model. Returns the ended probes in the order of `clients`.
         """
         self._present = int(test)
         self._repeat(times)
@@ -165,10 +165,11 @@ class Probes:
         return asked
 
     def _set_alarm(self) -> None:
-        # One alarm at a time: that of a round whose probes were answered early rings into a later one, and is then set again.
+        # Keep a single alarm on the clock: the alarm of a round that was answered early rings in a later one, and is then set
+        # again.
         if not self._alarm_set:
             self._alarm_set = True
-            # After everything else of that instant: who answers exactly at the deadline is in time.
+            # After everything else of that instant: an answer exactly at the deadline is in time.
             self.pool.clock.call_at(self._due_s, self._ring, priority=LAST)
 
     def _ring(self, payload: None) -> None:
@@ -178,7 +179,7 @@ class Probes:
         if self.pool.clock.now < self._due_s:
             self._set_alarm()
             return
-        # Those first who wait in a queue, as where attempts are cut.
+        # Probes that wait in a queue first, as in `ClientPool.end_all`.
         for probe in sorted(self.under_way.values(), key=lambda probe: probe.phase != WAIT):
             self.life.cut(probe, "late")
 
@@ -193,13 +194,13 @@ class Probes:
             over.succeed()
 
     def leave(self, clients: IntArray) -> None:
-        """Clients (n,) were taken away from outside: their probes end as aborted."""
+        """End the probes of clients (n,) that a script took away as aborted."""
         for client in clients.tolist():
             if client in self.under_way:
                 self.life.cut(self.under_way[client], "aborted")
 
     def take_ends(self) -> list[Update]:
-        """Return the probes of the present round that have ended since the last call, in this order."""
+        """Return the probes of the present round that have ended since the last call, in the order of ends."""
         ends, self.ends = self.ends, []
         return ends
 
@@ -209,7 +210,7 @@ class Probes:
                 self.joules[name] += getattr(probe, name)
 
     def account_unfinished(self) -> list[Update]:
-        """The run is over: those under way, with what they have drawn up to now."""
+        """Return the probes in flight at the end of the run, with their energy up to now."""
         energy = self.pool.energy
         for probe in self.under_way.values():
             if energy is not None:
@@ -218,7 +219,7 @@ class Probes:
         return list(self.under_way.values())
 
     def state_dict(self) -> State:
-        """Return counts: at the close of a round no client is being asked."""
+        """Return the counts. State is saved at the close of a round, when no probe is in flight."""
         lives = [life.counts() for life in self._lives]
         return {"started": self.started, "lives": lives, "ended": dict(self.ended), "joules": dict(self.joules)}
 

@@ -1,4 +1,4 @@
-"""Conversion of attempts that were simulated together as columns to single updates, which go on by events."""
+"""Conversion of attempts from columns, where they were simulated together, to single updates that go on by events."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
     one = made.piece(place, place + 1)
     counts, times = one.counts[:, 0].tolist(), one.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]
-    # Below 0: not known.
+    # A negative number means unknown.
     planned = [None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS])]
     update = Update(
         counts[CLIENT],

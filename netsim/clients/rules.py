@@ -20,9 +20,9 @@ class Load(NamedTuple):
     weighted_samples: float = 0.0
     """Samples in units of the time that training takes for one."""
     besides_s: float = 0.0
-    """Further seconds, such as a pause that the application makes."""
+    """Additional seconds, such as a pause of the application."""
     look_s: float = 0.0
-    """The end of the work is noticed at a multiple of so many seconds after its beginning; 0: at once."""
+    """Polling interval in seconds: the end of the work is noticed at a multiple of it after the beginning; 0: at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,9 @@ class UpdateRules:
     instant: bool = False
     """True if an upload that takes no time ends within the call that began it."""
     on_work: Callable[[Update], Load | None] | None = None
-    """Called as a client begins to work on an update. Its answer is the work; None: the caller ends it, at a time of its own.
-    Absent: the work is planned as the update begins."""
+    """Callback that returns the work when a client begins to work on an update; a returned None means that the callback ends
+    the work itself, later. Without a callback the work is planned when the update begins.
+    """
     reports_phases: bool = False
     """True if clients report to the server how long each step of a delivered update took."""
 

@@ -1,4 +1,4 @@
-"""Updates as plain data, and back: what a run keeps of them at a round boundary."""
+"""Updates as plain data and back, for the state that a run saves at a round boundary."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def updates_state(updates: Collection[Update]) -> State:
-    """Every update with what it does next, and its draws."""
-    # In the order in which their next steps stand on the clock, which decides between two of one instant.
+    """Return every update as plain data, with its next event and its draws."""
+    # In the order of their next steps on the clock, which decides between two events of one instant.
     alive = sorted(updates, key=lambda update: (update.call_number, update.round, update.send_place))
     # Updates that were started together share their draws.
     models = list({id(update.model_draws): update.model_draws for update in alive}.values())
@@ -26,13 +26,13 @@ def updates_state(updates: Collection[Update]) -> State:
         "models": [draws.state_dict() for draws in models],
         "sends": [draws.state_dict() for draws in sends],
         "model_of": [places[id(update.model_draws)] for update in alive],
-        # One whose attempt is over has none, or those of that attempt: the next one will have draws of its own.
+        # An update whose attempt is over has no draws, or old ones: its next attempt gets new draws.
         "send_of": [-1 if update.outcome else places[id(update.send_draws)] for update in alive],
     }
 
 
 def restored_updates(medium: Medium, state: State) -> list[Update]:
-    """The updates of `updates_state`, in their order."""
+    """Return the updates that `updates_state` saved, in the same order."""
     models = [ModelDraws.restore(medium, drawn) for drawn in state["models"]]
     sends = [SendDraws.restore(medium, drawn) for drawn in state["sends"]]
     updates = []
@@ -48,7 +48,9 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
 
 
 def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State | int]:
-    """Return the attempts of a round under way, each as its client, or as fields if the attempt has ended. Each is an object."""
+    """Return the attempts of a round under way as plain data: the client if in flight, all fields if ended. Each must be an
+    object.
+    """
     return [
         update.client
         if not update.outcome and alive.get(update.client) is update
@@ -58,7 +60,7 @@ def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State |
 
 
 def restored_attempts(state: list[State | int], alive: dict[int, Update]) -> Single:
-    """Return the attempts of `attempts_state`; those in flight are the updates of `alive`."""
+    """Return the attempts that `attempts_state` saved. Attempts in flight are the updates of `alive`."""
     return Single(alive[saved] if isinstance(saved, int) else _ended(saved) for saved in state)
 
 

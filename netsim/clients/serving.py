@@ -1,4 +1,4 @@
-"""The server as its clients and their updates see it."""
+"""The interface of the server that clients and their updates use."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 
 
 class Serving(Protocol):
-    """The server, as far as its clients look at it."""
+    """The part of a server that clients use."""
 
     @property
     def takes_all(self) -> bool:
-        """True if the server takes every update, whichever round it was begun in."""
+        """True if the server takes updates of every round."""
 
     @property
     def closing(self) -> Closing | None:
-        """The closing of the round that has opened, where it follows from the round's own ends; None: the server goes by more."""
+        """Closing rule of the open round, if the close depends only on ends of the round's attempts; otherwise None."""
 
     def takes(self, update: Update) -> bool:
         """Return True if the server still takes `update`, which has arrived; otherwise it is late."""
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
+        """Return the sub-channels (n,) of attempts that `clients` (n,) begin now, or None if none are assigned."""
 
 
 class TakesAll:
-    """A server that takes every update and assigns nothing: that of probes, and of clients before they have another."""
+    """A server that takes every update and assigns no sub-channels. Probes use it, and clients before their server is set."""
 
     takes_all = True
     closing: Closing | None = None

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def shorten(pool: ClientPool, update: Update) -> None:
-    """End the training of `update` with the present pass over its samples, if that is not the last; passes must be known."""
+    """End the training of `update` with the present pass over its samples, unless that is the last. The number of passes must
+    be known.
+    """
     now, draws, work, client = pool.clock.now, update.model_draws, pool.medium.work, update.client
     assert work.drawn is not None
     assert work.a_pass is not None

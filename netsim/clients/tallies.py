@@ -23,23 +23,25 @@ class Tallies:
     def __init__(self, clients: int) -> None:
         self.count = clients
         self.busy: BoolArray = np.zeros(clients, np.bool_)
-        """(K,) True while the attempt of a client has not ended."""
+        """True (K,) while an attempt of the client is in flight."""
         self.last_delivery: IntArray = np.zeros(clients, np.int64)
-        """(K,) round of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
+        """Round (K,) of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
         self.last_delivery_s: FloatArray = np.zeros(clients)
-        """(K,) when each client's last update arrived; 0 before the first."""
+        """Time (K,) at which each client's last update arrived, seconds; 0 before the first."""
         self.selections: IntArray = np.zeros(clients, np.int64)
-        """(K,) attempts begun by each client."""
+        """Number of attempts (K,) begun by each client."""
         self.successes: IntArray = np.zeros(clients, np.int64)
-        """(K,) updates delivered by each client."""
+        """Number of updates (K,) delivered by each client."""
         self.started = self.models_sent = 0
-        """Attempts begun, and models sent to clients, so far."""
+        """Numbers of attempts begun and of models sent to clients, so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
-        """Attempts ended so far."""
+        """Number of attempts ended so far."""
         self._ends = 0
 
     def count_end(self, update: Update) -> None:
-        """Count an attempt that has ended by itself, and number it in the order of ends; numbers are compared within a round."""
+        """Count an attempt that ended by its own event, and number it in the order of ends. Numbers are compared within a round
+        only.
+        """
         self.ended[update.outcome] += 1
         update.end_number, self._ends = self._ends, self._ends + 1
         if not update.censored:
@@ -54,7 +56,9 @@ class Tallies:
         self.models_sent += len(clients)
 
     def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
-        """Count as `count_end` attempts that have ended in this order; `all_delivered`: every one of them was delivered."""
+        """Count attempts as `count_end` does; `ended` are in the order of ends. `all_delivered`: True if every update was
+        delivered.
+        """
         outcomes = ended.counts[OUTCOME]
         delivered: BoolArray | slice = slice(None)
         if all_delivered:
@@ -74,7 +78,7 @@ class Tallies:
         return arrays | {"started": self.started, "models_sent": self.models_sent, "ended": dict(self.ended)}
 
     def load_tallies(self, state: State) -> None:
-        """Take over a saved state; no client is busy."""
+        """Restore a saved state. No client is busy afterwards."""
         for name in _KEPT:
             getattr(self, name)[:] = state[name]
         self.started, self.models_sent, self.ended = state["started"], state["models_sent"], dict(state["ended"])

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from netsim.network.medium import Medium
 
 BEGUN_BY = (OPEN,)
-"""The one cause of attempts that are worked out together."""
+"""The cause shared by attempts that are simulated as arrays."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
 Drawn = Literal["download", "downlink", "compute", "sample", "upload", "uplink"]
-"""Names of what is drawn for an update: durations of phases and samples, and losses by the links."""
+"""Names of the draws of an update: durations of phases and samples, and losses by links."""
 WorkOfUpdate = tuple[int, int | None, int | None]
-"""Local steps that an update was asked for (0: as planned), samples that it processes, steps that it takes (None: not known)."""
+"""Work of an update: local steps requested (0: as planned), samples processed, steps taken (None if unknown)."""
 _NAN = float("nan")
 _EVER = float("inf")
-# What an update is made of, as plain data; its draws and its pending call are made from these.
+# Saved fields of an update, as plain data. Its draws and its pending call are rebuilt from them.
 FIELDS = (
     "begun_round",
     "place",
@@ -53,7 +53,7 @@ _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 
 
 class ModelDraws:
-    """Draws of the updates that begin together in a round: download, its loss, local training."""
+    """Draws of updates that begin together in a round: download, loss of the download, local training."""
 
     __slots__ = ("clients", "compute", "downlink", "download", "round", "sample", "started_s")
 
@@ -77,7 +77,7 @@ class ModelDraws:
         return made
 
     def state_dict(self) -> State:
-        """The values as drawn: a channel's state has moved on since, so they could not all be drawn again."""
+        """Return the drawn values. They cannot be drawn again, because the states of channels have moved on."""
         drawn = {name: getattr(self, name).state_dict() for name in ("download", "downlink", "compute", "sample")}
         return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
@@ -94,7 +94,7 @@ class ModelDraws:
 
 
 class SendDraws:
-    """Draws of the attempts of a round: the upload, and its loss by the clients' own links."""
+    """Draws of the attempts of a round: the upload, and its loss by the client's own link."""
 
     DRAWN: ClassVar[tuple[Drawn, ...]] = ("upload", "uplink")
 
@@ -116,7 +116,7 @@ class SendDraws:
         return made
 
     def state_dict(self) -> State:
-        """The values as drawn."""
+        """Return the drawn values."""
         drawn = {name: getattr(self, name).state_dict() for name in ("upload", "uplink")}
         return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
@@ -141,16 +141,16 @@ class Queueing(Protocol):
 
 
 class Update:
-    """One update, and its present attempt. Times are seconds, NaN where a step was not reached.
+    """One update and its present attempt.
 
-    The attributes named as the columns of the client table are the attempt's. Of an update that takes several attempts each phase
-    is recorded, start and end, in the attempt in which it ended.
+    Times are seconds, NaN where a step was not reached. Attributes named like columns of the client table belong to the
+    attempt. If an update takes several attempts, each phase is recorded in the attempt in which it ended.
     """
 
     __slots__ = (*FIELDS, "call_number", "end_number", "model_draws", "queued_by", "send_draws", "watts")
     queued_by: Queueing
-    """The step in which it waits for the uplink, or waited last."""
-    # Known only after an attempt has ended, and put into its record then.
+    """Step in which the update waits for the uplink, or last waited."""
+    # These values are known only after an attempt has ended; they enter its record then.
     loss = loss_rms = None
 
     def __init__(
@@ -167,7 +167,7 @@ class Update:
         self.client = client
         self.group = group
         self.begun_round = round
-        """The round in which the client was sent the model: with the client, the address of its draws."""
+        """Round in which the model was sent to the client. Together with the client it addresses the draws."""
         self.version = version
         self.place = place
         """Position among the clients of `model_draws`."""
@@ -178,19 +178,19 @@ class Update:
         self.phase_start_s = self.due_s = now_s
         self.drawn_steps, self.work_samples, self.work_steps = work
         self.charged = False
-        """True if privacy was spent on it."""
+        """True if privacy was spent on the update."""
         self.budget = _NAN
-        """Privacy spent on it, epsilon."""
+        """Privacy spent on the update, epsilon."""
         self.survives = True
-        """True if the link of the present transfer, or the last one, lets it through, settled as that begins."""
+        """True if the client's link lets the present (or last) transfer through; decided when the transfer begins."""
         self.drawing = 0
-        """State of its client (`netsim.clients.power_integral`), where energy is counted."""
+        """State of the client (`netsim.clients.power_integral`), if energy is counted."""
         self.metered_s = now_s
-        """Time up to which the attempt's columns include that."""
+        """Time up to which the columns of the attempt include the energy of this state."""
         self.watts: tuple[float, ...]
         """Powers of its client by state, watts."""
         self.ends_s = _EVER
-        """With batteries: time at which the present phase ends if the client stays; inf: not known."""
+        """With batteries: time at which the present phase ends if the client stays; inf if unknown."""
         self.call_number = -1
         """Number of the clock's call that ends the present step; -1 if none is scheduled."""
 
@@ -205,13 +205,14 @@ class Update:
         channel: int | None,
         begun: Cause | None = None,
     ) -> None:
-        """Begin an attempt in `round`; `begun`: its cause, None: the opening of the round."""
+        """Begin an attempt in `round`. `begun`: cause of the attempt; None: the opening of the round."""
         self.send_draws = draws
         self.send_place = place
         """Position among the clients of `send_draws`."""
         self.departure_s = self.away_s = departure_s
-        """Time at which the client will go away, which only the engine knows. With a battery `departure_s` is the
-        time at which that will be empty, if it comes first and nothing changes before."""
+        """Time at which the client will go away, which only the engine knows. With a battery `departure_s` is the time at which
+        the battery will be empty, if that is earlier and nothing changes before.
+        """
         self.round = round
         self.age_rounds = age_rounds
         self.selected_s = now_s
@@ -244,23 +245,25 @@ class Update:
         self.receive_j: Any = None
 
     def compute_from(self, start_s: float) -> None:
-        """The attempt's record: local training begins, or began, at `start_s`."""
+        """Record that local training begins, or began, at `start_s`."""
         self.compute_start_s, self.samples, self.steps = start_s, self.work_samples, self.work_steps
 
     def row(self) -> UpdateRow:
-        """The record of its present attempt."""
-        # As `_make`, without its check of the number of values, of which there is one for each field.
+        """Return the record of the present attempt."""
+        # `tuple.__new__` instead of `_make`: there is a value for each field, so its check of the length can be spared.
         return tuple.__new__(UpdateRow, _RECORDED(self))
 
     def untell_phase(self) -> None:
-        """The attempt is over before the phase that prepares the update is."""
+        """Remove the phase from the record of an attempt that ended while the client was still training."""
         if self.phase == COMPUTE:
             self.samples = self.steps = None
         if self.phase in STAGE_OF:
             setattr(self, STAGE_OF[self.phase].start, _NAN)
 
     def unfinished_row(self, now_s: float) -> UpdateRow:
-        """The record of an attempt that has not ended as the run does; a phase that began in an earlier attempt is not in it."""
+        """Return the record of an attempt still in flight at the end of the run, without phases that began in an earlier
+        attempt.
+        """
         if self.started_round is not None and self.phase_start_s < self.selected_s:
             self.untell_phase()
         return self.row()._replace(outcome="in_flight", outcome_s=now_s)
@@ -276,7 +279,7 @@ def renew_draws(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: f
     held: dict[int, ModelDraws | SendDraws] = {}
     sends = name in SendDraws.DRAWN
     for update in updates:
-        if sends and update.outcome:  # its attempt is over: the next one will have draws of its own
+        if sends and update.outcome:  # its attempt is over: the next attempt gets new draws
             continue
         draws = update.send_draws if sends else update.model_draws
         held[id(draws)] = draws

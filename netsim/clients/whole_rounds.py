@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from netsim.network.medium import Medium
 
 FROM = 6
-"""Attempts of a round from which on arrays are quicker than single updates."""
+"""Number of attempts of a round from which on arrays are faster than single updates."""
 _EVER = float("inf")
 
 
 class Pool(Protocol):
-    """The clients (`netsim.clients.pool.ClientPool`), as used here."""
+    """The part of `netsim.clients.pool.ClientPool` that is used here."""
 
     clock: Clock
     medium: Medium
@@ -77,48 +77,49 @@ class Pool(Protocol):
         """Count attempts that have ended (`netsim.clients.tallies`)."""
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
-        """Let updates go on by events; their next steps come in `order` (n,)."""
+        """Continue updates by events; their next steps are scheduled in `order` (n,)."""
 
 
 class WholeRounds:
-    """Attempts of `pool` that are worked out round by round; `possible` False: something may act on them in mid-round.
+    """Attempts of `pool` that are simulated as arrays, round by round.
 
-    Attempts that outlast their round stay in the table, beside those of the next round.
+    `possible`: False if something may act on single attempts during a round. Attempts that outlast their round stay in the
+    table with the attempts of the next round.
     """
 
     def __init__(self, *, pool: Pool, possible: bool) -> None:
         self._recipe = pool.life.recipe
         self.possible = possible and self._recipe.foreseeable and not pool.life.retry
-        """True if attempts may be worked out together in this run."""
+        """True if attempts may be simulated as arrays in this run."""
         self._pool = pool
         self._foreseen = Foreseen(self._recipe, pool.medium)
         self.followers: list[Callable[[Columns], object]] = []
         """Listeners called with the attempts that have ended, in the order of their ends."""
         self.closes_s: float | None = None
-        """Time at which the round under way will close; None: not known."""
+        """Time at which the round under way will close; None if unknown."""
         self.last_end: int | None = None
-        """Number of the attempt of the round that ends last before it closes, or closes it; None: none ends."""
+        """Number of the last attempt of the round that ends up to its close; None if none ends."""
         self._table: Columns | None = None
         self._ends_s: FloatArray = np.zeros(0)
-        """(n,) ends of the attempts of the table, ascending; the first may have passed."""
+        """Ends (n,) of the attempts of the table, ascending; the first may have passed."""
         self.left = 0
-        """Attempts that have not ended."""
+        """Number of attempts in flight."""
         self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
         self._phases = None if pool.energy is None else pool.energy.phases
         self._unmetered: list[Columns] = []
-        """Attempts that have ended and whose energy is not accounted for yet."""
+        """Ended attempts whose energy is not accounted for yet."""
         if pool.energy is not None:
             pool.energy.listen(self._meter)
         self._simple = False
-        """True if the table is of one round, whose attempts are all delivered before it closes.
+        """True if the table holds one round whose attempts are all delivered before its close.
 
-        It is then delivered in one piece, which takes a sixth off a round of 15 attempts, and nothing off one of 1,000.
+        `_deliver` then handles it in one piece, which saves a sixth of a round of 15 attempts, and nothing of one of 1,000.
         """
         self._outlasting = False
         """True if some attempts outlast the round that closed last."""
 
     def take(self, count: int) -> bool:
-        """Return True if `count` attempts that begin now may be worked out together."""
+        """Return True if `count` attempts that begin now may be simulated as arrays."""
         pool = self._pool
         if pool.life.serving.closing is None or pool.alive_now:
             return False
@@ -127,7 +128,7 @@ class WholeRounds:
     def begin(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
     ) -> Selected | None:
-        """Begin the attempts of `chosen` (n,); return None and do nothing if the life of some is not known now."""
+        """Begin the attempts of `chosen` (n,). Return None and do nothing if some attempt cannot be foreseen now."""
         pool, old = self._pool, self.left
         known = self._foreseen.lives(
             chosen=chosen,
@@ -163,9 +164,10 @@ class WholeRounds:
         return Selected(table, places, _EVER if self._simple else closes_s)
 
     def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> tuple[float, int] | None:
-        """Return the close of the round, and the place of the first attempt that ends after it; None if it cannot be foreseen.
+        """Return the close of the round, and the place of the first attempt that ends after it; None if the close cannot be
+        foreseen.
 
-        `ends_s` (n,): when the attempts of `table` end, ascending; `mine` (m,): the places of those of this round.
+        `ends_s` (n,): ends of the attempts of `table`, ascending. `mine` (m,): places of this round's attempts.
         """
         closing, counts = self._pool.life.serving.closing, table.counts
         assert closing is not None
@@ -179,8 +181,8 @@ class WholeRounds:
             following = int(ends_s.searchsorted(closes_s, "right"))
         else:
             following = last + 1
-            # An update may be ready in the instant of the close, after the end that caused the close, and be sent in no time. It
-            # arrives after the server has gone on: the order of single events matters.
+            # An update may be ready at the instant of the close, after the end that caused the close, and be sent in no time.
+            # It then arrives after the server has gone on. The order of single events matters here, so arrays cannot decide.
             if following < len(ends_s) and ends_s[following] == closes_s:
                 tied = slice(following, int(ends_s.searchsorted(closes_s, "right")))
                 starts_s = table.times[UP_START, tied]
@@ -212,13 +214,13 @@ class WholeRounds:
             self._end(table if over == count else table.piece(0, over))
 
     def _rest(self) -> Columns:
-        """Return the attempts that have not ended, in the order in which they will."""
+        """Return the attempts in flight, in the order of their ends."""
         assert self._table is not None
         count = len(self._ends_s)
         return self._table.piece(count - self.left, count) if self.left < count else self._table
 
     def _count(self, table: Columns, until_s: float) -> None:
-        """Count the uploads begun up to `until_s`, and charge for them."""
+        """Count the uploads begun up to `until_s`, and spend privacy on them."""
         counts = table.counts
         places = np.flatnonzero((table.times[UP_START] <= until_s) & (counts[CHARGED] == 0))
         if len(places):
@@ -300,7 +302,7 @@ class WholeRounds:
         self._ends_s = self._table.times[END]
         self.left = len(self._ends_s)
         ended = rest.take(places).cut(outcome, now)
-        # `Selected` of the round refers to these arrays: its readers must see the ends, too.
+        # Change the arrays in place: `Selected` of the round refers to them, and its readers must see the ends.
         rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
         self._end(ended)
 
@@ -315,7 +317,7 @@ class WholeRounds:
         return updates
 
     def release(self) -> None:
-        """Convert attempts in flight to single updates, which go on by events."""
+        """Convert attempts in flight to single updates that go on by events."""
         if self.left:
             updates, order = self._release()
             self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}

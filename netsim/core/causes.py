@@ -23,7 +23,7 @@ that has arrived at an edge (TERM; the number of the edge's attempt)."""
 
 
 class Cause(NamedTuple):
-    """Kind and number of the preceding event. Time that passes in between was set by a timer.
+    """Kind and number of the event that led to something. Time in between was set by a timer.
 
     >>> Cause(END, 7)
     Cause(kind='end', after=7)
@@ -44,31 +44,32 @@ AttemptT = TypeVar("AttemptT", bound=Numbered)
 
 
 class Causes:
-    """Last event of a run: the source of the causes of all that follows."""
+    """Latest events of a run, from which the causes of later events follow."""
 
     def __init__(self, clock: Clock, inexact: Iterable[str] = ()) -> None:
         self._clock = clock
         self.opened, self.opened_s = 0, -math.inf
-        """The round that opened last, and when its first attempts could begin."""
+        """Number of the round that opened last, and the time at which its first attempts could begin."""
         self.ended, self.ended_s = 0, -math.inf
-        """The attempt that ended last."""
+        """Number of the attempt that ended last, and the time."""
         self.returned: int | None = None
-        """The client that a round waited for and that came back last, or had charge again."""
+        """Client that a round waited for and that came back last, or had charge again."""
         self.closing: Cause | None = None
-        """The cause of the close of the present round, once its close rule has stated it."""
+        """Cause of the close of the present round, once its close rule has stated it."""
         self.rule: str | None = None
-        """The name of the rule that closes the present round, likewise."""
+        """Name of the rule that closes the present round, once known."""
         self.fixed_length = False
         """True if rounds close at times that are set before the run."""
         self.inexact = set(inexact)
         """Phases whose end does not shift one to one with their start, such as an upload over a shared link."""
         self.released: Cause | None = None
-        """The cause of attempts that begin now, where more than rounds and attempts can be one; None: it follows from these."""
+        """Cause of attempts that begin now, where other things than rounds and attempts can be a cause; None: the usual rule."""
         self._timers: dict[int, int] = {}
-        """Calls of the clock that were scheduled as an attempt of this round ended: the attempt, by the call's number."""
+        """Number of the attempt whose end scheduled a call of the clock, by the call's number; calls of the present round only.
+        """
 
     def note_return(self, client: int | None) -> None:
-        """Note the client that came back last of those that a round waits for; None if several act at once and none is known."""
+        """Note the client, of those that a round waits for, that came back last; None if several came back at once."""
         self.returned = client
 
     def fix_length(self) -> None:
@@ -94,9 +95,9 @@ class Causes:
             self._timers |= dict.fromkeys(range(following - added, following), attempt.number)
 
     def close(self, cause: Cause, rule: str | None) -> None:
-        """Note what closes the present round, unless that is settled: close rules call it.
+        """Note what closes the present round, unless a cause is noted already. Close rules call it.
 
-        `rule` names the rule in a word or two, for reports; None: it has no name.
+        `rule`: name of the rule in a word or two, for reports; None: it has no name.
         """
         if self.closing is None:
             self.closing, self.rule = cause, rule
@@ -106,23 +107,23 @@ class Causes:
         self.close(Cause(END, attempt), rule)
 
     def close_by_deadline(self) -> None:
-        """Note that a deadline closes the present round, which was set as it opened."""
+        """Note that a deadline closes the present round; it was set when the round opened."""
         self.close(Cause(OPEN, self.opened), "deadline")
 
     def close_by_schedule(self, rule: str) -> None:
-        """Note that a time of the clock closes the present round, which does not depend on the round."""
+        """Note that a fixed time of the clock, independent of the round, closes the present round."""
         self.close(Cause(SCHEDULE), rule)
 
     def close_now(self, rule: str, otherwise: str | None = None) -> None:
-        """Note that what happens at this instant closes the present round.
+        """Note that the event of this instant (`latest`) closes the present round.
 
-        `otherwise` names the rule where nothing happens and only the clock goes on.
+        `otherwise`: name of the rule if there is no event and only the clock goes on.
         """
         cause = self.latest()
         self.close(cause, otherwise if otherwise is not None and cause.kind == SCHEDULE else rule)
 
     def latest(self) -> Cause:
-        """Return what happens at this instant: a round opens, or an attempt ends; otherwise only the clock goes on."""
+        """Return the event of this instant: a round opens, or an attempt ends. Without one, the cause is the clock."""
         now = self._clock.now
         if self.opened_s == now:
             return Cause(OPEN, self.opened)
@@ -131,9 +132,9 @@ class Causes:
         return Cause(SCHEDULE)
 
     def timer_cause(self, set_by: Cause) -> Cause:
-        """Return the cause of a close that its rule has not stated; `set_by`: `latest` as the rule began to wait.
+        """Return the cause of a close that its rule has not stated. `set_by`: value of `latest` when the rule began to wait.
 
-        An end at this instant; else the end at which the call that is being made, or the wait, was scheduled.
+        It is the end of an attempt at this instant; otherwise the end that scheduled the running call, or the wait.
         """
         cause = self.latest()
         if cause.kind == SCHEDULE and self._clock.calling in self._timers:
@@ -141,9 +142,10 @@ class Causes:
         return set_by if cause.kind == SCHEDULE and set_by.kind == END else cause
 
     def begin_cause(self, client: int, earlier: int | None = None) -> Cause:
-        """Return what lets an attempt of `client` begin now: its round opens, an attempt made room, or the client came back.
+        """Return the cause by which an attempt of `client` begins now: its round opens, an attempt made room, or the client
+        came back.
 
-        `earlier`: the attempt before, of an update that is still being made and goes on.
+        `earlier`: number of the attempt before, for an update that is still in training and goes on.
         """
         if earlier is not None:
             return Cause(EARLIER, earlier)

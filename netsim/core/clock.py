@@ -29,15 +29,15 @@ _CALL = 5  # entries of this length are timed calls, those of SimPy's events are
 
 
 class NothingScheduledError(RuntimeError):
-    """Nothing is left that could bring about what is waited for."""
+    """Error: no event is left on the clock that could end a wait."""
 
 
 class EventLimitError(Exception):
-    """A simulation came to as many events as it may have."""
+    """Error: a simulation reached its limit of events."""
 
 
 class Clock(Environment):
-    """Simulated seconds, from `start_s` on."""
+    """Clock of simulated seconds that starts at `start_s`."""
 
     # SimPy's own property is a call of a Python function, which costs twice as much, ten times in a round.
     now: float = property(attrgetter("_now"), doc="The present time, seconds.")  # type: ignore[assignment]
@@ -45,16 +45,16 @@ class Clock(Environment):
     def __init__(self, start_s: float = 0.0) -> None:
         super().__init__(initial_time=start_s)
         self.event_limit: float = float("inf")
-        """Number of events that may be scheduled since the creation; the next one to happen raises EventLimitError."""
+        """Number of events since creation above which the next step raises EventLimitError."""
         self.calling = -1
-        """The number of the call that is being made, or was last."""
+        """Number of the call that runs now, or of the last one."""
 
     def limit_events(self, most: float) -> None:
         """Raise EventLimitError once `most` calls have been scheduled; inf: no limit."""
         self.event_limit = most
 
     def start_at(self, time_s: float) -> None:
-        """Set the clock of a run that goes on from a saved state; raises ValueError once anything is scheduled."""
+        """Set the time of a run that is resumed from a saved state. Raises ValueError if anything is scheduled already."""
         if self._queue:
             raise ParameterError("time_s", time_s, "the clock can be set only while nothing is scheduled")
         self._now = time_s
@@ -73,7 +73,7 @@ class Clock(Environment):
         return number
 
     def next_number(self) -> int:
-        """Return the number that the next call or event will get."""
+        """Return the number of the next call or event."""
         return next(copy(self._eid))
 
     def pending(self) -> int:
@@ -98,13 +98,13 @@ class Clock(Environment):
     def call_numbered(self, time_s: float, number: int, fn: Callable[[Any], object], payload: object = None) -> None:
         """Call `fn(payload)` at `time_s`, not before now, under a reserved number.
 
-        Among the calls of an instant it has the place of its number, as if it had been made when that was reserved.
+        The number decides its order among the calls of an instant, as if it had been scheduled when the number was reserved.
         """
         entry: Any = (time_s, NORMAL, number, fn, payload)
         heappush(self._queue, entry)
 
     def event_at(self, time_s: float, priority: int = NORMAL) -> Event:
-        """An event that happens at `time_s`, for a process to wait for; raises ValueError for a time that has passed."""
+        """Return an event at `time_s` that a process can wait for; raises ValueError for a time that has passed."""
         if not time_s >= self._now:
             raise ParameterError("time_s", time_s, f"must be at or after the present time {self._now} s")
         event = Event(self)
@@ -122,14 +122,14 @@ class Clock(Environment):
             super().step()
 
     def run_until(self, over: Event, limit_s: float = float("inf")) -> bool:
-        """Go on until `over` has happened: True. False where it does not happen up to `limit_s`, at which the clock then stands.
+        """Run until the event `over` has happened and return True; return False at `limit_s` if it has not happened by then.
 
-        Raises what `over` failed with; EventLimitError; RuntimeError where nothing is left that could bring it about.
+        Raises the exception of a failed `over`, EventLimitError, or NothingScheduledError if no event is left.
         """
         queue: Any = self._queue
         event_step = super().step
         last = self.event_limit
-        over.defused = True  # a failure is raised from here, not wrapped by SimPy
+        over.defused = True  # raise a failure here, before SimPy wraps it
         awaited: Any = over
         while awaited.callbacks is not None:
             if not queue:
@@ -152,13 +152,13 @@ class Clock(Environment):
         return True
 
     def run_process(self, process: Process[None], limit_s: float = float("inf")) -> bool:
-        """Run `process`, a generator of the events that it waits for, to its end: True. False and raises as `run_until`.
+        """Run `process`, a generator of the events that it waits for, to its end. Returns and raises as `run_until` does.
 
-        In the order of a SimPy process that the caller waits for, without the two events of its beginning and its end, which
-        cost more than a round in which little happens.
+        Fast path for a SimPy process that the caller waits for; keeps its order of events. It spares the events of the
+        beginning and the end, which cost more than a round in which little happens.
         """
-        # SimPy lets a process begin after the calls that are first in this instant, and the caller go on after all those that
-        # were scheduled for the instant of its end by then.
+        # SimPy starts a process after the FIRST calls of this instant, and resumes the caller after all calls that were
+        # scheduled for the instant of the end by then.
         self._run_before((self._now, FIRST, next(self._eid)))
         for event in process:
             if not self.run_until(event, limit_s):
@@ -167,7 +167,7 @@ class Clock(Environment):
         return True
 
     def _run_before(self, place: tuple[float, int, int]) -> None:
-        """Everything that comes before an entry at `place` (time, priority, number)."""
+        """Process all entries that come before `place` (time, priority, number)."""
         queue: Any = self._queue
         while queue and queue[0] < place:
             if queue[0][2] >= self.event_limit:

@@ -1,4 +1,4 @@
-"""Close of a round: a rule without a clock, and its fold over the ends of a round.
+"""Rules that close a round, stated without a clock, and their fold over the ends of a round's attempts.
 
 A rule sees the state of a round after each end, in their order, and at the time at which it asked to look. It keeps nothing, and
 no field of a state is of the future. Ends that happen one by one reach the rule as they happen (`netsim.servers.close`); ends
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 _LATER_S = 1e-6
-"""Delay of an end by which `look_follows_end` tries a rule: long enough to be seen in the times of a run, and no more."""
+"""Delay by which `look_follows_end` moves an end as a test, seconds: just long enough to be visible in times of a run."""
 
 
 @dataclass(slots=True)
 class RoundState:
     """State of a round, right after an end or at a look.
 
-    `now_s`, `ended` and `delivered` are numbers, or arrays (n,) with an entry for each of n states of one round. A rule uses
-    comparisons, sums and the operators `&` and `|`, which do the same for both.
+    `now_s`, `ended` and `delivered` are numbers, or arrays (n,) for n states of one round. Rules must use comparisons, sums,
+    `&` and `|` only, which work for both.
     """
 
     start_s: float
     """Time at which the round opened."""
     expected: int
-    """Attempts that were begun as it opened."""
+    """Number of attempts begun as the round opened."""
     now_s: float | FloatArray
     """Present time."""
     ended: int | IntArray = 0
-    """Attempts of the round that have ended."""
+    """Number of attempts of the round that have ended."""
     delivered: int | IntArray = 0
     """Number of attempts of the round whose update arrived."""
     looking: bool = False
@@ -43,7 +43,7 @@ class RoundState:
 
 
 class ClosingRule(Protocol):
-    """Says when a round closes.
+    """Decides when a round closes.
 
     Example: a round closes two seconds after it opened, or with its last attempt.
 
@@ -59,10 +59,10 @@ class ClosingRule(Protocol):
         """Return True if the round closes in `state`; an array (n,) for n states."""
 
     def next_look_s(self, state: RoundState) -> float | FloatArray:
-        """Return the time of the next look, unless an end comes before; a time that has passed, or inf: there is none."""
+        """Return the time at which the rule must be asked again if no end comes before. A past time, or inf, means never."""
 
     def name(self, state: RoundState) -> str | None:
-        """Return the name of what closes a round in `state`, in a word or two for reports; None: it has no name."""
+        """Return the name of the rule that closes a round in `state`, in a word or two for reports; None: it has no name."""
         return None
 
 
@@ -71,20 +71,20 @@ class Close(NamedTuple):
 
     time_s: float
     ended: int
-    """Attempts of the round that have ended by then; of an end that closes the round, up to and including that."""
+    """Number of attempts of the round that have ended by the close, an end that closes the round included."""
     by_end: bool
-    """True if the last of them closes the round, False if a look does."""
+    """True if the last of these ends closes the round, False if a look does."""
 
 
 class Closing(Protocol):
-    """A rule in the round that has opened."""
+    """A closing rule, bound to the open round."""
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
-        """Return as `fold_ends`."""
+        """Return the result of `fold_ends` for the open round."""
 
 
 def look_follows_end(rule: ClosingRule, state: RoundState) -> bool:
-    """Return True if the look that `rule` asks for right after an end would move with that end; `state`: of one round."""
+    """Return True if the next look after an end moves when that end moves. `state`: right after the end."""
     return bool(rule.next_look_s(replace(state, now_s=state.now_s + _LATER_S)) != rule.next_look_s(state))
 
 
@@ -100,7 +100,7 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
     last = int(closing.argmax()) if count else 0
     by_end = bool(count and closing[last])
     states = last + 1 if by_end else count + 1
-    # State j is that after j ends; it lasts up to the next end, whose instant's look comes after it.
+    # State j is the state after j ends. It lasts until the next end; a look at that instant comes after the end.
     since_s, until_s = np.append(start_s, ends_s)[:states], np.append(ends_s, _EVER)[:states]
     opened = RoundState(start_s, count, start_s)
     looks_s = np.append(rule.next_look_s(opened), np.broadcast_to(rule.next_look_s(after), count))[:states]

@@ -1,4 +1,4 @@
-"""The garbage collector while a run is set up, while it lasts, and as a command ends."""
+"""Settings of Python's garbage collector while a run is set up, while it lasts, and when a command ends."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _RARELY = 1000
-"""Threshold of full collections: collections of the middle generation before one of the oldest."""
+"""Threshold for full collections: number of collections of the middle generation before a full one."""
 _here = False
 """True while a block of this module has objects set aside."""
 
 
 @contextmanager
 def resting() -> Iterator[None]:
-    """Keep the garbage collector off within the block, in which modules are imported and a scenario is built.
+    """Switch the garbage collector off within the block, in which modules are imported and a scenario is built.
 
-    What is made there stays, and to look through it again and again costs a tenth of a short command's time.
+    These objects stay alive, and scanning them repeatedly would cost a tenth of a short command's time.
     """
     before = gc.isenabled()
     gc.disable()
@@ -25,7 +25,7 @@ def resting() -> Iterator[None]:
     finally:
         if before:
             if not _is_set_aside():
-                # Among the old objects at once: as the young it would all be looked through first thing.
+                # Move new objects to the oldest generation at once: the next collection would scan all of them otherwise.
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()
@@ -33,14 +33,14 @@ def resting() -> Iterator[None]:
 
 @contextmanager
 def long_lived() -> Iterator[None]:
-    """Keep the garbage collector from objects that exist at the beginning of the block: modules, laws, data.
+    """Exempt objects that exist at the beginning of the block from garbage collection: modules, laws, data.
 
-    They stay to the end of a run in any case; scanning them again and again costs a run with many messages in flight a fourth
-    of its time. Within a block that has set objects aside already, those stay so, and full collections become rare.
+    They live to the end of a run in any case; scanning them repeatedly costs a run with many messages in flight a fourth of its
+    time. An inner block leaves the exempt objects of an outer block alone; full collections become rare.
     """
     if _is_set_aside():
         before = gc.get_threshold()
-        gc.set_threshold(*before[:2], _RARELY)  # the third threshold is that of full collections
+        gc.set_threshold(*before[:2], _RARELY)  # the third threshold governs full collections
         try:
             yield
         finally:
@@ -52,9 +52,9 @@ def long_lived() -> Iterator[None]:
 
 @contextmanager
 def freed_at_the_end() -> Iterator[None]:
-    """Free what one run of several has made, as the block ends; what there was before it is not looked at.
+    """Free the objects of one run of several when the block ends, without scanning older objects.
 
-    A simulation that is over refers to itself in circles. To find it among all modules takes a tenth of a second, for every run.
+    A finished simulation has reference cycles. Finding them among all modules would take a tenth of a second for every run.
     """
     if _is_set_aside():
         yield
@@ -67,12 +67,12 @@ def freed_at_the_end() -> Iterator[None]:
 
 
 def rests_at_the_end() -> None:
-    """Keep the collector from all there is as the process ends, where it would take a sixth of a short command's time."""
+    """Exempt all objects from the collection at the end of the process, which would take a sixth of a short command's time."""
     gc.freeze()
 
 
 def _is_set_aside() -> bool:
-    # Python counts one by one what was set aside, which takes 15 ms where that is all modules of a learner.
+    # Python counts frozen objects one by one, which takes 15 ms for all modules of a learner.
     return _here or gc.get_freeze_count() > 0
 
 

@@ -44,8 +44,9 @@ class AnswerError(ValueError):
     """Error: a component, which may be a user's own, returned an unusable answer."""
 
     def __init__(self, role: str, method: str, returned: object, reason: str, *, name: str | None = None) -> None:
-        """Store the parts of the message; `role`: the key of a scenario that names the component; `name`: its name among
-        several.
+        """Store the parts of the message.
+
+        `role`: key of a scenario that names the component. `name`: name of the component among several.
         """
         super().__init__(role, method, returned, reason)
         self.role = role

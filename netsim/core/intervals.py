@@ -1,4 +1,4 @@
-"""Intervals of time in which something holds: [start, end), ascending, none touching the next; made for look-ups."""
+"""Intervals of time [start, end), ascending and disjoint, with fast look-ups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EVER = float("inf")
 
 
 class Intervals(StateFields):
-    """Half-open intervals of seconds; those that touch or overlap are one. An end of inf: not over yet, or never."""
+    """Half-open intervals of seconds. Intervals that touch or overlap are merged. An end of inf: not over yet, or never over."""
 
     __slots__ = ("_ends", "_starts")
     state_fields = __slots__
@@ -30,7 +30,7 @@ class Intervals(StateFields):
         return zip(self._starts, self._ends, strict=True)
 
     def add(self, start_s: float, end_s: float = _EVER) -> None:
-        """One more interval, which begins no earlier than the last one."""
+        """Add an interval that begins no earlier than the last one."""
         if self._ends and start_s <= self._ends[-1]:
             self._ends[-1] = max(self._ends[-1], end_s)
         else:
@@ -38,13 +38,13 @@ class Intervals(StateFields):
             self._ends.append(end_s)
 
     def close(self, end_s: float) -> None:
-        """The last interval ends at `end_s`; if that is where it began, there was none."""
+        """End the last interval at `end_s`; remove it if it began there."""
         self._ends[-1] = end_s
         if self._starts[-1] == end_s:
             del self._starts[-1], self._ends[-1]
 
     def forget(self, before_s: float) -> None:
-        """Drop intervals that were over by `before_s`: earlier times are not asked for again."""
+        """Drop intervals that were over by `before_s`. Callers must not ask for earlier times again."""
         past = bisect_right(self._ends, before_s)
         del self._starts[:past], self._ends[:past]
 
@@ -66,6 +66,6 @@ class Intervals(StateFields):
     def overlap(self, start_s: float, end_s: float) -> bool:
         """Return True if an interval meets [start_s, end_s), or start_s if the two are equal."""
         starts = self._starts
-        # The last interval that begins before the end (or at the one instant).
+        # Look at the last interval that begins before the end (or at the instant, if start and end are equal).
         i = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
         return i >= 0 and self._ends[i] > start_s

@@ -12,27 +12,27 @@ from netsim.core.protocols import BoolArray, IntArray, Stateful
 
 @dataclass(frozen=True, slots=True)
 class JamView:
-    """View of a jammer as a dwell begins. Counts are of the time since its last dwell began."""
+    """View of a jammer as a dwell begins. Counts cover the time since its last dwell began."""
 
     dwell: int
     """Dwells count from 1."""
     time_s: float
     reach: IntArray
-    """(r,) the sub-channels it can jam, ascending."""
+    """Sub-channels (r,) that it can jam, ascending."""
     allowed: int
     """Number of sub-channels that it may jam in this dwell, by its budget."""
     used: IntArray
-    """(N,) transmissions begun on each sub-channel."""
+    """Number of transmissions (N,) begun on each sub-channel."""
     delivered: IntArray
-    """(N,) updates delivered over each sub-channel."""
+    """Number of updates (N,) delivered over each sub-channel."""
     busy: BoolArray
-    """(N,) whether a transmission is under way right now."""
+    """True (N,) for sub-channels with a transmission in flight now."""
     rng: np.random.Generator
     """The jammer's own stream of this dwell; not to be kept."""
 
 
 class JammerLaw(Stateful, Protocol):
-    """Decides what to jam next."""
+    """Decides which sub-channels to jam next."""
 
     def choose(self, view: JamView) -> IntArray:
-        """Distinct sub-channels out of `view.reach`, at most `view.allowed`; may be empty."""
+        """Return distinct sub-channels out of `view.reach`, at most `view.allowed` of them; may be empty."""

@@ -1,4 +1,4 @@
-"""Null objects: what stands in for a component that a study does without."""
+"""Null objects, which stand in for components that a study does without."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class NoLearner(StateFields):
-    """Nothing is trained: updates have a size and no content."""
+    """Learner of a study without training: updates have a size and no content."""
 
     aggregates = False
     round_columns: Sequence[str] = ()
@@ -34,21 +34,21 @@ class NoLearner(StateFields):
         return np.full(len(clients), np.nan)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """There is no model."""
+        """Return NaN for each client: there is no model."""
         return np.full(len(clients), np.nan)
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
         return None
 
     def retain(self, versions: list[int]) -> None:
-        """There are no versions."""
+        """Do nothing: there are no versions."""
 
     def contribution(self) -> FloatArray | None:
         return None
 
 
 class NoWork:
-    """Unknown amount of local training: no samples and no steps are reported, and `compute.delay` is the whole time."""
+    """Work law of unknown amounts: no samples and no steps are reported, and `compute.delay` is the whole time."""
 
     eager = False
     samples: IntArray | None = None
@@ -87,7 +87,7 @@ class NoTime:
 
 
 class NoAccountant(StateFields):
-    """Nothing is released, and nothing spent."""
+    """Accountant of a study without privacy: nothing is released or spent."""
 
     def __init__(self) -> None:
         self.participations: IntArray = np.zeros(0, np.int64)
@@ -105,7 +105,7 @@ class NoAccountant(StateFields):
 
 
 class NoOracle(StateFields):
-    """No oracle runs beside the scheduler."""
+    """Meter of a study without an oracle beside the scheduler."""
 
     def measure(self, round: int, good: BoolArray) -> float:
         return float("nan")

@@ -26,8 +26,10 @@ LawT = TypeVar("LawT", covariant=True)
 Notes = dict[str, Any]
 """Entries of a summary, as plain data."""
 State = dict[str, Any]
-"""Plain data: numbers, strings, NumPy arrays, and lists and dicts of these. What `state_dict` returns is a copy: later rounds do
-not change it; what `load_state_dict` is given is not kept."""
+"""Plain data: numbers, strings, NumPy arrays, and lists and dicts of these.
+
+`state_dict` returns a copy, which later rounds do not change. `load_state_dict` does not keep its argument.
+"""
 
 AnyMethod = TypeVar("AnyMethod", bound=Callable[..., Any])
 
@@ -43,7 +45,7 @@ OPTIONAL = "netsim_optional"
 
 
 class Stateful(Protocol):
-    """Carries state from round to round and can hand it out and take it back."""
+    """Object with a state that can be saved and restored."""
 
     def state_dict(self) -> State: ...
 
@@ -51,53 +53,53 @@ class Stateful(Protocol):
 
 
 class Draws(Protocol):
-    """Addressed uniforms (`netsim.core.streams.Stream`): who else is asked for changes no draw."""
+    """Addressed uniforms (`netsim.core.streams.Stream`): a draw does not depend on which others are read."""
 
     def uniforms(self, index: int, size: int) -> FloatArray:
-        """Draws of entities 0..size-1 at `index`, each in [0, 1); shape (size,)."""
+        """Return draws of entities 0..size-1 at `index`, each in [0, 1); shape (size,)."""
 
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray:
-        """`uniforms(index, size)[entities]`, without drawing all of it where that is cheaper; shape (n,)."""
+        """Return `uniforms(index, size)[entities]`, drawing only these if that is cheaper; shape (n,)."""
 
 
 class DelayLaw(Protocol):
     """A law of durations in seconds, given by its quantile function, so that a draw is a uniform and nothing else."""
 
     constant: bool = False
-    """True if durations do not depend on the draw, which is then spared in expectations."""
+    """True if durations do not depend on the draw, so that expectations need none."""
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        """Durations of `entities` (n,) at uniforms `u` (n,) in [0, 1); seconds, shape (n,), finite and >= 0."""
+        """Return the durations of `entities` (n,) at uniforms `u` (n,) in [0, 1); seconds, shape (n,), finite and >= 0."""
 
     def mean_s(self, entities: IntArray) -> FloatArray:
-        """Expected durations of `entities`; seconds, shape (n,)."""
+        """Return the expected durations of `entities`; seconds, shape (n,)."""
 
 
 class WorkLaw(Protocol):
     """Amount of local training of an update."""
 
     eager: bool = False
-    """True if only training itself tells: `begin` is then called for every update, and its answer holds."""
+    """True if the amount is known only by training: `begin` is then called for every update, and its answer counts."""
 
     @property
     def samples(self) -> IntArray | None:
-        """(K,) samples that an update of each client processes, as planned; None if unknown."""
+        """Planned number of samples (K,) that an update of each client processes; None if unknown."""
 
     @property
     def drawn(self) -> IntArray | None:
-        """(K,) steps of an update of each client, as planned, those included that are left out; None if unknown."""
+        """Planned number of steps (K,) of an update of each client, skipped steps included; None if unknown."""
 
     @property
     def a_pass(self) -> IntArray | None:
-        """(K,) steps of a pass over the samples of each client; None if the numbers of samples are unknown."""
+        """Number of steps (K,) of a pass over the samples of each client; None if the numbers of samples are unknown."""
 
     def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
-        """(n,) steps that updates of `clients` (n,) begun in `round` are asked for, where no policy says so; None: as planned."""
+        """Return the steps (n,) requested of updates of `clients` begun in `round` if no policy decides; None: as planned."""
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
-        """Return the samples that updates of `clients` (n,) process, and the steps that they take; None if unknown.
+        """Return numbers of samples and of steps (n,) of updates of `clients` (n,); None if unknown.
 
-        `steps` (n,): each is asked for so many; None: as planned.
+        `steps` (n,): number of steps requested of each; None: as planned.
         """
 
     def begin(
@@ -106,25 +108,27 @@ class WorkLaw(Protocol):
         """Return `amounts` of the updates of `clients` (n,) that begin in `round` with the model `version`."""
 
 class BandwidthLaw(Protocol):
-    """Bytes a second that each client's link carries over time, piecewise constant."""
+    """Bandwidth of each client's link over time, piecewise constant."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         """Return the times at which transfers of `size_bytes` (n,), begun at `start_s` (n,), are through; inf: never; (n,).
 
-        The first instants at which the integrals of the bandwidth from `start_s` on are `size_bytes`.
+        An end is the first instant at which the integral of the bandwidth from `start_s` on is `size_bytes`.
         """
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
-        """The integrals of the bandwidth from `start_s` (n,) to `end_s` (n,), none of them earlier; shape (n,)."""
+        """Return the integrals of the bandwidth from `start_s` (n,) to `end_s` (n,), which must not be earlier; bytes, shape
+        (n,).
+        """
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
-        """Bytes a second at `time_s` and until the next change; shape (n,)."""
+        """Return bytes a second at `time_s` and until the next change; shape (n,)."""
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
         """Return the next time after `time_s` at which the rate of each of `entities` may change; inf: never; (n,)."""
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
-        """Bytes a second in the long run, > 0; shape (n,)."""
+        """Return bytes a second in the long run, > 0; shape (n,)."""
 
     @optional
     def peak_rate(self, entities: IntArray) -> FloatArray:
@@ -133,25 +137,29 @@ class BandwidthLaw(Protocol):
 
     @optional
     def stops_s(self, entities: IntArray) -> FloatArray:
-        """From when on nothing ever passes again, so that what is then under way is lost; inf: never; shape (n,)."""
+        """Return the times from which on the links carry nothing for ever, so that messages then in flight are lost; inf:
+        never; (n,).
+        """
         return np.full(len(entities), np.inf)
 
 
 class Timeline(Protocol[LawT]):
-    """A law that may be replaced by another at change points, in rounds or in seconds."""
+    """A law that is replaced by another at change points, in rounds or in seconds."""
 
     fixed: bool = False
-    """True if the law is the same for ever: then it is asked once."""
+    """True if the law never changes: callers then ask only once."""
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
-        """The law in force in `round` at `time_s`, and until when it stays so while the round lasts (inf: to its end)."""
+        """Return the law in force in `round` at `time_s`, and the time until which it stays in force within the round (inf: to
+        its end).
+        """
 
 
 class ChannelLaw(Stateful, Protocol):
-    """Loss of transmissions: one sub-channel for each entity."""
+    """Law of losses of transmissions: one sub-channel for each entity."""
 
     memoryless: bool
-    """True: `step` does nothing and need not be called."""
+    """True if `step` does nothing and need not be called."""
 
     def step(self, u: FloatArray) -> None:
         """Advance every sub-channel by one round; `u` (K,) uniforms, one for each sub-channel."""
@@ -160,29 +168,29 @@ class ChannelLaw(Stateful, Protocol):
         """Return True for each of `entities` (n,) whose transmission in this round survives, at uniforms `u` (n,)."""
 
     def success_probability(self, entities: IntArray) -> FloatArray:
-        """Probability that a transmission survives, in the long run; shape (n,)."""
+        """Return the probability that a transmission survives, in the long run; shape (n,)."""
 
 
 class ChannelStates(Timeline[ChannelLaw], Protocol):
-    """The states of the sub-channels over a run, and what is known of them, for a summary."""
+    """States of the sub-channels over a run, and what is known of their law, for a summary."""
 
     unit: Literal["rounds", "seconds"] = "rounds"
     """Unit of `starts`."""
     starts: Sequence[float] = ()
     """Starts of the segments after the first, ascending."""
     segment_means: FloatArray | None = None
-    """(segments, N) the probabilities of the sub-channels to be Good; None: not known."""
+    """Probabilities (segments, N) that the sub-channels are Good; None if unknown."""
 
 
 class Availability(Stateful, Protocol):
-    """Presence of the clients as two arrays, looked up rather than simulated."""
+    """Presence of the clients as two arrays that are looked up, so that no event on the clock is needed."""
 
     on: BoolArray
-    """(K,) who is present at the time of the last `advance`."""
+    """True (K,) for clients present at the time of the last `advance`."""
     next_change_s: FloatArray
-    """(K,) when each client next comes or goes; inf: never."""
+    """Time (K,) at which each client next comes or goes; inf: never."""
     settles: bool = True
-    """True if presence is final once no client comes or goes by `next_change_s`."""
+    """True if presence is final once `next_change_s` is inf for all clients."""
 
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s` (never earlier than before): changes at exactly `now_s` have happened."""
@@ -206,37 +214,38 @@ class Availability(Stateful, Protocol):
 
     @optional
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """(K,) the share of [`from_s`, `to_s`] in which each client will be present, as can be told at the last `advance`.
+        """Return the share (K,) of [`from_s`, `to_s`] in which each client will be present, as predictable at the last
+        `advance`.
 
-        What is left out says that who is present stays so, and who is away stays away.
+        This default predicts that present clients stay and absent clients stay away.
         """
         return self.on.astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class RoundView:
-    """View of a selection policy as a round begins."""
+    """Information that a selection policy has as a round begins."""
 
     round: int
     time_s: float
     selectable: BoolArray
-    """(K,) present and not busy."""
+    """True (K,) for clients that are present and not busy."""
     participations: IntArray
-    """(K,) noisy updates each client has released so far: the T of the privacy leak (PAUSE eq. 7)."""
+    """Number (K,) of noisy updates that each client has released so far: the T of the privacy leak (PAUSE eq. 7)."""
     rng: np.random.Generator
-    """The policy's own stream of this round; not to be kept."""
+    """The policy's own stream of this round. It must not be kept."""
     probed: Probed = NOBODY_PROBED
     """Answers to the probes that the policy asked for in this round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Clients, and how much each is to train, which a policy may return in place of an array of clients."""
+    """Clients with the amount of training of each. A policy may return it in place of an array of clients."""
 
     clients: IntArray
-    """(n,) as `SelectionPolicy.select` returns them."""
+    """Clients (n,), as `SelectionPolicy.select` returns them."""
     steps: IntArray
-    """(n,) local steps of each, >= 1."""
+    """Local steps (n,) of each, >= 1."""
 
 
 class SelectionPolicy(Stateful, Protocol):
@@ -246,32 +255,36 @@ class SelectionPolicy(Stateful, Protocol):
     needs_losses: bool = False
     """True if the policy reads the losses of `RoundOutcome.reports`."""
     probes: bool = False
-    """True if the policy asks clients for their loss before it selects. Read from the class, before there is an object."""
+    """True if the policy asks clients for their loss before it selects. A class attribute: it is read before an object exists."""
 
     question: Literal["loss", "request", "profile"] = "loss"
     """Question of a probe: the loss of the present model; a small answer to a small message ("request"); an
     update that takes as long as any and is thrown away."""
     asks_again: bool = False
-    """True if `probe` is called again in the same round once all have answered or failed, until it names no client."""
+    """True if `probe` is called repeatedly in a round, each time after all probes have ended, until it returns no client."""
     may_select_nobody: bool = False
-    """True if `select` may return no client; the round then passes without updates. Read from the class."""
+    """True if `select` may return no client; the round then passes without updates. A class attribute."""
     counts_updates: bool = False
-    """True if it depends on the number of updates of a model (`per_model`), which the server must know. Read from the class."""
+    """True if the policy depends on the number of updates of a model (`per_model`), which the server must know.
+
+    A class attribute.
+    """
     selects_everyone: bool = False
-    """True if it selects all selectable clients, however many it is asked for. Of the class likewise."""
+    """True if the policy selects all selectable clients and ignores the number requested. A class attribute."""
     probes_where: Mapping[str, tuple[str, ...]] = {}
-    """Parameters, and the values of them with which the policy probes. Read from the class. Empty: with all values."""
+    """Values of parameters with which the policy probes, by parameter; empty: with all values. A class attribute."""
 
     uses_late_where: Mapping[str, bool] = {}
-    """Flags, and the value with which it counts on late updates to enter models; of the class likewise. Empty: it never does."""
+    """Value of each flag with which the policy needs late updates to enter models; empty: never. A class attribute."""
     tests: bool = False
-    """True if `probe` has just asked not for the `question`, but for the accuracy of the present model on test data of the
-    client's own."""
+    """True if the last `probe` asked for the accuracy of the present model on the client's own test data, instead of
+    `question`.
+    """
     tests_where: Mapping[str, tuple[str, ...]] = {}
-    """Parameters, and the values of them with which `tests` may be true. Read from the class. Empty: never."""
+    """Values of parameters with which `tests` may be true, by parameter; empty: never. A class attribute."""
 
     restarts: Sequence[tuple[int, int]] = ()
-    """(round, client) of every change of a client's latency that it declared so far, in order."""
+    """Changes of clients' latencies that the policy declared so far, as (round, client), in order."""
 
     @optional
     def probe(self, view: RoundView) -> IntArray:
@@ -282,48 +295,49 @@ class SelectionPolicy(Stateful, Protocol):
         return np.zeros(0, np.int64)
 
     def select(self, view: RoundView) -> IntArray | Selection:
-        """Distinct selectable clients; shape (n,). Fewer than m only where fewer are selectable."""
+        """Return distinct selectable clients; shape (n,). Fewer than m only if fewer are selectable."""
 
     def observe(self, outcome: RoundOutcome) -> None:
         """Learn from the round just closed; called once a round, after `select`."""
 
 
 class Accountant(Stateful, Protocol):
-    """Counts what each client has released, and which budget its next release may spend."""
+    """Counts the releases of each client, and knows the budget of its next release."""
 
     participations: IntArray
-    """(K,) releases so far."""
+    """Number of releases (K,) so far."""
     exhausted: BoolArray
-    """(K,) clients whose budget allows no further release; they are not selectable."""
+    """True (K,) for clients whose budget allows no further release; they are not selectable."""
 
     def charge(self, client: int) -> tuple[float, float]:
-        """Count one more release of `client`: its budget epsilon_i (inf where nothing is protected) and its leak so far."""
+        """Count a release of `client`; return its budget epsilon_i (inf without protection) and its leak so far."""
 
     def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
-        """`charge` each of distinct `clients` (n,): their budgets and their leaks, (n,) both."""
+        """Count a release of each of distinct `clients` (n,); return their budgets and leaks, both (n,)."""
 
     def max_leak(self) -> float:
-        """The largest composed leak over clients so far (0 without a privacy mechanism)."""
+        """Return the largest composed leak over clients so far (0 without a privacy mechanism)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """All that one aggregation needs; each array has one entry a delivered update, in the order of delivery."""
+    """Input of one aggregation. Arrays have one entry for each delivered update, in the order of delivery."""
 
     round: int
     clients: IntArray
     rounds: IntArray
-    """The round in which each update was started: with the client, the address of its random draws."""
+    """Round in which each update was started. Together with the client it addresses the random draws."""
     versions: IntArray
-    """The model version each update started from."""
+    """Model version from which each update started."""
     epsilon: FloatArray
-    """The privacy budget each update spends; inf: no noise."""
+    """Privacy budget that each update spends; inf: no noise."""
     steps: IntArray | None = None
-    """The local steps that each update was asked for; 0: as planned. None: all are as planned."""
+    """Local steps requested of each update; 0: as planned. None: all are as planned."""
     held: BoolArray | None = None
-    """(n,) which of them enter the model only at the next aggregation, where the server keeps a cache; None: none."""
+    """True (n,) for updates that enter the model only at the next aggregation, with a server that keeps a cache; None: none do.
+    """
     renewed: IntArray | None = None
-    """(j,) clients whose entries in that cache are replaced by the present model before the aggregation; None: none."""
+    """Clients (j,) whose entries in that cache are replaced by the present model before the aggregation; None: none."""
 
 
 class Evaluation(Protocol):
@@ -331,7 +345,7 @@ class Evaluation(Protocol):
 
     @property
     def accuracy(self) -> float:
-        """Share of samples classified rightly, in [0, 1]."""
+        """Share of samples classified correctly, in [0, 1]."""
 
     @property
     def loss(self) -> float:
@@ -351,26 +365,26 @@ class Evaluation(Protocol):
 
 
 class Content(Protocol):
-    """Content of delivered updates, as far as it was asked for; an entry for each update, in the order of deliveries."""
+    """Requested content of delivered updates. Arrays have an entry for each update, in the order of deliveries."""
 
     @property
     def updates(self) -> FloatArray | None:
-        """(n, d) the update vectors, as the server received them."""
+        """Update vectors (n, d), as the server received them."""
 
     @property
     def loss(self) -> FloatArray | None:
-        """(n,) mean loss of the first pass over the client's samples, as training saw them; NaN: there was none."""
+        """Mean loss (n,) of the first pass over the client's samples, as training saw them; NaN: there was none."""
 
     @property
     def loss_rms(self) -> FloatArray | None:
-        """(n,) root mean square of the losses of all samples of that pass."""
+        """Root mean square (n,) of the losses of all samples of that pass."""
 
 
 class Learner(Stateful, Protocol):
-    """Computes the content of delivered updates, and only of those."""
+    """Computes the content of delivered updates only; other updates are never trained."""
 
     aggregates: bool = True
-    """True if deliveries change it; a learner that they do not change gets no calls."""
+    """True if deliveries change the learner; otherwise it gets no calls."""
     round_columns: Sequence[str] = ("accuracy", "loss", "training_loss")
     """Columns of rounds that `evaluate` fills."""
     records_losses: bool
@@ -378,32 +392,38 @@ class Learner(Stateful, Protocol):
 
     @property
     def version(self) -> int:
-        """Counts the aggregations that changed the model, from 0."""
+        """Number of aggregations that changed the model."""
 
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
-        """Train what was delivered, all in one call, and fold it into the model; what is wanted of it, None: nothing is."""
+        """Train all delivered updates in one call and aggregate them into the model. Return the requested content, or None."""
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
-        """Quality of the present model, or None where none is due at this round."""
+        """Return the quality of the present model, or None if no evaluation is due at this round."""
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """(n,) mean loss of the present model on the clients' own samples, or on so many of each, drawn at (`round`, client)."""
+        """Return the mean loss (n,) of the present model on all samples of each client, or on `samples` of them, drawn at
+        (`round`, client).
+        """
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """(n,) accuracy of the present model on test data of the clients' own, in [0, 1]; NaN where nothing is trained."""
+        """Return the accuracy (n,) of the present model on the clients' own test data, in [0, 1]; NaN without training."""
 
     def retain(self, versions: list[int]) -> None:
-        """All versions that updates under way started from, told after every round by a server that lets updates outlast it."""
+        """Keep only `versions` of the model: updates in flight started from them.
+
+        Called after every round by servers whose updates may outlast a round.
+        """
 
     def contribution(self) -> FloatArray | None:
-        """(K,) marginal contributions of the clients to the model, each >= 0; None if no difference is known."""
+        """Return the marginal contributions (K,) of the clients to the model, each >= 0; None if no difference is known."""
 
 
 class RewardMeter(Stateful, Protocol):
-    """Measures a policy from outside: its reward and the genie's (PAUSE eq. 9, 10, 15)."""
+    """Measures a policy from outside: its reward and that of the genie (PAUSE eq. 9, 10, 15)."""
 
     def measure(self, outcome: RoundOutcome, view: RoundView, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
-        """Reward of the set just selected and of the genie's in this round (NaN: not measured).
+        """Return the rewards of the selected set and of the genie's set in this round; NaN: not measured.
 
-        `view` is what the policy saw as the round began; `latency_s` gives any clients' latency in this round.
+        `view`: the view of the policy as the round began. `latency_s`: function that returns the latencies of clients in this
+        round.
         """

@@ -16,40 +16,44 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Reports that came with the updates of a round: an entry for each client, -1 or NaN where no update arrived.
+    """Reports that arrived with the updates of a round: an entry for each selected client, -1 or NaN without a delivered
+    update.
 
-    A client whose update is lost, late, aborted or under way has reported nothing: the server knows only how long it has waited
-    (`RoundOutcome.latency_s` and `censored`).
+    Of updates that are lost, late, aborted or in flight the server knows only how long it has waited (`RoundOutcome.latency_s`
+    and `censored`).
     """
 
     staleness: IntArray
-    """(n,) aggregations that changed the model from the version sent to the client up to this one, not included; where nothing is
-    trained, the rounds that closed in between."""
+    """Staleness (n,): number of aggregations that changed the model after the version sent to the client, this one not
+    included; without training, number of rounds that closed in between.
+    """
     samples: IntArray
-    """(n,) samples that local training processed; -1 also where the number is unknown (neither `[learner]` nor `[work]`)."""
+    """Samples (n,) that local training processed; -1 also if unknown (neither `[learner]` nor `[work]`)."""
     steps: IntArray
-    """(n,) steps that it took; -1 likewise."""
+    """Steps (n,) that local training took; -1 also if unknown."""
     bytes_down: IntArray
-    """(n,) bytes of the model that was sent for it."""
+    """Bytes (n,) of the model sent for the update."""
     bytes_up: IntArray
-    """(n,) bytes of the update."""
+    """Bytes (n,) of the update."""
     elapsed_s: FloatArray
-    """(n,) from the sending of the model to the arrival of the update."""
+    """Seconds (n,) from the sending of the model to the arrival of the update."""
     download_s: FloatArray
-    """(n,) how long the download took; NaN unless clients report their phases (`clients.report_phases`)."""
+    """Duration (n,) of the download, seconds; NaN unless clients report their phases (`clients.report_phases`)."""
     compute_s: FloatArray
-    """(n,) how long local training took; NaN likewise."""
+    """Duration (n,) of local training, seconds; NaN unless clients report their phases."""
     upload_s: FloatArray
-    """(n,) how long the upload took, without waiting for a sub-channel; NaN likewise."""
+    """Duration (n,) of the upload without the wait for a sub-channel, seconds; NaN unless clients report their phases."""
     loss: FloatArray
-    """(n,) mean loss of the first pass over the client's samples, as training saw them: each before the step that it was used in.
-    NaN where nothing is trained, too, and unless the policy says `needs_losses`."""
+    """Mean loss (n,) of the first pass over the client's samples, each sample before the step that uses it.
+
+    NaN also without training, and unless the policy sets `needs_losses`.
+    """
     loss_rms: FloatArray
-    """(n,) root mean square of the losses of all samples of that pass; NaN likewise."""
+    """Root mean square (n,) of the losses of all samples of that pass; NaN in the same cases as `loss`."""
 
     @classmethod
     def nothing(cls, clients: int) -> Reports:
-        """Nothing arrived from any of so many clients."""
+        """Return empty reports of `clients` clients: no update arrived."""
         return cls(
             **{name: np.full(clients, -1) for name in _COUNTS},
             **{name: np.full(clients, np.nan) for name in _MEASURES},
@@ -68,43 +72,42 @@ class RoundOutcome:
     start_s: float
     end_s: float
     clients: IntArray
-    """(n,) the clients selected in this round, in the order of selection."""
+    """Clients (n,) selected in this round, in the order of selection."""
     latency_s: FloatArray
-    """(n,) from selection to delivery; where censored, the time after which the server stopped waiting."""
+    """Seconds (n,) from selection to delivery; if censored, the time after which the server stopped waiting."""
     censored: BoolArray
-    """(n,) True where no update arrived before the round closed: lost, late or aborted, or still in flight."""
+    """True (n,) if no update arrived before the round closed: it was lost, late or aborted, or is still in flight."""
     updates: FloatArray | None = None
-    """(number delivered, d) model updates in the order of the delivered clients, for a policy that says `needs_updates`."""
+    """Model updates (number delivered, d) in the order of the delivered clients, for a policy with `needs_updates`."""
     read: Callable[[], Reports] | None = None
-    """Puts the reports together; None: nothing arrived."""
+    """Function that builds the reports; None: nothing arrived."""
 
     @cached_property
     def reports(self) -> Reports:
-        """Reports of the updates that arrived, built when first read."""
+        """Reports of the updates that arrived, built at the first access."""
         return Reports.nothing(len(self.clients)) if self.read is None else self.read()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """Answers of clients that were asked before a selection; each array has an entry for each, in the order asked."""
+    """Answers of clients that were probed before a selection. Arrays have an entry for each, in the order of the request."""
 
     clients: IntArray
-    """(d,) who was asked."""
+    """Clients (d,) that were probed."""
     answered: BoolArray
-    """(d,) False where the model or the answer was lost, the client went away, or the answer was late."""
+    """False (d,) if the model or the answer was lost, the client went away, or the answer was late."""
     loss: FloatArray
-    """(d,) mean loss of the present model on the client's samples; NaN where it did not answer, and where nothing is trained."""
+    """Mean loss (d,) of the present model on the client's samples; NaN without an answer, and without training."""
     elapsed_s: FloatArray
-    """(d,) from sending the model to the arrival of the answer; NaN where it did not answer."""
+    """Seconds (d,) from sending the model to the arrival of the answer; NaN without an answer."""
     accuracy: FloatArray | None = None
-    """(d,) accuracy of the present model on test data of the client's own, NaN where it did not answer; None: that was not
-    asked for."""
+    """Accuracy (d,) of the present model on the client's own test data, NaN without an answer; None if not requested."""
 
     @classmethod
-    def nobody(cls) -> Probed:
+    def without_clients(cls) -> Probed:
         """Return the answers of a round in which no client was asked."""
         none = np.zeros(0)
         return cls(clients=np.zeros(0, np.int64), answered=np.zeros(0, np.bool_), loss=none, elapsed_s=none)
 
 
-NOBODY_PROBED = Probed.nobody()
+NOBODY_PROBED = Probed.without_clients()

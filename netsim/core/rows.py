@@ -16,8 +16,11 @@ FORMAT = 3
 
 
 class RoundRow(NamedTuple):
-    """One round. The counts of outcomes are of updates (of any round) that ended since the last round closed, so that up to every
-    row the sums satisfy: selected = delivered + lost + late + aborted, + in_flight of that row."""
+    """One round.
+
+    Counts of outcomes cover updates (of any round) that ended since the last round closed. Sums up to any row satisfy: selected
+    = delivered + lost + late + aborted + in_flight of that row.
+    """
 
     round: int
     start_s: float
@@ -49,7 +52,7 @@ class RoundRow(NamedTuple):
     jam_dwells: int | None = None
     """Cost of jamming: sub-channels times dwells, of all jammers."""
     members: int | None = None
-    """Clients that took part in the slot. Of servers with slots a row is a slot: its counts are over its communication rounds."""
+    """Clients that took part in the slot. With slotted servers a row is a slot; its counts cover its communication rounds."""
     opinion: float | None = None
     """Average opinion of all clients at the end of the slot: its reward."""
     opinion_s: float | None = None
@@ -84,66 +87,71 @@ class RoundRow(NamedTuple):
     peer_accuracy: float | None = None
     """Mean accuracy of the models of the peers that are tested; `accuracy` and `loss` are those of the mean of all models."""
     worst_peer_accuracy: float | None = None
-    """Accuracy of the worst of them."""
+    """Accuracy of the worst tested peer."""
     best_peer_accuracy: float | None = None
-    """Accuracy of the best of them."""
+    """Accuracy of the best tested peer."""
     consensus_distance: float | None = None
     """Mean squared Euclidean distance of the peers' parameters from their mean."""
     probes: int | None = None
-    """Clients that were asked for their loss before the selection; where the policy asks any."""
+    """Clients that were asked for their loss before the selection, if the policy probes."""
     probes_answered: int | None = None
     """Probes that were answered in time."""
     probe_s: float | None = None
-    """Seconds that the round spent on asking."""
+    """Seconds that the round spent on probes."""
     training_loss: float | None = None
-    """Mean loss of the samples trained on since the model was last evaluated; null where it was not, or nobody asked."""
+    """Mean loss of the samples trained on since the last evaluation of the model; null without an evaluation, or if not
+    requested.
+    """
     compute_j: float | None = None
     """Energy that all clients drew in local training and tests of the model since the last round closed (with `[energy]`)."""
     send_j: float | None = None
-    """Likewise in sending updates, opinions and messages."""
+    """Energy that all clients drew in sending updates, opinions and messages since the last round closed."""
     receive_j: float | None = None
-    """Likewise in receiving models and messages."""
+    """Energy that all clients drew in receiving models and messages since the last round closed."""
     idle_j: float | None = None
-    """Likewise in no phase of an update; absent clients included."""
+    """Energy that all clients, absent ones included, drew outside of phases since the last round closed."""
     besides_j: float | None = None
     """Part of `compute_j`, `send_j` and `receive_j` that tests, opinions and messages drew."""
     batteries_empty: int | None = None
     """Clients whose battery is empty as the round closes, and that are off."""
     picked: int | None = None
-    """Updates that were picked for the model of this round (server of SAFA)."""
+    """Updates picked for the model of this round (server of SAFA)."""
     picked_s: float | None = None
-    """Seconds from the round's start until the last of them arrived; null: there was none."""
+    """Seconds from the round's start until the last picked update arrived; null: none was picked."""
     renewed: int | None = None
-    """Clients that were forced to take the new model as the round opened, because theirs was too old."""
+    """Clients forced to take the new model as the round opened, because their own was too old."""
     groups: int | None = None
-    """Groups of clients under way as the round closes (server of FedCompass)."""
+    """Groups of clients at work as the round closes (server of FedCompass)."""
     edges_selected: int | None = None
     """Attempts of edges of all tiers begun since the last round closed (with `[edges]`); counts of outcomes are of clients."""
     edges_delivered: int | None = None
-    """Attempts of edges among those that ended since then whose model arrived."""
+    """Attempts of edges that ended since the last round closed and whose model arrived."""
     backhaul_bytes: int | None = None
-    """Bytes of models sent since then between edges and the nodes above them, both ways; `bytes_down` and `bytes_up` are of
-    clients."""
+    """Bytes of models sent between edges and the nodes above them since the last round closed, both ways.
+
+    `bytes_down` and `bytes_up` count clients only.
+    """
     opened_by: str | None = None
     """The kind of what opened the round: start (of the run), close (of the round before), end (of an attempt that was waited
     for), return (of a client that was waited for). Servers with slots state causes in the table communication_rounds."""
     opened_after: int | None = None
-    """Its number: of a round, of an attempt (`number` in the client table), or of a client; null: there is none."""
+    """Number that belongs to `opened_by`: of a round, of an attempt (`number` in the client table), or of a client; null: none.
+    """
     closed_by: str | None = None
     """The kind of what closed the round: end (of an attempt), open (of this round: a deadline set then, or nothing to wait for),
     schedule (a time of the clock that does not depend on the round), message or sent (as of attempts)."""
     closed_after: int | None = None
-    """Its number, likewise. A round that closes later than what closed it was closed by a timer that was set then."""
+    """Number that belongs to `closed_by`. If the round closes later than that event, the event set the timer that closed it."""
     close_rule: str | None = None
-    """The rule that closed it, such as deadline; null: a rule of one's own that does not name itself."""
+    """Name of the rule that closed the round, such as deadline; null: a user's rule without a name."""
 
 
 class UpdateRow(NamedTuple):
-    """One attempt of a client: when each step began and ended, how it ended, what it cost.
+    """One attempt of a client: times of its steps, outcome, costs.
 
-    `age_rounds` is the age of information as the round began. With the asynchronous server every client present makes an attempt
-    in every round, and an update may take several: a step is recorded, start and end, in the attempt in which it ended; an
-    attempt that the end of the round cut short, in computing or sending, is late.
+    `age_rounds` is the age of information as the round began. With the asynchronous server every client present makes an
+    attempt in every round, and an update may take several: a step is recorded, start and end, in the attempt in which it ended;
+    an attempt that the end of the round cut short, in computing or sending, is late.
     """
 
     round: int
@@ -163,11 +171,11 @@ class UpdateRow(NamedTuple):
     epsilon: float
     leak: float
     started_round: int | None = None
-    """The round in which the client was sent the model that its update starts from."""
+    """Round in which the model from which the update starts was sent to the client."""
     channel: int | None = None
-    """The sub-channel given to the client."""
+    """Sub-channel assigned to the client."""
     good: bool | None = None
-    """True if that channel let transmissions through; null where none was begun."""
+    """True if that sub-channel was Good; null if no transmission was begun."""
     jammed: bool | None = None
     """True if a jammer hit the transmission."""
     collided: bool | None = None
@@ -177,38 +185,40 @@ class UpdateRow(NamedTuple):
     age_after_s: float | None = None
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
-    """Cause of a loss: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (its link's trace of
-    bandwidth was over), cut-off (by a script), or an outage by its name. Of an aborted one battery: it ran empty."""
+    """Cause of a loss: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (the link's trace of bandwidth
+    was over), cut-off (by a script), or the name of an outage. Of an aborted attempt: battery, if it ran empty.
+    """
     bytes_down: int = 0
     """Bytes of the model that was sent in this attempt; 0 where none was."""
     bytes_up: int = 0
     """Bytes of the upload that was begun in this attempt; 0 where none was."""
     loss: float | None = None
-    """Mean loss of the first pass over the client's samples, as training saw them; null: not delivered, or nobody asked."""
+    """Mean loss of the first pass over the client's samples, as training saw them; null: not delivered, or not requested."""
     loss_rms: float | None = None
     """Root mean square of the losses of all samples of that pass."""
     samples: int | None = None
-    """Samples that the local training recorded here processes; null where there is none, or nobody says how many."""
+    """Samples that the local training recorded here processes; null without training, or if unknown."""
     steps: int | None = None
-    """Steps that it takes; null likewise."""
+    """Steps that this training takes; null in the same cases."""
     compute_j: float | None = None
     """Energy that the client drew in local training during this attempt (with `[energy]`)."""
     send_j: float | None = None
-    """Likewise in sending the update."""
+    """Energy that the client drew in sending the update during this attempt."""
     receive_j: float | None = None
-    """Likewise in receiving the model."""
+    """Energy that the client drew in receiving the model during this attempt."""
     group: str | None = None
     """The client's group, or class of devices; null where the scenario names none."""
     number: int = 0
-    """Counts the attempts of the run in the order in which they begin, from 1."""
+    """Number of the attempt in the order of beginnings, from 1."""
     begun_by: str | None = None
-    """The kind of what let the attempt begin: open (its round opened), end (another attempt ended and made room), return (the
-    client came back), earlier (an earlier attempt of the same update, which goes on), message (of another peer, which left at the
-    end of its attempt), sent (likewise, at the beginning of its attempt)."""
+    """Kind of cause of the beginning: open (its round opened), end (another attempt ended and made room), return (the client
+    came back), earlier (an earlier attempt of the same update, which goes on), message (a peer's message that left at the
+    end of its attempt), sent (a peer's message that left at the beginning of its attempt).
+    """
     begun_after: int | None = None
-    """The number of that round, attempt (`number`) or client."""
+    """Number of that round, attempt (`number`) or client."""
     sent_after: int | None = None
-    """The attempt (`number`) whose end let the upload begin; null: it did not queue, or queued for the answer to a probe."""
+    """Attempt (`number`) whose end let the upload begin; null: the upload did not wait, or waited for a probe."""
     kind: str | None = None
     """Type of the message of an application, such as train, evaluate or query; null without one."""
     edge: str | None = None
@@ -216,11 +226,14 @@ class UpdateRow(NamedTuple):
 
 
 LATER = ("loss", "loss_rms")
-"""The columns of an attempt that are known only as its round closes."""
+"""Columns of an attempt that are known only when its round closes."""
 
 
 class CommunicationRow(NamedTuple):
-    """One communication round of a server with slots. Causes are as of `RoundRow`; their numbers are those of such rounds."""
+    """One communication round of a slotted server.
+
+    Causes have the words of `RoundRow`; their numbers count communication rounds.
+    """
 
     round: int
     slot: int
@@ -234,9 +247,10 @@ class CommunicationRow(NamedTuple):
 
 
 class EdgeRow(NamedTuple):
-    """One attempt of an edge, which takes a model from the node above and sends one back. Null means as of `UpdateRow`.
+    """One attempt of an edge, which takes a model from the node above and sends one back.
 
-    Between the model's arrival and the beginning of the upload lies a term: the edge's own rounds with its members.
+    Null has the meaning of `UpdateRow`. Between the arrival of the model and the beginning of the upload lies a term: the
+    edge's own rounds with its members.
     """
 
     round: int
@@ -254,21 +268,23 @@ class EdgeRow(NamedTuple):
     upload_end_s: float
     outcome_s: float
     version: int
-    """The model's, of the node above."""
+    """Version of the model of the node above."""
     cause: str | None
-    """Cause of a loss, as of `UpdateRow`. Of an aborted one: nothing (no update arrived in the term), above (the edge above gave
-    up), or null: the edge failed."""
+    """Cause of a loss, with the words of `UpdateRow`.
+
+    Of an aborted attempt: nothing (no update arrived in the term), above (the edge above gave up), or null (the edge failed).
+    """
     bytes_down: int
     bytes_up: int
     number: int
-    """Counts the attempts of all edges of the run in the order in which they begin, from 1."""
+    """Number of the attempt among those of all edges, in the order of beginnings, from 1."""
     begun_by: str
-    """As of `UpdateRow`; open is a round of the node above."""
+    """Kind of cause, with the words of `UpdateRow`; open is a round of the node above."""
     begun_after: int | None
 
 
 class EdgeRoundRow(NamedTuple):
-    """One round of an edge. Counts are of attempts of its members, clients or edges below it, as of `RoundRow`."""
+    """One round of an edge. Counts cover attempts of its members (clients, or edges below it), as in `RoundRow`."""
 
     edge: str
     round: int
@@ -284,7 +300,7 @@ class EdgeRoundRow(NamedTuple):
     in_flight: int
     version: int
     opened_by: str
-    """As of `RoundRow`, or term: the model from above arrived."""
+    """Kind of cause, with the words of `RoundRow`, or term: the model from above arrived."""
     opened_after: int | None
     closed_by: str
     closed_after: int | None
@@ -292,7 +308,7 @@ class EdgeRoundRow(NamedTuple):
 
 
 class ProbeRow(NamedTuple):
-    """One probe: a client that was asked for its loss before a selection. Null means as of `UpdateRow`."""
+    """One probe: a client was asked for its loss before a selection. Null has the meaning of `UpdateRow`."""
 
     round: int
     client: int
@@ -303,18 +319,18 @@ class ProbeRow(NamedTuple):
     version: int
     """The model's."""
     samples: int | None
-    """Samples that the client evaluates; null: nobody says how many it holds."""
+    """Samples that the client evaluates; null if unknown."""
     loss: float
-    """Mean loss of the model on them; null where there was no answer, and where nothing is trained."""
+    """Mean loss of the model on these samples; null without an answer, and without training."""
     accuracy: float = float("nan")
-    """Accuracy of the model on test data of the client's own; null where there was no answer, and where it was not asked for."""
+    """Accuracy of the model on the client's own test data; null without an answer, or if not requested."""
     download_start_s: float = float("nan")
     download_end_s: float = float("nan")
     compute_start_s: float = float("nan")
-    """Of the evaluation."""
+    """Start of the evaluation."""
     compute_end_s: float = float("nan")
     upload_start_s: float = float("nan")
-    """Of the answer."""
+    """Start of the transfer of the answer."""
     upload_end_s: float = float("nan")
     bytes_down: int = 0
     bytes_up: int = 0
@@ -333,24 +349,24 @@ class JamRow(NamedTuple):
     start_s: float
     end_s: float
     hit: int
-    """Transmissions it spoilt, each counted for the jammer that came first."""
+    """Transmissions spoilt by the jammer; each is counted for the first jammer that hit it."""
     destroyed: int
-    """Transmissions among them whose channel was good."""
+    """Transmissions among these whose channel was Good."""
 
 
 class DetectionRow(NamedTuple):
-    """A change that the scheduler declared, seen on one sub-channel; it then reset what it had learnt."""
+    """A change on one sub-channel that the scheduler declared. The scheduler then reset what it had learnt."""
 
     round: int
-    """The round after which it was declared: its observations contributed to it."""
+    """Round after which the change was declared; its observations contributed."""
     time_s: float
     channel: int
     detector: str
-    """The kind of the detector that declared it."""
+    """Kind of the detector that declared the change."""
     observations: int
     """Observations of the sub-channel by the detector since the scheduler's last reset."""
     jammed: int
-    """Transmissions on the sub-channel that a jammer hit since then."""
+    """Transmissions on the sub-channel that a jammer hit since that reset."""
 
 
 class MessageRow(NamedTuple):
@@ -371,7 +387,7 @@ class MessageRow(NamedTuple):
     outcome: str
     """delivered, lost, late (the server had stopped waiting) or in_flight."""
     cause: str | None
-    """Why it was lost: jammed, cut, cut-off (by a script), an outage by its name, trace-end (as of `UpdateRow`) or channel."""
+    """Cause of the loss: jammed, cut, cut-off (by a script), the name of an outage, trace-end (as in `UpdateRow`) or channel."""
     size_bytes: int
 
 
@@ -392,7 +408,7 @@ class TransferRow(NamedTuple):
     """None for background traffic without an end."""
     sent_s: float
     begin_s: float
-    """Time at which its delay was over and its bytes began to flow."""
+    """Time at which the delay was over and the bytes began to flow."""
     end_s: float
     outcome: str
     """delivered, lost, aborted or in_flight."""
@@ -402,7 +418,7 @@ class TransferRow(NamedTuple):
     mean_bytes_per_s: float | None
     """Bytes over the seconds of its flow; None if they have not all passed, or took no time."""
     limit: str | None
-    """Link that limited its rate the longest, as CABLE>NODE (half-duplex: CABLE); own: its own limit or window."""
+    """Link that limited the rate the longest, as CABLE>NODE (half-duplex: CABLE); own: the transfer's own limit or window."""
     limited_s: float
     """Seconds for which that link limited it."""
     limits: str
@@ -428,33 +444,33 @@ class BeliefRow(NamedTuple):
     """The slot."""
     client: int
     opinion: float
-    """Its own test of the model, which the phase began with."""
+    """Own test of the model, with which the phase began."""
     belief: float
-    """Its probability that it should be selected, as it computed it."""
+    """Probability that it should be selected, as the client computed it."""
     index_value: float
-    """Index that it told the other clients."""
+    """Index that the client sent to the other clients."""
     member: bool
     """True if it takes part."""
 
 
 class EvaluationRow(NamedTuple):
-    """Value of one metric of the user's own as a round, or a slot, ends."""
+    """Value of one of the user's metrics at the end of a round, or a slot."""
 
     round: int
     time_s: float
     version: int
-    """The model's: it counts the aggregations that changed it, from 0."""
+    """Version of the model: number of aggregations that changed it."""
     metric: str
     value: float
 
 
 class ScriptRow(NamedTuple):
-    """Act of a script, a row for each parameter that it changed; an act without parameters is one row."""
+    """Act of a script. An act has a row for each parameter that it changed, or one row without parameters."""
 
     number: int
-    """The number of the act, from 1; what takes an act back has the number of its own, and `of` names the act."""
+    """Number of the act, from 1. An act that takes back another has its own number, and `of` names the other."""
     round: int
-    """The round under way, or the last that was; 0: none yet."""
+    """Round under way, or the last one; 0: none yet."""
     time_s: float
     action: str
     """change, scale, restore; start, stop (jammers); take_away, bring_back, cut_off, reconnect (clients);
@@ -462,13 +478,13 @@ class ScriptRow(NamedTuple):
     target: str
     """Target of the act: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
     entities: str | None
-    """The clients, sub-channels or links concerned: a group's name, or numbers as JSON; null: all."""
+    """Clients, sub-channels or links concerned: name of a group, or numbers as JSON; null: all."""
     parameter: str | None
     before: str | None
-    """Its value in force before, as JSON: one value, a list over the entities, or least, mean and largest of many."""
+    """Value in force before, as JSON: one value, a list over the entities, or least, mean and largest of many."""
     after: str | None
     of: int | None = None
-    """The number of the act that is taken back."""
+    """Number of the act that is taken back."""
 
 
 ColumnValues = dict[str, Any]
@@ -500,7 +516,7 @@ ALWAYS: dict[str, tuple[str, ...]] = {
     "clients": UpdateRow._fields[: UpdateRow._fields.index("started_round")],
     "probes": ("round", "client", "outcome", "sent_s", "outcome_s", "version", "bytes_down", "bytes_up"),
 }
-"""Columns that each run fills, of the tables whose other columns depend on the run."""
+"""Columns that every run fills, by table, for tables whose other columns depend on the run."""
 _FEW_WORDS = ("outcome", "protocol", "detector", "action", "begun_by", "opened_by", "closed_by")
 """Columns of words that the program chooses. A dictionary of at most 128 words is enough."""
 _NAMES = ("edge", "above", "cause", "group", "close_rule", "jammer", "metric", "route", "limit", "link")
@@ -516,7 +532,7 @@ def schema_of(table: str, columns: tuple[str, ...] | None = None) -> pa.Schema:
         >>> schema_of("rounds", ("round", "accuracy")).field("accuracy").type
         DataType(double)
     """
-    import pyarrow as pa  # takes longer than all else here, and readers of single columns do without
+    import pyarrow as pa  # the slowest part here, and readers of single columns do not need it
 
     plain = {int: pa.int64(), float: pa.float64(), str: pa.string(), bool: pa.bool_()}
     special = dict.fromkeys(_FEW_WORDS, pa.dictionary(pa.int8(), pa.string())) | dict.fromkeys(

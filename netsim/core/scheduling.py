@@ -11,7 +11,7 @@ from netsim.core.protocols import BoolArray, FloatArray, IntArray, Stateful, opt
 
 
 class SlotView:
-    """View of a channel scheduler as a round begins. `draws`: makes the generator of a round, where `rng` is not given."""
+    """Information that a channel scheduler has as a round begins. `draws`: source of the generator if `rng` is not given."""
 
     __slots__ = ("_draws", "_rng", "ages", "contribution", "round")
 
@@ -25,53 +25,59 @@ class SlotView:
     ) -> None:
         self.round = round
         self.ages = ages
-        """(K,) age of information of each client after the last round, in rounds (at the start: 1)."""
+        """Age of information (K,) of each client after the last round, in rounds (at the start: 1)."""
         self.contribution = contribution
-        """(K,) each client's marginal contribution to the model, as far as the server knows it; ones where nothing is trained."""
+        """Marginal contribution (K,) of each client to the model, as the server knows it; ones without training."""
         self._rng, self._draws = rng, draws
 
     @property
     def rng(self) -> np.random.Generator:
-        """The scheduler's own stream of this round; not to be kept. Made as it is first asked for, which most never do."""
+        """The scheduler's own stream of this round.
+
+        It must not be kept. Made at the first access, because most schedulers never use it.
+        """
         if self._rng is None:
             self._rng = self._draws(self.round)
         return self._rng
 
 
 class ChannelScheduler(Stateful, Protocol):
-    """Gives each of K clients one of N >= K sub-channels, round after round."""
+    """Assigns one of N >= K sub-channels to each of K clients, in every round."""
 
     contends: bool = False
-    """True if it may give two clients one sub-channel. Read from the class, before there is an object."""
+    """True if it may assign one sub-channel to two clients. A class attribute: it is read before an object exists."""
     declared: Sequence[tuple[int, str, int]] = ()
-    """The changes it declared in the last `observe`, each as (sub-channel, kind of detector, observations of the sub-channel
-    since the last reset). They are recorded."""
+    """Changes declared in the last `observe`, as (sub-channel, kind of detector, observations of the sub-channel since the last
+    reset). They are recorded.
+    """
 
     def assign(self, view: SlotView) -> IntArray:
-        """The sub-channel of each client; (K,), distinct unless the scenario allows contention."""
+        """Return the sub-channel of each client; (K,), distinct unless the scenario allows contention."""
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
         """Learn from the round just closed: `channels` (n,) that were transmitted on, `good` (n,) True where the update arrived.
 
-        In the order of the clients; n < K where some did not transmit, or went away. A transmission that the close cut off, or
-        that came after it, did not arrive.
+        Entries are in the order of the clients; n < K if some did not transmit or went away. A transmission that the close cut
+        off, or that came after the close, counts as not arrived.
         """
 
     @optional
     def detects(self) -> bool:
-        """Return True if it watches for changes, so that a change that it does not declare is missed."""
+        """Return True if the scheduler has a detector, so that a change that it does not declare counts as missed."""
         return False
 
 
 class OracleScheduler(ChannelScheduler, Protocol):
-    """A scheduler that may see the states of the sub-channels before it schedules."""
+    """A scheduler that sees the states of the sub-channels before it schedules."""
 
     def show(self, good: BoolArray) -> None:
-        """The states (N,) of the round to come."""
+        """Receive the states (N,) of the next round; True: Good."""
 
 
 class AgeMeter(Stateful, Protocol):
-    """Measures a scheduler from outside: what an oracle would have reached on the same channel states."""
+    """Measures a scheduler from outside: it runs an oracle on the same channel states."""
 
     def measure(self, round: int, good: BoolArray) -> float:
-        """Sum of the oracle's ages after `round`, in which exactly the channels `good` (N,) let an update through (NaN: none)."""
+        """Return the sum of the oracle's ages after `round`, given the states `good` (N,) of the channels; NaN without an
+        oracle.
+        """

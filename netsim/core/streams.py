@@ -33,7 +33,7 @@ def _key(seed: int, name: str) -> list[int]:
     return [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
 
 
-# Rounds count up to 2^63, and one that is repeated stays far below this.
+# Rounds count up to 2^63, and repeated rounds stay far below this, so that addresses of the two cannot meet.
 _REPEATS_FROM = 48
 
 
@@ -43,7 +43,7 @@ class Stream:
     def __init__(self, *, seed: int, name: str) -> None:
         self._philox = Philox()
         self._generator = Generator(self._philox)
-        # One state template, its counter rewritten in place: setting it costs a twentieth of building a new generator.
+        # Keep one state and rewrite its counter in place: this costs a twentieth of building a new generator.
         self._counter = [0, 0, 0, 0]
         self._state: Any = {
             "bit_generator": "Philox",
@@ -61,12 +61,12 @@ class Stream:
         self._philox.state = self._state
 
     def uniforms(self, index: int, size: int) -> FloatArray:
-        """Draws of entities 0..size-1 at `index`; in [0, 1), shape (size,)."""
+        """Return draws of entities 0..size-1 at `index`; in [0, 1), shape (size,)."""
         self._position(index, 0)
         return self._generator.random(size)
 
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray:
-        """`uniforms(index, size)[entities]`, read position by position where that is cheaper; shape (n,)."""
+        """Return `uniforms(index, size)[entities]`, read position by position if that is cheaper; shape (n,)."""
         if len(entities) * _READ_COST >= size:
             return self.uniforms(index, size)[entities]
         out = np.empty(len(entities))
@@ -84,7 +84,7 @@ class Stream:
 
 
 class RepeatedStream(Stream):
-    """A stream whose index is an address used several times, such as a round in which clients are asked again and again."""
+    """A stream whose index may be used several times, such as a round in which clients are probed repeatedly."""
 
     times = 0
     """Number of earlier uses of the address."""
@@ -94,7 +94,10 @@ class RepeatedStream(Stream):
 
 
 class _Key(ISeedSequence):
-    """Seed sequence of a known key. Given as its argument `key`, Philox would first ask the system for an unused seed."""
+    """Seed sequence that returns a known key.
+
+    If the key were its argument `key`, Philox would first read an unused seed from the system.
+    """
 
     def __init__(self, words: Sequence[int]) -> None:
         self._words = np.array(words, np.uint64)
@@ -104,7 +107,7 @@ class _Key(ISeedSequence):
 
 
 class Streams:
-    """The streams of one run, by name. A name is opened once and kept. `prefix`: what all names begin with."""
+    """The streams of one run, by name. A stream is made once for each name. `prefix`: beginning of all names."""
 
     def __init__(self, seed: int, prefix: str = "") -> None:
         self.seed = seed
@@ -132,7 +135,7 @@ class Streams:
         return Generator(Philox(cast("SeedSequence", key), counter=np.array(counter, np.uint64)))
 
     def integer_seed(self, name: str, *index: int) -> int:
-        """A 63-bit seed at an address, for generators of other libraries (torch)."""
+        """Return a 63-bit seed at an address, for generators of other libraries (torch)."""
         text = "/".join(str(i) for i in (self.seed, self.prefix + name, *index))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
@@ -150,6 +153,6 @@ class RepeatedStreams(Streams):
         return stream
 
     def repeat(self, times: int) -> None:
-        """From now on draws are those after the address was used `times` times."""
+        """Switch to the draws of the use number `times` (from 0) of each address."""
         for stream in self._all:
             stream.times = times

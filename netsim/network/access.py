@@ -1,4 +1,4 @@
-"""Access to the uplink: whose turn it is to transmit, and what the way does to a transmission beside the sender's own link.
+"""Access to the uplink: turns of senders, and delays and losses on the way beside the sender's own link.
 
 `OwnLinkAccess`: every sender at once. `QueuedAccess`: n sub-channels alike with one queue. `AssignedAccess`: the sub-channels of
 a spectrum, one of which is assigned to each sender; they have states, may be jammed, and may be contended for.
@@ -27,23 +27,25 @@ class UplinkAccess(Protocol[SenderT]):
     free: bool
     """True if, moreover, no sender ever waits: `take` and `end` are then not called either."""
     steady: bool
-    """True if no bandwidth of a sub-channel changes in time."""
+    """True if no sub-channel has a bandwidth that changes in time."""
 
     @property
     def assigned(self) -> AssignedAccess[SenderT] | None:
         """The access itself if its sub-channels have states and are assigned to senders; None otherwise."""
 
     def open_round(self, round: int, time_s: float) -> None:
-        """`round` begins at `time_s`."""
+        """Prepare for `round`, which begins at `time_s`."""
 
     def take(self, sender: SenderT) -> bool:
-        """Let `sender` transmit now, or put it at the end of a queue: False."""
+        """Give `sender` a turn now and return True, or put it at the end of a queue and return False."""
 
     def withdraw(self, sender: SenderT) -> None:
-        """`sender`, who waits, does not want to transmit any more."""
+        """Remove a waiting `sender` from its queue."""
 
     def begin(self, sender: SenderT, now: float) -> float:
-        """A transmission begins; when it has passed what the way adds to the client's own link, seconds."""
+        """Begin a transmission; return the time at which it has passed the additions of the way to the client's own link,
+        seconds.
+        """
 
     def loss(self, sender: SenderT) -> str | None:
         """Return the cause by which the way destroyed the transmission that ends now; None if it did not."""
@@ -58,37 +60,37 @@ class UplinkAccess(Protocol[SenderT]):
         """Return the senders that wait, in order."""
 
     def stop(self) -> None:
-        """The run is over: record what has not ended."""
+        """Record what has not ended at the end of the run."""
 
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Take the state at the close of `round`; who is under way or waits is told by `resume` afterwards."""
+        """Restore the state at the close of `round`. `resume` adds transmissions in flight and waiting senders afterwards."""
 
     def precedes(self, number: int) -> bool:
-        """Return True if its next own action precedes the clock's call of this `number` at the same instant."""
+        """Return True if the next scheduled action of this access precedes the clock's call `number` at the same instant."""
 
     def arm(self) -> None:
-        """Put that on the clock again, once the state and the calls that precede it are there."""
+        """Schedule that action again, after the state is restored and the calls before it are scheduled."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
-        """Take back the senders that were under way and those that waited as the state was saved."""
+        """Restore the senders that were transmitting and those that waited when the state was saved."""
 
 
 class OwnLinkAccess(Generic[SenderT]):
-    """The null object of access: every client has a link of its own, and nobody waits."""
+    """Null object of access: every client has a link of its own, and no sender waits."""
 
     own_link = free = steady = True
     assigned: AssignedAccess[SenderT] | None = None
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Nothing changes from round to round."""
+        """Do nothing: rounds make no difference."""
 
     def take(self, sender: SenderT) -> bool:
         return True
 
     def withdraw(self, sender: SenderT) -> None:
-        """Nobody waits."""
+        """Do nothing: no sender waits."""
 
     def begin(self, sender: SenderT, now: float) -> float:
         return now
@@ -106,7 +108,7 @@ class OwnLinkAccess(Generic[SenderT]):
         return []
 
     def stop(self) -> None:
-        """Nothing is recorded here."""
+        """Do nothing: no records are kept."""
 
     def state_dict(self) -> State:
         return {}
@@ -126,7 +128,7 @@ class OwnLinkAccess(Generic[SenderT]):
 
 
 class QueuedAccess(OwnLinkAccess[SenderT]):
-    """Equal sub-channels: each transmission holds one from start to end; a sender that finds none free waits in order.
+    """Equal sub-channels: each transmission holds one from start to end; senders wait in order if none is free.
 
     Raises ValueError for a count below 1.
     """
@@ -163,7 +165,7 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
         return list(self._queue)
 
     def state_dict(self) -> State:
-        """Return the number of sub-channels held; senders that wait are kept with the updates."""
+        """Return the number of sub-channels held. Waiting senders are saved with the updates."""
         return {"held": self.held}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
@@ -174,9 +176,10 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
 
 
 class AssignedAccess(Generic[SenderT]):
-    """The sub-channels of `spectrum`, with `jammers` on them; `sender.channel` is the one assigned.
+    """The sub-channels of `spectrum`, with `jammers` on them.
 
-    Without contention a sub-channel carries one transmission at a time: a client that finds its own held waits for it.
+    `sender.channel` is the assigned sub-channel. Without contention a sub-channel carries one transmission at a time: a client
+    waits while its own is held.
     """
 
     own_link = free = False

@@ -24,11 +24,12 @@ _LINK: IntArray = np.zeros(1, np.int64)
 
 
 class SharedMedium(Ports):
-    """Messages share a link of bandwidth `link` (of its entity 0); none is faster than its client's `own` bandwidth, if given.
+    """Messages share a link of bandwidth `link` (its entity 0).
 
-    `size_bytes`: a number for all clients, or one each. The laws of both timelines are constants; their values may change from
-    one law to the next, for messages under way, too. Ends come before all else of their instant. Raises ValueError for a size
-    that is not > 0.
+    A message is never faster than its client's `own` bandwidth, if given. `size_bytes`: bytes of a message, a number or one for
+    each client (K,). Both timelines must consist of constant laws; a change of law also affects messages in flight. Ends come
+    before other events of their instant. See `VaryingMedium` for bandwidths that vary. Raises ValueError for a size that is not
+    > 0.
     """
 
     def __init__(
@@ -48,17 +49,17 @@ class SharedMedium(Ports):
         self._round = 1
         self._laws: tuple[BandwidthLaw, BandwidthLaw | None] | None = None
         self._until_s = _NEVER
-        """Until when these laws are in force, seconds."""
+        """Time until which these laws are in force, seconds."""
         self.bandwidth = 0.0
         self._limits: FloatArray = np.zeros(clients)
         self._look_up(clock.now)
         self._bundle = Bundle(clock.now)
         self._classes: dict[float, FlowClass] = {}
-        """Messages under way, by the limits of their clients."""
+        """Classes of messages in flight, by the limit of the client."""
         self._members: dict[Key, tuple[FlowClass, int]] = {}
-        """Class and number of each message under way."""
+        """Class and number of each message in flight."""
         self._keys: dict[int, tuple[Key, int]] = {}
-        """Messages under way and their clients, by number."""
+        """Messages in flight and their clients, by number."""
         self._number = self._class_number = 0
         self._due_s = _NEVER
         self._rings_s = _NEVER
@@ -101,7 +102,7 @@ class SharedMedium(Ports):
             self._share()
 
     def _laws_at(self, round: int, time_s: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
-        """Return the laws in force, of the link and of the clients' own, and until when they are."""
+        """Return the laws in force of the link and of the clients' own links, and the time until which both hold."""
         link, until_s = self._link_timeline.at(round, time_s)
         if self._own_timeline is None:
             return link, None, until_s
@@ -109,19 +110,19 @@ class SharedMedium(Ports):
         return link, own, min(until_s, own_until_s)
 
     def _look_up(self, now: float) -> bool:
-        """Take over the laws in force; return True if they are others than before."""
+        """Update the laws in force; return True if they have changed."""
         link, own, self._until_s = self._laws_at(self._round, now)
         if self._laws is not None and self._laws[0] is link and self._laws[1] is own:
             return False
         self._laws = link, own
         self.bandwidth = float(link.rate(now, _LINK)[0])
         limits = np.full(len(self._everyone), _NEVER) if own is None else own.rate(now, self._everyone)
-        # A limit above the bandwidth limits nothing: such clients are one class with those that have none.
+        # A limit above the bandwidth has no effect: such clients share a class with clients without a limit.
         self._limits = np.where(limits >= self.bandwidth, _NEVER, limits)
         return True
 
     def _add(self, number: int, key: Key, client: int, left_bytes: float) -> None:
-        """Put a message with so many bytes to go into the class of its client's limit."""
+        """Add a message with `left_bytes` bytes to go to the class of its client's limit."""
         limit, now = float(self._limits[client]), self.clock.now
         group = self._classes.get(limit)
         if group is None:
@@ -132,7 +133,7 @@ class SharedMedium(Ports):
         self._members[key], self._keys[number] = (group, number), (key, client)
 
     def _regroup(self) -> None:
-        """Put messages under way whose limits have changed into the classes of their new limits."""
+        """Move messages in flight whose limits have changed to the classes of their new limits."""
         now = self.clock.now
         members = [(key, group, number) for key, (group, number) in self._members.items()]
         moving = [(key, group, number) for key, group, number in members if group.limit != self._limit_of(number)]
@@ -152,14 +153,14 @@ class SharedMedium(Ports):
             del self._classes[group.limit]
 
     def _share(self) -> None:
-        """Set all rates from now on, and the call at the next end."""
+        """Set all rates from now on, and schedule the call at the next end."""
         bundle = self._bundle
         bundle.settle(bundle.fill(self.bandwidth), self.clock.now)
         self._due_s = self._next_s()
         self._call_at_next_end()
 
     def _next_s(self) -> float:
-        """Return when the next message ends, or the laws change for those under way."""
+        """Return the time at which the next message ends, or the laws change for messages in flight."""
         return min(self._bundle.next_end_s(), self._until_s) if self._members else _NEVER
 
     def _call_at_next_end(self) -> None:
@@ -171,7 +172,7 @@ class SharedMedium(Ports):
         if at_s != self._rings_s:
             return  # an earlier call has taken its place
         self._rings_s = _NEVER
-        # The call stands where the next end was when it was set; messages that began since have delayed that.
+        # The call was set for an earlier estimate of the next end; messages that began since have delayed that end.
         while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
             group, number = end
             key, _ = self._keys.pop(number)
@@ -185,7 +186,7 @@ class SharedMedium(Ports):
         self._call_at_next_end()
 
     def state_dict(self) -> State:
-        """Return the bytes that every message under way has got, and the bandwidth that they share."""
+        """Return the bytes carried for every message in flight, and the shared bandwidth."""
         keys = [[number, *key, client] for number, (key, client) in self._keys.items()]
         return {
             "number": self._number,
@@ -196,7 +197,7 @@ class SharedMedium(Ports):
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Go on from a saved state; the next end is put on the clock."""
+        """Restore a saved state and schedule the next end."""
         self._round, self._laws = round, None
         self._look_up(time_s)
         self._number, self._class_number, saved = state["number"], state["class_number"], state["bundle"]
@@ -208,7 +209,7 @@ class SharedMedium(Ports):
             self._classes[group.limit] = group
             self._members |= {self._keys[number][0]: (group, number) for _, number, _ in group.queue}
         self._bundle.load(saved, list(self._classes.values()))
-        # A law that came into force in the instant of the save has not been followed yet.
+        # A law that came into force at the instant of the save is not yet applied.
         if self.bandwidth != state["bandwidth"] or any(group.limit != self._limit_of(n) for group, n in self._members.values()):
             self._regroup()
             self._share()

@@ -1,4 +1,4 @@
-"""Carriers of the bytes of a message after its delay, for durations that are not known at the beginning.
+"""Carriers of the bytes of a message after its delay, by events, for durations that are not known at the beginning.
 
 A link of constant bandwidth that is its client's own needs none: its bytes take a number of seconds that is added to the delay.
 Messages of all kinds (models, updates, probes, opinions, messages between clients) join through a `Port` of their kind.
@@ -24,7 +24,7 @@ _EVER = float("inf")
 
 
 def check_sizes(size_bytes: float | FloatArray | IntArray, clients: int) -> FloatArray:
-    """(K,) bytes of each client's message; raises ValueError unless all are > 0 and finite."""
+    """Return the bytes (K,) of each client's message; raises ValueError unless all are > 0 and finite."""
     sizes = np.array(np.broadcast_to(size_bytes, (clients,)), np.float64)
     good = (sizes > 0) & (sizes < _EVER)
     if not good.all():
@@ -42,9 +42,10 @@ Key = tuple[str, int]
 
 
 class Port:
-    """The messages of one kind on `carrier`; `size_bytes`: their size, None if it is that of each client's message.
+    """The messages of one kind on `carrier`.
 
-    `listen` names the callback for messages that are through or lost.
+    `size_bytes`: their size; None: the size of each client's message. `listen` sets the callback for messages that arrive or
+    are lost.
     """
 
     __slots__ = ("_carrier", "_kind", "_size", "on_end")
@@ -54,9 +55,9 @@ class Port:
         self.on_end: Callable[[int, str | None], None] = lambda number, cause: None
 
     def listen(self, on_end: Callable[[int, str | None], None]) -> None:
-        """Call `on_end` with the number of each message that is through or lost, before all else of that instant.
+        """Call `on_end` with the number of each message that arrives or is lost, before other events of that instant.
 
-        And with the cause for which its links lose it; None: it is through.
+        The second argument is the cause of a loss by its links, or None if the message has arrived.
         """
         self.on_end = on_end
 
@@ -64,7 +65,7 @@ class Port:
         return (self._kind, number) in self._carrier
 
     def join(self, number: int, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
-        """Begin message `number` over the link of `client`; `target`: the client that it goes to, if not the server."""
+        """Begin message `number` over the link of `client`. `target`: receiving client, or SERVER."""
         self._carrier.join((self._kind, number), client, self._size if size_bytes is None else size_bytes, target)
 
     def leave(self, number: int) -> None:
@@ -73,54 +74,60 @@ class Port:
 
 
 class Carrier(Protocol):
-    """Carries messages in one direction, over the clients' own links or one that they share."""
+    """Carries messages in one direction, over the clients' own links or over a shared link."""
 
     carries: bool
-    """True if messages join. False if their bytes take a time that is known as they begin."""
+    """True if messages join. False if the time of their bytes is known when they begin."""
     steady: bool
-    """True if a message that begins later ends later by as much: nothing is shared, and no bandwidth changes in time."""
+    """True if a delay of the beginning delays the end by as much: nothing is shared, and no bandwidth changes in time."""
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
-        """Return the port for messages of `kind`, of one size for all clients (None: each client's own)."""
+        """Return the port for messages of `kind`.
+
+        `size_bytes`: one size for all clients; None: the size of each client's message.
+        """
 
     def __contains__(self, key: Key) -> bool:
-        """True if message `key` is under way."""
+        """Return True if message `key` is in flight."""
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
-        """Begin message `key` over the link of `client`; `size_bytes`: its size, if not that of the client's messages.
+        """Begin message `key` over the link of `client`.
 
-        `target`: the client that it goes to; only carriers with routes look at it.
+        `size_bytes`: size of the message; None: that of the client's messages.
+
+        `target`: receiving node; only carriers with routes use it.
         """
 
     def leave(self, key: Key) -> None:
         """Abort message `key`."""
 
     def add_times(self, delays: Durations) -> Phases:
-        """Return the delays of the messages, together with the time of their bytes where that is known as they begin."""
+        """Return the delays of the messages, plus the time of their bytes if that is known when they begin."""
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        """Return the seconds that messages of `clients` (n,) begun at `start_s` (n,) take alone; inf: for ever; (n,).
+        """Return the seconds (n,) that a message of each of `clients`, begun at `start_s` (n,), takes if it is alone; inf: for
+        ever.
 
-        Under the laws in force in `round`.
+        The laws are those in force in `round`.
         """
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Take the bandwidth of `round` into force, for messages under way, too."""
+        """Apply the bandwidth of `round`, also to messages in flight."""
 
     def renew(self) -> None:
-        """Look the bandwidth up again, since a law was replaced from outside."""
+        """Read the bandwidth again: a script has replaced a law."""
 
     def resize(self, size_bytes: float | None) -> Carrier:
-        """Return the carrier whose bytes without events have this size; itself where all bytes are carried by events."""
+        """Return the same carrier for messages of `size_bytes`, if it carries bytes without events; otherwise itself."""
 
     def state_dict(self) -> State: ...
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Go on from the state at the close of `round`; what comes next is put on the clock."""
+        """Restore the state at the close of `round` and schedule the next event."""
 
 
 class NoCarrier:
-    """Carries nothing: bytes take a time that is known as they begin, or none."""
+    """Null object: bytes take a time that is known when they begin, or no time."""
 
     carries, steady = False, True
 
@@ -131,10 +138,10 @@ class NoCarrier:
         return False
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
-        """No message joins."""
+        """Do nothing: no message joins."""
 
     def leave(self, key: Key) -> None:
-        """No message is there."""
+        """Do nothing: no message is in flight."""
 
     def add_times(self, delays: Durations) -> Phases:
         return delays
@@ -159,7 +166,7 @@ class NoCarrier:
 
 
 class Ports:
-    """The ports of a carrier that carries by events."""
+    """Base of carriers by events: it keeps their ports."""
 
     carries, steady = True, False
 
@@ -184,7 +191,7 @@ class Ports:
 
 
 class _Message:
-    """A message under way over the link of `client`: at `since_s` it had `left` bytes to go."""
+    """A message in flight over the link of `client`, with `left` bytes to go at `since_s`."""
 
     __slots__ = ("client", "due_s", "left", "number", "since_s", "stops")
 
@@ -194,14 +201,15 @@ class _Message:
         self.left = left
         self.due_s = _EVER
         self.stops = False
-        """True if the message is lost at its due time."""
+        """True if the link stops for ever, so that the message is lost at its due time."""
         self.number = -1
 
 
 class VaryingLinks(Ports):
-    """Own links whose bandwidth is `law`: the end of a message is one question to it, asked again where the law changes.
+    """Own links of bandwidth `law`.
 
-    `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
+    The law computes the end of a message in one call, which is repeated when the law changes. `size_bytes`: bytes of a message,
+    a number or one for each client (K,). Raises ValueError for a size that is not > 0.
     """
 
     def __init__(
@@ -214,7 +222,7 @@ class VaryingLinks(Ports):
         self._round = 1
         self._law, self._until_s = law.at(1, clock.now)
         self._watched_s = -_EVER
-        """The change point that stands on the clock."""
+        """Change point of the law that is on the clock, seconds."""
         self._under_way: dict[Key, _Message] = {}
         self._number = 0
 
@@ -255,7 +263,7 @@ class VaryingLinks(Ports):
             self._time(keys)
 
     def _time(self, keys: list[Key]) -> None:
-        """Find out when the messages `keys` are through, or lost, and put that on the clock."""
+        """Compute when the messages `keys` arrive or are lost, and schedule these ends."""
         messages = [self._under_way[key] for key in keys]
         who = np.array([message.client for message in messages])
         since_s = np.array([message.since_s for message in messages])
@@ -289,7 +297,7 @@ class VaryingLinks(Ports):
         (self._stop if message.stops else self._end)(key)
 
     def state_dict(self) -> State:
-        """Return the bytes left of every message under way, in the order of the clock."""
+        """Return the bytes left of every message in flight, in the order of the clock."""
         messages = sorted(self._under_way.items(), key=lambda one: one[1].number)
         return {"messages": [[*key, one.client, one.since_s, one.left, one.due_s, one.stops] for key, one in messages]}
 

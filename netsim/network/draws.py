@@ -1,4 +1,4 @@
-"""Durations of phases and losses of transmissions, drawn at (round, client), and the rule for draws that are left out.
+"""Durations of phases and losses of transmissions, drawn at (round, client), and the rules by which draws are skipped.
 
 A draw is left out where it could change nothing: under a law of durations that takes no time for any client, and under a law of
 channels without memory that loses nothing. A channel with memory is always asked: its losses in the long run say nothing of
@@ -25,17 +25,20 @@ _EVER = float("inf")
 
 
 def takes_no_time(law: DelayLaw, entities: int) -> bool:
-    """Return True if every duration of entities 0..`entities` - 1 is zero: none is negative, so that means decide."""
+    """Return True if every duration of entities 0..`entities` - 1 is zero.
+
+    Durations are never negative, so it is enough that means are zero.
+    """
     return not law.mean_s(np.arange(entities)).any()
 
 
 def loses_nothing(law: ChannelLaw, entities: int) -> bool:
-    """Return True if every transmission of entities 0..`entities` - 1 gets through, at any time."""
+    """Return True if every transmission of entities 0..`entities` - 1 survives, at any time."""
     return law.memoryless and bool((law.success_probability(np.arange(entities)) >= 1.0).all())
 
 
 class Spared(Generic[LawT]):
-    """Verdict of one of the rules above, computed once for each law that comes into force."""
+    """Result of one of the two functions above, computed once for each law that comes into force."""
 
     def __init__(self, rule: Callable[[LawT, int], bool], entities: int) -> None:
         self._rule = rule
@@ -44,43 +47,46 @@ class Spared(Generic[LawT]):
         self._verdict = False
 
     def under(self, law: LawT) -> bool:
-        """Return True if draws under `law` may be left out."""
+        """Return True if draws under `law` may be skipped."""
         if law is not self._law:
             self._law, self._verdict = law, self._rule(law, self._entities)
         return self._verdict
 
 
 class Draw(Protocol[ValueCo]):
-    """One quantity of the clients of a round, each at its place among them."""
+    """One quantity of the clients of a round. A place is the index of a client among them."""
 
     @property
     def certain(self) -> bool:
         """True if the value is the same for all clients at all times: zero seconds, or no loss."""
 
     def at(self, place: int, time_s: float) -> ValueCo:
-        """The value of the client at `place` under the law in force at `time_s`."""
+        """Return the value of the client at `place` under the law in force at `time_s`."""
 
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """Return the values of all `count` clients, under the law in force at `time_s`; (count,)."""
 
     def each(self, times_s: FloatArray) -> NDArray[Any] | None:
-        """Return the value of each client at its time of `times_s` (n,); None if another law is in force by then.
+        """Return the value of each client at its time of `times_s` (n,); None if the law changes before one of these times.
 
-        A time that is NaN does not matter: its value is arbitrary.
+        At a NaN time the value is arbitrary.
         """
 
     def expire(self) -> bool:
-        """Note that the law was replaced: True if it is evaluated again by itself, False if it must be drawn again."""
+        """Handle that the law was replaced.
+
+        Return True if values are evaluated again by themselves, False if the caller must draw again.
+        """
 
     def state_dict(self) -> State: ...
 
 
 class Ends(Protocol):
-    """Ends of one phase of the clients of a round, each at its place among them."""
+    """Ends of one phase of the clients of a round. A place is the index of a client among them."""
 
     @property
     def certain(self) -> bool:
-        """True if no phase takes any time, whenever it begins."""
+        """True if no phase takes time at any start."""
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
         """Return the end of the phase of the client at `place` that starts at `start_s` (None: now).
@@ -89,16 +95,18 @@ class Ends(Protocol):
         """
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
-        """Return the ends of phases that begin at `starts_s` (n,), NaN for NaN; None if another law is in force by then."""
+        """Return the ends of phases that begin at `starts_s` (n,), NaN for NaN; None if the law changes before one of these
+        starts.
+        """
 
     def expire(self) -> bool:
-        """As `Draw.expire`."""
+        """Handle that the law was replaced, as `Draw.expire` does."""
 
     def state_dict(self) -> State: ...
 
 
 class Certain(Generic[ValueT]):
-    """Value that is the same for all clients as long as the round lasts, and so is not drawn."""
+    """Value that is the same for all clients throughout the round, so that no draw is needed."""
 
     certain = True
 
@@ -134,7 +142,7 @@ class Certain(Generic[ValueT]):
 
 
 class RoundDraw(Generic[ValueT]):
-    """One quantity of every client of a round, as it stands at the time it is needed."""
+    """One quantity of every client of a round, evaluated under the law in force when it is read."""
 
     certain = False
     __slots__ = ("_array", "_array_until_s", "_source", "_u", "clients", "round", "until_s", "values")
@@ -146,7 +154,7 @@ class RoundDraw(Generic[ValueT]):
         self.clients = clients
         self.values: list[ValueT] = []
         self.until_s = -_EVER
-        """Until when `values` hold; they are made of the array as they are needed."""
+        """Time until which `values` hold, seconds. The list is made from the array at the first single access."""
         self._array: NDArray[Any]
         self._evaluate(time_s)
 
@@ -166,7 +174,7 @@ class RoundDraw(Generic[ValueT]):
         self.values, self.until_s = self._array.tolist(), self._array_until_s
 
     def at(self, place: int, time_s: float) -> ValueT:
-        """The value of the client at `place` under the law in force at `time_s`."""
+        """Return the value of the client at `place` under the law in force at `time_s`."""
         if time_s >= self.until_s:
             self._renew(time_s)
         return self.values[place]
@@ -195,11 +203,11 @@ class RoundDraw(Generic[ValueT]):
         return True
 
     def state_dict(self) -> State:
-        """The values in force: a channel's state has moved on since, so that they could not be drawn again."""
+        """Return the values in force. They cannot be drawn again, because the states of channels have moved on."""
         return {"values": self._array.tolist(), "until_s": self._array_until_s}
 
     def load_state_dict(self, state: State) -> None:
-        """Take over the values that were in force."""
+        """Restore the values that were in force."""
         self.values = list(state["values"])
         self._array = np.array(self.values)
         self.until_s = self._array_until_s = state["until_s"]
@@ -212,16 +220,16 @@ class Phases(Protocol):
         """Return the ends of the phases of `clients` (n,) in `round`."""
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
-        """A draw as it stood when `state` was taken."""
+        """Return the draw that `state` was saved from."""
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
-        """Return the part of each duration (n,) that is not the time of bytes, under the law in force at `time_s`."""
+        """Return each duration (n,) without the time of bytes, under the law in force at `time_s`."""
 
 
 class Durations:
     """Durations of one phase (download, local training, upload) or of messages: a law over time, drawn at (address, place).
 
-    The address is the round and the place the client, unless there are other `places` than clients.
+    The address is the round and the place is the client, unless `places` is given.
     """
 
     def __init__(self, *, clients: int, law: Timeline[DelayLaw], draws: Stream, places: int | None = None) -> None:
@@ -231,10 +239,10 @@ class Durations:
         self._spared: Spared[DelayLaw] = Spared(takes_no_time, clients)
         self._no_time: Certain[float] = Certain(0.0)
         self._never = False
-        """True once it is certain that the phase will never take time."""
+        """True once it is known that the phase will never take time."""
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[float] | Certain[float]:
-        """The durations of `clients` (n,) in `round`, seconds."""
+        """Return the durations of `clients` (n,) in `round`, seconds."""
         if self._never:
             return self._no_time
         law, until_s = self.law.at(round, time_s)
@@ -247,7 +255,7 @@ class Durations:
         return self.draw(round, time_s, clients).values_at(time_s, len(clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> RoundDraw[float] | Certain[float]:
-        """A draw as it stood when `state` was taken."""
+        """Return the draw that `state` was saved from."""
         if not state:
             return self._no_time
         drawn: RoundDraw[float] = RoundDraw(self, round, clients, time_s)
@@ -259,20 +267,20 @@ class Durations:
         return self._draws.uniforms_at(address, places, self._places)
 
     def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
-        """Return 0.0 if the law in force takes no time for any client, else None; and the time until which it is in force."""
+        """Return 0.0 if the law in force takes no time for any client, else None; and the time until which the law holds."""
         law, until_s = self.law.at(round, time_s)
         return (0.0 if self._spared.under(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[FloatArray, float]:
-        """Durations at uniforms `u` under the law in force, and until when it is in force."""
+        """Return the durations at uniforms `u` under the law in force, and the time until which the law holds."""
         law, until_s = self.law.at(round, time_s)
         return law.quantile(u, clients), until_s
 
 
 class Survivals:
-    """Survival of one transmission of each client: a channel law over time, one sub-channel for each client.
+    """Survival of one transmission of each client: a channel law over time, with one sub-channel for each client.
 
-    Address and place of a draw are as of `Durations`.
+    Draws have the addresses and places of `Durations`.
     """
 
     def __init__(
@@ -287,24 +295,26 @@ class Survivals:
         self._spared: Spared[ChannelLaw] = Spared(loses_nothing, clients)
         self._no_loss: Certain[bool] = Certain(True)
         self._never = self._still = False
-        """`_never`: no transmission will ever be lost. `_still`: no sub-channel will ever have a state."""
+        """`_never`: True once no transmission can ever be lost. `_still`: True once no sub-channel can ever have a state."""
 
     def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
-        """Return the law in force in `round` at `time_s`, and the time until which it is."""
+        """Return the law in force in `round` at `time_s`, and the time until which it holds."""
         law, until_s = self.law.at(round, time_s)
         if law is not self._current:
-            # Parameters change, the states do not: the new law goes on from the states of the old.
+            # A change of law changes parameters only: the new law continues from the states of the old one.
             if self._current is not None:
                 law.load_state_dict(self._current.state_dict())
             self._current = law
         return law, until_s
 
     def share_states(self, draws: Stream, places: int | None = None) -> Survivals:
-        """Return the same sub-channels, in the same states, for transmissions with draws of their own, at `places`."""
+        """Return a view of these sub-channels, with the same states, for other transmissions, which have their own `draws` and
+        `places`.
+        """
         return _Beside(self, draws, self._state_draws, places)
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Move every sub-channel on to `round`."""
+        """Advance the state of every sub-channel to `round`."""
         if self._still:
             return
         law, _ = self.current_law(round, time_s)
@@ -323,7 +333,7 @@ class Survivals:
         return self._no_loss
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[bool]:
-        """A draw as it stood when `state` was taken."""
+        """Return the draw that `state` was saved from."""
         if not state:
             return self._no_loss
         drawn: RoundDraw[bool] = RoundDraw(self, round, clients, time_s)
@@ -335,28 +345,28 @@ class Survivals:
         return self._draws.uniforms_at(address, places, self._places)
 
     def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
-        """Return True if the law in force loses nothing, else None; and the time until which it is in force."""
+        """Return True if the law in force loses nothing, else None; and the time until which the law holds."""
         law, until_s = self.current_law(round, time_s)
         return (True if self._spared.under(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[BoolArray, float]:
-        """Survival at uniforms `u` under the law in force, and until when it is in force."""
+        """Return the survival at uniforms `u` under the law in force, and the time until which the law holds."""
         law, until_s = self.current_law(round, time_s)
         return law.good(u, clients), until_s
 
     def state_dict(self) -> State:
-        """The state of the sub-channels."""
+        """Return the state of the sub-channels."""
         return {} if self._current is None else {"law": self._current.state_dict()}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Take the state of the sub-channels as it was at the close of `round`."""
+        """Restore the state of the sub-channels at the close of `round`."""
         if "law" in state:
             self._current, _ = self.law.at(round, time_s)
             self._current.load_state_dict(state["law"])
 
 
 class _Beside(Survivals):
-    """Other transmissions over the sub-channels of `of`, which keeps their states."""
+    """Other transmissions over the sub-channels of another `Survivals`, which keeps their states."""
 
     def __init__(self, of: Survivals, draws: Stream, state_draws: Stream, places: int | None) -> None:
         super().__init__(clients=of.clients, law=of.law, draws=draws, state_draws=state_draws, places=places)

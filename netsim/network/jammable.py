@@ -10,17 +10,17 @@ from netsim.core.state import StateFields
 
 
 class Struck(Protocol):
-    """Transmission, or message, that a jammer can hit."""
+    """Transmission or message that a jammer can hit."""
 
     jammed: bool | None
 
     @property
     def good(self) -> bool | None:
-        """True if it gets through unless it is jammed."""
+        """True if the transmission survives unless it is jammed."""
 
 
 class Jam:
-    """One dwell of one jammer on one channel, under way."""
+    """One dwell of one jammer on one channel, in progress."""
 
     __slots__ = ("channel", "destroyed", "hit", "jammer", "order", "round", "start_s")
 
@@ -30,12 +30,12 @@ class Jam:
         self.round = round
         self.start_s = start_s
         self.order = 0
-        """Place among all jamming that ever began."""
+        """Number in the order of beginnings of all jamming."""
         self.hit = 0
         self.destroyed = 0
 
     def strike(self, sent: Struck) -> None:
-        """Spoil a transmission; the first jammer that hit it keeps the credit."""
+        """Spoil a transmission. The hit counts for the first jammer that struck it."""
         if not sent.jammed:
             sent.jammed = True
             self.hit += 1
@@ -46,38 +46,41 @@ SentT = TypeVar("SentT", bound=Struck)
 
 
 class Jammable(ABC, Generic[SentT]):
-    """A number of `channels`, with what is under way on each of them.
+    """A number of `channels`, with the transmissions and jamming on each.
 
-    Jamming lasts over [start, end), a transmission over [start, end), one of no length over its one instant.
+    Both last over [start, end); a transmission of length zero covers its one instant.
     """
 
     def __init__(self, channels: int) -> None:
         self.count = channels
         self.under_way: list[list[SentT]] = [[] for _ in range(channels)]
         self.jams: list[list[Jam]] = [[] for _ in range(channels)]
-        """The jamming of each channel under way, in order of beginning."""
-        # Lists: an entry of an array costs four times as much to write.
+        """Jamming in progress on each channel, in the order of beginnings."""
+        # Lists, because writing an entry of an array costs four times as much.
         self.begun = [0] * channels
-        """[N] transmissions begun so far."""
+        """Number [N] of transmissions begun so far."""
         self.delivered = [0] * channels
-        """[N] transmissions delivered so far."""
+        """Number [N] of transmissions delivered so far."""
         self.hit = 0
-        """Transmissions that a jammer hit so far."""
+        """Number of transmissions hit by a jammer so far."""
         self._jams_begun = 0
 
     @abstractmethod
     def _is_there(self, sent: SentT, time_s: float) -> bool:
-        """Return True if a transmission under way holds its channel at `time_s`: one that ends in this very instant has left."""
+        """Return True if a transmission in flight holds its channel at `time_s`.
+
+        A transmission that ends at this instant has left.
+        """
 
     def _enter(self, sent: SentT, channel: int) -> None:
-        """Let a transmission begin on `channel`; one that is jammed spoils it."""
+        """Begin a transmission on `channel`; jamming in progress spoils it."""
         self.begun[channel] += 1
         self.under_way[channel].append(sent)
         if self.jams[channel]:
             self._strike(self.jams[channel][0], sent)
 
     def _leave(self, sent: SentT, channel: int, *, delivered: bool) -> None:
-        """Let a transmission on `channel` end."""
+        """End a transmission on `channel`."""
         self.under_way[channel].remove(sent)
         self.delivered[channel] += delivered
 
@@ -86,7 +89,7 @@ class Jammable(ABC, Generic[SentT]):
         jam.strike(sent)
 
     def jam(self, jam: Jam, time_s: float) -> None:
-        """Begin jamming: what is under way on that channel is spoilt."""
+        """Begin jamming: spoil transmissions in flight on the channel."""
         self._jams_begun += 1
         jam.order = self._jams_begun
         self.jams[jam.channel].append(jam)
@@ -100,10 +103,10 @@ class Jammable(ABC, Generic[SentT]):
 
 
 class JammedRoutes(Jammable[SentT], StateFields):
-    """A number of `channels` (links, or cables), each in both directions at once, that messages hold from start to end.
+    """A number of `channels` (links, or cables, each in both directions at once) that messages hold from start to end.
 
-    `channels_of` returns those that a message holds, its delay included; `is_there` is False for one under way that ends at the
-    time given.
+    `channels_of` returns the channels that a message holds, during its delay too. `is_there` returns False for a message in
+    flight that ends at the given time.
     """
 
     state_fields = ("begun", "delivered", "hit", "_jams_begun")
@@ -115,17 +118,17 @@ class JammedRoutes(Jammable[SentT], StateFields):
         self._channels_of, self._still_there = channels_of, is_there
 
     def begin(self, sent: SentT) -> None:
-        """Let a message set out."""
+        """Begin a message on its channels."""
         for channel in self._channels_of(sent):
             self._enter(sent, channel)
 
     def end(self, sent: SentT, *, delivered: bool) -> None:
-        """Let a message come to its end."""
+        """End a message on its channels."""
         for channel in self._channels_of(sent):
             self._leave(sent, channel, delivered=delivered)
 
     def resume(self, sent: SentT) -> None:
-        """Take back a message that was under way as the state was saved."""
+        """Restore a message that was in flight when the state was saved."""
         for channel in self._channels_of(sent):
             self.under_way[channel].append(sent)
 

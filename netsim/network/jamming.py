@@ -29,15 +29,15 @@ _NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dwells:
-    """Schedule of a jammer's dwells: one every so many rounds, or every so many seconds.
+    """Schedule of a jammer's dwells: one every `rounds` rounds, or every `seconds` seconds.
 
-    Raises ValueError unless it is one of the two, and where the first of them is no such round or time.
+    Raises ValueError unless exactly one is given, and for an invalid `start`.
     """
 
     dwell_rounds: int | None = None
     dwell_s: float | None = None
     start: float | None = None
-    """The round, or the time in seconds, of the first; None: from the beginning, inf: it rests until it is started."""
+    """Round or time in seconds of the first dwell; None: the beginning; inf: the jammer rests until it is started."""
 
     def __post_init__(self) -> None:
         if (self.dwell_rounds is None) == (self.dwell_s is None):
@@ -54,17 +54,18 @@ class Dwells:
 
     @property
     def first(self) -> float:
-        """The round, or the time, of the first."""
+        """Return the round, or the time, of the first dwell."""
         if self.start is not None:
             return self.start
         return 1.0 if self.dwell_s is None else 0.0
 
 
 class Jammer:
-    """One jammer: its law, its reach, its budget, and what it does at present. Links and cables are sub-channels to it.
+    """One jammer: its law, reach, budget, and present jamming.
 
-    `reach`: the sub-channels it can jam (None: all). `at_once`: how many of them at most in one dwell. `budget`: how many in all,
-    each dwell counted (None: no end). Raises ValueError where one of these is out of its range.
+    Links and cables count as sub-channels here. `reach`: sub-channels that it can jam (None: all). `at_once`: largest number of
+    them in one dwell. `budget`: largest sum over dwells of the numbers of jammed sub-channels (None: unlimited). Raises
+    ValueError for a value out of range.
     """
 
     def __init__(
@@ -94,15 +95,15 @@ class Jammer:
         self.dwell_rounds = dwells.dwell_rounds
         self.dwell_s = dwells.dwell_s
         self.dwell = 0
-        """Dwells begun."""
+        """Number of dwells begun."""
         self.spent = 0
-        """Sub-channels times dwells so far."""
+        """Sum over dwells of the numbers of jammed sub-channels so far."""
         self.jams: list[Jam] = []
-        """Jams under way."""
+        """Jams in progress."""
         first = dwells.first
         self.next_round = None if first == _NEVER or self.dwell_s is not None else int(first)
         self.next_s = _NEVER if self.dwell_s is None else first
-        # Dwells in seconds begin at multiples of their length, counted from here.
+        # Time from which dwells in seconds count: they begin at multiples of their length after it.
         self._since = (first, 0)
         self._draws = draws
         self._begun: IntArray = np.zeros(channels, np.int64)
@@ -125,7 +126,7 @@ class Jammer:
             self.next_round = round + (self.dwell_rounds or 1)
         else:
             since_s, dwell = self._since
-            # The clock goes on, though a dwell be shorter than the least it can show at this time.
+            # Move by at least one float: a very short dwell would otherwise not advance the clock.
             self.next_s = max(since_s + (self.dwell - dwell) * self.dwell_s, math.nextafter(time_s, _NEVER))
         begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
         view = JamView(
@@ -153,28 +154,28 @@ class Jammer:
         self.jams = []
 
     def follow(self, law: JammerLaw) -> None:
-        """From its next dwell on another law decides."""
+        """Replace the law from the next dwell on."""
         self.law = law
 
     @property
     def rests(self) -> bool:
-        """True if no dwell is under way and none will begin by itself."""
+        """Return True if no dwell is in progress and none will begin by itself."""
         return not self.jams and self.next_round is None and self.next_s == _NEVER
 
     def begin(self, round: int, time_s: float) -> None:
-        """Its dwells begin: with round `round`, or, counted in seconds, now."""
+        """Start the dwells: with round `round`, or now if they are counted in seconds."""
         if self.dwell_s is None:
             self.next_round = round
         else:
             self.next_s, self._since = time_s, (time_s, self.dwell)
 
     def rest(self, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
-        """Its present dwell ends now, and none follows until it begins again."""
+        """End the present dwell now; none follows until `begin`."""
         self.stop(time_s, spectrum, recorder)
         self.next_round, self.next_s = None, _NEVER
 
     def _check_choice(self, chosen: IntArray, allowed: int) -> list[int]:
-        # A law may be the user's own: what it returns is checked before it can do harm.
+        # The law may be a user's class, so its answer is checked before use.
         chosen = np.asarray(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
             raise AnswerError("jammer", "choose", chosen, "expected a 1-d array of sub-channels", name=self.name)
@@ -187,7 +188,7 @@ class Jammer:
         return channels
 
     def state_dict(self) -> State:
-        """Return the energy spent, the observations, the jams under way and the time of the next decision."""
+        """Return the budget spent, the observations, the jams in progress and the time of the next decision."""
         return {
             "law": self.law.state_dict(),
             "dwell": self.dwell,
@@ -201,7 +202,7 @@ class Jammer:
         }
 
     def load_state_dict(self, state: State, spectrum: Jammable[Any]) -> None:
-        """Go on from a saved state, with the jamming that was under way."""
+        """Restore a saved state, with the jamming in progress."""
         self.law.load_state_dict(state["law"])
         self.dwell, self.spent = state["dwell"], state["spent"]
         self.next_round, self.next_s = state["next_round"], state["next_s"]
@@ -215,9 +216,10 @@ class Jammer:
 
 
 class Jammers:
-    """All jammers of a run, on its clock. Nothing is scheduled unless one of them counts in seconds.
+    """All jammers of a run, on its clock.
 
-    `priority`: place of dwells that begin at a time among the calls of their instant, where no transmission begins then.
+    Nothing is scheduled unless a jammer counts in seconds. `priority`: priority of the calls that begin dwells, among the calls
+    of their instant.
     """
 
     def __init__(
@@ -241,7 +243,7 @@ class Jammers:
         self._round = 0
         self._called_s = _NEVER
         self._number = -1
-        """Of the last call of the clock."""
+        """Number of the last call of the clock that this object scheduled."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -257,16 +259,16 @@ class Jammers:
 
     @property
     def spent(self) -> int:
-        """Sub-channels times dwells so far, of all of them."""
+        """Sum of `Jammer.spent` over all jammers."""
         return sum(jammer.spent for jammer in self.all)
 
     @property
     def call(self) -> int:
-        """The number of the call of the clock by which the next dwell begins that begins at a time; -1: there is none."""
+        """Number of the clock's call that begins the next dwell counted in seconds; -1: none."""
         return self._number if self._clock.now < self.next_s < _NEVER else -1
 
     def open_round(self, round: int) -> None:
-        """Decide for jammers whose dwell begins with this round, after those whose time has come."""
+        """Begin dwells that start with this round, after dwells in seconds that are due."""
         self._round = round
         if round == 1:
             self.arm()
@@ -276,7 +278,10 @@ class Jammers:
                 jammer.decide(round, self._clock.now, self._spectrum, self._recorder)
 
     def catch_up(self) -> None:
-        """Let every jammer whose dwell begins by now decide. Transmissions call it as they begin: jamming precedes them."""
+        """Begin all dwells in seconds that are due by now.
+
+        Transmissions call it before they begin, because jamming precedes them.
+        """
         now = self._clock.now
         while self.next_s <= now:
             for jammer in self.all:
@@ -285,14 +290,14 @@ class Jammers:
             self.arm()
 
     def find(self, name: str) -> Jammer:
-        """The jammer of that name; raises ValueError where there is none."""
+        """Return the jammer of this name; raises ValueError if there is none."""
         for jammer in self.all:
             if jammer.name == name:
                 return jammer
         raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(one.name for one in self.all)}")
 
     def start(self, name: str) -> None:
-        """Let a jammer begin: with the next round, or, with dwells in seconds, now. Raises ValueError unless it rests."""
+        """Start a jammer: with the next round, or now with dwells in seconds. Raises ValueError unless it rests."""
         jammer = self.find(name)
         if not jammer.rests:
             raise ParameterError("name", name, "this jammer is at work already; stop it before it is started again")
@@ -304,7 +309,7 @@ class Jammers:
             self.catch_up()
 
     def halt(self, name: str) -> None:
-        """Let a jammer rest from now on. Raises ValueError where it does already."""
+        """Stop a jammer until it is started again. Raises ValueError if it rests already."""
         jammer = self.find(name)
         if jammer.rests:
             raise ParameterError("name", name, "this jammer rests already; start it before it is stopped")
@@ -312,7 +317,7 @@ class Jammers:
         self.arm()
 
     def arm(self) -> None:
-        """Put the next dwell that begins at a time on the clock."""
+        """Schedule the next dwell that is counted in seconds."""
         self.next_s = min((jammer.next_s for jammer in self.all), default=_NEVER)
         if self._clock.now < self.next_s < _NEVER and self._called_s != self.next_s:
             self._called_s = self.next_s
@@ -322,19 +327,19 @@ class Jammers:
         self.catch_up()
 
     def stop(self) -> None:
-        """The run is over: record what is being jammed."""
+        """Record the jamming in progress at the end of the run."""
         for jammer in self.all:
             jammer.stop(self._clock.now, self._spectrum, self._recorder)
 
     def state_dict(self) -> State:
-        """Every jammer's state by name."""
+        """Return every jammer's state, by name."""
         return {jammer.name: jammer.state_dict() for jammer in self.all}
 
     def load_state_dict(self, state: State, round: int) -> None:
-        """Go on from a saved state; who is next is put on the clock by `arm`, among the ends of what is under way."""
+        """Restore a saved state. The caller schedules the next dwell by `arm`, in the right order among other events."""
         self._round = round
         for jammer in self.all:
             jammer.load_state_dict(state[jammer.name], self._spectrum)
-        # Jammers of one sub-channel are kept in the order in which they began.
+        # Keep the jams of a sub-channel in the order in which they began.
         for jam in sorted((jam for jammer in self.all for jam in jammer.jams), key=lambda jam: jam.order):
             self._spectrum.jams[jam.channel].append(jam)

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 class KnownLinks(NoCarrier):
-    """Own links whose bandwidth follows the `law` in force as a message is drawn, to its end; it ends every message.
+    """Own links whose bandwidth follows `law`, the law in force when a message is drawn.
 
-    `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
+    Every message must come to an end under it. `size_bytes`: bytes of a message, a number or one for each client (K,). Raises
+    ValueError for a size that is not > 0.
     """
 
     steady = False
@@ -51,10 +52,9 @@ class KnownLinks(NoCarrier):
 
 
 class FixedLinks(NoCarrier):
-    """Own links whose bandwidths are numbers that never change: the bytes take a number of seconds.
+    """Own links with constant bandwidths `bytes_per_s` (K,): the time of the bytes is a constant for each client.
 
-    `size_bytes`: of the messages, a number or one a client (K,); `bytes_per_s` (K,). Raises ValueError for a size that is not
-    > 0.
+    `size_bytes`: bytes of a message, a number or one for each client (K,). Raises ValueError for a size that is not > 0.
     """
 
     def __init__(self, *, clients: int, bytes_per_s: FloatArray, size_bytes: float | FloatArray | IntArray) -> None:
@@ -74,7 +74,7 @@ class FixedLinks(NoCarrier):
 
 
 class Transfers:
-    """Transfers of a delay, and then of the bytes. `after` returns those of a round whose delays are drawn."""
+    """Phases that consist of a delay and then the bytes. `after` returns the ends for delays that are drawn already."""
 
     def __init__(self, delays: Durations, after: Callable[[int, float, IntArray, Delays], Ends]) -> None:
         self._delays = delays
@@ -91,7 +91,7 @@ class Transfers:
 
 
 class FixedDraw:
-    """Transfers of the clients of a round: a delay that is drawn, and then `bytes_s` (n,) seconds for the bytes."""
+    """Transfers of the clients of a round: a drawn delay, and then `bytes_s` (n,) seconds for the bytes."""
 
     certain = False
     __slots__ = ("_bytes_s", "_delays", "_seconds")
@@ -101,7 +101,7 @@ class FixedDraw:
         self._bytes_s, self._seconds = bytes_s, bytes_s.tolist()
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
-        # The delay first, as a carrier does it whose bandwidth may change: the ends are the same to the last bit.
+        # Add the delay first, as carriers with changing bandwidths do, so that the ends are the same to the last bit.
         end_s: float = self._delays.ends_at(place, time_s, start_s) + self._seconds[place]
         return end_s
 
@@ -113,12 +113,12 @@ class FixedDraw:
         return self._delays.expire()
 
     def state_dict(self) -> State:
-        """The delays as drawn."""
+        """Return the drawn delays."""
         return self._delays.state_dict()
 
 
 class TransferDraw:
-    """The transfers of the clients of a round: a delay that is drawn, and the time of the bytes after it."""
+    """Transfers of the clients of a round: a drawn delay, and then the bytes at a bandwidth that varies over time."""
 
     certain = False
     __slots__ = ("_clients", "_delays", "_law", "_sizes", "_together")
@@ -129,15 +129,16 @@ class TransferDraw:
         self._clients = clients
         self._delays = delays
         self._together: list[tuple[float, float]] = []
-        """Of each client an end of the delay, and the end of the bytes that follow."""
+        """End of the delay and end of the bytes, by client, as last computed."""
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
-        # Transfers often begin together: those of the first instant are worked out in one call.
+        # Transfers often begin together: compute all of the first instant in one call.
         if not self._together:
             delays_s = time_s + np.array(self._delays.values_at(time_s, len(self._clients)))
             ends_s = self._law.ends_s(delays_s, self._sizes, self._clients)
             self._together = list(zip(delays_s.tolist(), ends_s.tolist(), strict=True))
-        # The delay's law is that in force at the beginning, as of every phase; the bytes pass at the bandwidth of their own time.
+        # The delay follows the law in force at the beginning, as in every phase; the bytes follow the bandwidth of the time at
+        # which they pass.
         bytes_s = self._delays.ends_at(place, time_s, start_s)
         if bytes_s == self._together[place][0]:
             return self._together[place][1]
@@ -153,9 +154,9 @@ class TransferDraw:
         return np.where(never, np.nan, ends_s)
 
     def expire(self) -> bool:
-        """Return False: the delays are drawn again, and the ends with them."""
+        """Return False: the delays must be drawn again, and the ends with them."""
         return False
 
     def state_dict(self) -> State:
-        """The delays as drawn; all else follows from them."""
+        """Return the drawn delays, from which the rest follows."""
         return self._delays.state_dict()

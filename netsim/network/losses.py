@@ -1,4 +1,4 @@
-"""Causes of the loss of a transmission, in the order in which they count: of one that ends, and of many as arrays.
+"""Causes of the loss of a transmission, in the order of precedence: for one transmission, and for many as arrays.
 
 Updates, probes, opinions, messages between clients and transfers over cables are lost by this order alone.
 """
@@ -39,10 +39,10 @@ def causes_of_losses(
     starts_s: FloatArray,
     ends_s: FloatArray,
 ) -> Iterator[tuple[BoolArray | int, str]]:
-    """Yield places of transmissions (n,) with the causes of their losses; of a place that comes twice, the last counts.
+    """Yield places of lost transmissions (n,) with their causes; if a place comes twice, the last cause counts.
 
-    Does as `cause_of_loss` for those where `sent`, over the clients' own links, which no jammer reaches. `survives` None: the
-    channels lose nothing.
+    Array form of `cause_of_loss`, with the same precedence, for transmissions marked in `sent`. They cross the clients' own
+    links, which no jammer reaches. `survives` None: the channels lose nothing.
     """
     if survives is not None:
         yield sent & ~survives, CHANNEL

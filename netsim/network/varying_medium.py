@@ -47,9 +47,11 @@ def fair_level(limits: FloatArray, capacity: float) -> float:
 
 
 class VaryingMedium(Ports):
-    """Messages share a link of bandwidth `link` (of its entity 0); none is faster than its client's `own` bandwidth, if given.
+    """Messages share a link of bandwidth `link` (its entity 0).
 
-    `size_bytes`: of the messages, a number or one a client (K,). Raises ValueError for a size that is not > 0.
+    A message is never faster than its client's `own` bandwidth, if given. Twin of `SharedMedium` for bandwidths that vary over
+    time: with constant ones both give the same ends up to rounding. `size_bytes`: bytes of a message, a number or one for each
+    client (K,). Raises ValueError for a size that is not > 0.
     """
 
     def __init__(
@@ -71,21 +73,21 @@ class VaryingMedium(Ports):
         self._link_changes_s = -_EVER
         """Time of the next change of the capacity, seconds."""
         self._keys: list[Key] = []
-        """Messages under way, in order; the arrays below have an entry for each."""
+        """Messages in flight, in order; the arrays below have an entry for each."""
         self._clients: list[int] = []
-        """Clients whose links they cross."""
+        """Client of each message."""
         self._whole: FloatArray = np.zeros(0)
-        """Bytes in all."""
+        """Size of each message, bytes."""
         self._left: FloatArray = np.zeros(0)
-        """Bytes to go."""
+        """Bytes left of each message, at `_since_s`."""
         self._rates: FloatArray = np.zeros(0)
         self._limits: FloatArray = np.zeros(0)
         self._changes_s: FloatArray = np.zeros(0)
         """Times of the next changes of the limits, seconds."""
         self._stops_s: FloatArray = np.zeros(0)
-        """From when on the limit is 0 for ever."""
+        """Times from which on the limit is 0 for ever, seconds."""
         self._since_s = clock.now
-        """The time at which `_left` holds."""
+        """Time at which `_left` holds, seconds."""
         self._rings_s = _EVER
         self._ringing = False
 
@@ -96,7 +98,7 @@ class VaryingMedium(Ports):
         return len(self._keys)
 
     def _laws(self, round: int, now: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
-        """The laws in force, of the link and of the clients' own, and until when they are."""
+        """Return the laws in force of the link and of the clients' own links, and the time until which both hold."""
         link, until_s = self._link_timeline.at(round, now)
         if self._own_timeline is None:
             return link, None, until_s

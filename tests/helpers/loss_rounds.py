@@ -37,7 +37,7 @@ class MeansOf(Means):
 
 def view(round: int, able: Any, seed: int = 0, probed: Probed | None = None) -> RoundView:
     selectable = np.asarray(able, np.bool_)
-    rng, probed = np.random.default_rng([seed, round]), Probed.nobody() if probed is None else probed
+    rng, probed = np.random.default_rng([seed, round]), Probed.without_clients() if probed is None else probed
     return RoundView(round, float(round), selectable, np.zeros(len(selectable), np.int64), rng, probed)
 
 

@@ -13,7 +13,7 @@ from netsim.core.reports import Probed
 def view(round: int, able: Any, probed: Probed | None = None, seed: int = 0, time_s: float = 0.0) -> RoundView:
     selectable = np.asarray(able, np.bool_)
     rng = np.random.default_rng([seed, round])
-    return RoundView(round, time_s, selectable, np.zeros(len(selectable), np.int64), rng, probed or Probed.nobody())
+    return RoundView(round, time_s, selectable, np.zeros(len(selectable), np.int64), rng, probed or Probed.without_clients())
 
 
 def answers(clients: Any, elapsed_s: Any = None) -> Probed:

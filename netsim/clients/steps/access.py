@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Access(Step):
-    """Waits for a turn on the uplink, and gives it back as the attempt ends."""
+    """Step that waits for a turn on the uplink and gives it back when the attempt ends."""
 
     phase, power, finished = WAIT, IDLE, True
 
@@ -40,7 +40,8 @@ class Access(Step):
         self._access.withdraw(update)
 
     def resume(self, update: Update) -> None:
-        # Probes wait in one queue with updates, and their steps belong to another executor.
+        # Probes and updates wait in one queue, but their steps belong to different executors, so the call goes to the step
+        # itself.
         update.queued_by = self
 
     def yield_turn(self, update: Update, now: float) -> None:
@@ -49,7 +50,7 @@ class Access(Step):
 
     def release(self, update: Update, now: float) -> None:
         """End the transmission of `update`, and begin that of the next in its queue."""
-        # A departure comes before a beginning of its instant: a client that leaves now gives its place away.
+        # At one instant a departure comes before a beginning: a client that leaves now passes its turn on.
         while (following := self._access.next_after(update)) is not None and following.departure_s <= now:
             following.queued_by.yield_turn(following, now)
         following = self._access.end(update, delivered=update.outcome == "delivered")
@@ -58,5 +59,5 @@ class Access(Step):
             following.queued_by.enter(following, now)
 
     def foresee(self, forecast: Forecast) -> bool:
-        # Every client has a turn at once.
+        # Without a queue every client has a turn at once.
         return True

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Compute(Step):
-    """Local training: a time for the update, and a time for each of its samples.
+    """Step of local training: a time for the update, and a time for each of its samples.
 
-    `on_work`: called as training begins, and tells how much work it is, or None where something else ends the training (the
-    executor's `proceed`). Without it the work is planned as the update begins.
+    `on_work`: callback that returns the work when training begins, or None if other code ends the training by the executor's
+    `proceed`. Without it the work is planned when the update begins.
     """
 
     phase, power = TRAINING.name, TRAINING.power
@@ -52,11 +52,11 @@ class Compute(Step):
             lasts_s += samples * draws.sample.at(update.place, now)
         if look_s:
             lasts_s = math.ceil(lasts_s / look_s) * look_s
-        # A length that is lost in rounding is none, in both forms.
+        # A duration that vanishes by rounding counts as zero, in both forms.
         if now + lasts_s > now:
             self._executor.run(update, self, now + lasts_s, now)
         else:
-            # Training without length is over in the call that begins it: no event can find the update in this step.
+            # Training of length zero ends in the call that begins it: no event can find the update in this step.
             assert self.following is not None
             update.compute_end_s = now
             self.following.begin(update, now)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Recipe(NamedTuple):
-    """The steps of an update, in order; `model` and `update` are its transfers. A kept update is sent from `again` on."""
+    """The steps of an update, in order. `model` and `update` are its transfers. A kept update restarts at step `again`."""
 
     steps: tuple[Step, ...]
     model: Transfer
@@ -25,7 +25,7 @@ class Recipe(NamedTuple):
 
     @property
     def foreseeable(self) -> bool:
-        """True if the attempts of a round can be worked out together, as far as the links and the clients' work go."""
+        """True if links and work of clients allow to simulate the attempts of a round as arrays."""
         return all(step.foreseeable for step in self.steps)
 
 
@@ -44,7 +44,7 @@ def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: 
         on_begin=executor.charge if rules.charge_on == "upload" else None,
     )
     update.finished = True
-    # An attempt that ends within the call that begins it has no place in the order of ends.
+    # An attempt that ended within the call that begins it would have no place in the order of ends.
     update.foreseeable &= not rules.instant
     if not access.foreseeable:
         update.hold = access

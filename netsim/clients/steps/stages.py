@@ -1,4 +1,4 @@
-"""Stages of an update: the words for them, their columns, and the power that a client draws in them."""
+"""Stages of an update: their names, columns, and the power that a client draws in them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Stage(NamedTuple):
     end: str
     """Column of the time at which it ends."""
     power: int
-    """State of the client meanwhile (`netsim.clients.power_integral`)."""
+    """State of the client during the stage (`netsim.clients.power_integral`)."""
     joules: str
-    """Column of the energy that its client draws."""
+    """Column of the energy that the client draws."""
 
 
 DOWNLOADING = Stage(DOWNLOAD, "download_start_s", "download_end_s", RECEIVING, "receive_j")

@@ -14,10 +14,10 @@ class Executor(Protocol):
     """Runs the steps of an update one after the other, by events (`netsim.clients.lifecycle.UpdateLifecycle`)."""
 
     def run(self, update: Update, step: Step, ends_s: float, now: float) -> None:
-        """Run `step` until `ends_s`, or until the client leaves, whichever comes first."""
+        """Run `step` until `ends_s`, or until the client leaves if that is earlier."""
 
     def wait(self, update: Update, power: int, now: float) -> None:
-        """Let time pass until something else ends the present step, or the client leaves."""
+        """Wait until other code ends the present step, or the client leaves."""
 
     def proceed(self, update: Update, now: float) -> None:
         """End the present step and begin the one that follows."""
@@ -36,7 +36,7 @@ class Hold(Protocol):
     """A resource that an update holds while later steps run."""
 
     def release(self, update: Update, now: float) -> None:
-        """Give the resource back, whatever became of the attempt."""
+        """Give the resource back. Called for every outcome of the attempt."""
 
 
 class Step(Protocol):
@@ -51,7 +51,7 @@ class Step(Protocol):
     power: int
     """State of the client in this step (`netsim.clients.power_integral`)."""
     foreseeable: bool
-    """True if `foresee` can be asked: the step of one attempt depends on no other attempt."""
+    """True if `foresee` may be called: the step of an attempt depends on no other attempt."""
     finished: bool = False
     """True if the update is finished, so that a client may keep it where the attempt ends in this step."""
     hold: Hold | None = None
@@ -63,25 +63,27 @@ class Step(Protocol):
         """Begin the step of `update`."""
 
     def finish(self, update: Update, now: float) -> None:
-        """Handle the end of the time for which the step runs; not called where a step only waits for others."""
+        """Handle the end of the step's own duration. Not called for steps that only wait."""
         return
 
     @abstractmethod
     def close(self, update: Update, now: float) -> None:
-        """Record that the step ends now, and give back what only this step holds."""
+        """Record that the step ends now, and release resources that only this step holds."""
 
     def resume(self, update: Update) -> None:
         """Take over an update that was restored in this step."""
         return
 
     def recall(self, update: Update) -> None:
-        """Set what `begin` sets beside columns, of an update that was worked out as arrays and goes on by events."""
+        """Set attributes of `update` that `begin` would have set beside columns: it was simulated as arrays and goes on by
+        events.
+        """
         return
 
     def drop(self, update: Update) -> None:
-        """Give back what only this step holds, and record nothing."""
+        """Release resources that only this step holds, and record nothing."""
         return
 
     @abstractmethod
     def foresee(self, forecast: Forecast) -> bool:
-        """Work out the step for all attempts of `forecast`; return False where that is not known now."""
+        """Compute the step for all attempts of `forecast`; return False if it cannot be known now."""

@@ -44,11 +44,11 @@ UPWARD = Direction(UPLOADING, "send_draws", "send_place", "upload", "uplink", "b
 
 
 class Transfer(Step):
-    """A message of an update on its way, in `direction` over `medium`: a delay, bytes, and loss.
+    """Step that transfers a message of an update in `direction` over `medium`: a delay, bytes, and loss.
 
-    `port`: carries the bytes once the delay has passed; None if their time is part of the delay. `access`: what the way to the
-    server adds to the client's own link, None: nothing. `immediate`: a transfer that takes no time ends within the call that
-    begins it. `on_begin`: called as the message of an update leaves for the first time, None: nothing is.
+    `port`: carries the bytes after the delay; None if the delay includes their time. `access`: additions of the way to the
+    server to the client's own link, or None. `immediate`: a transfer that takes no time ends within the call that begins it.
+    `on_begin`: called when the message of an update leaves for the first time, or None.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Transfer(Step):
         self.phase, self.power = stage.name, stage.power
         self.foreseeable = port is None and access is None
         self.begun = self.bytes = self.under_way = 0
-        """Transfers begun so far, the bytes of all of them, and transfers under way."""
+        """Number of transfers begun so far, their bytes, and number of transfers in flight."""
         self._executor, self._start, self._end, self._row = executor, stage.start, stage.end, start_row(stage)
         self._delay = attrgetter(f"{direction.draws}.{direction.delay}")
         self._survival = attrgetter(f"{direction.draws}.{direction.survival}")
@@ -88,10 +88,10 @@ class Transfer(Step):
         self.under_way += 1
         if self._on_begin is not None and not update.charged:
             self._on_begin(update)
-        # The access first: a jammer whose dwell begins in this instant strikes before.
+        # Access first: a jammer whose dwell begins at this instant strikes before the message leaves.
         begins_s = now if self._access is None else self._access.begin(update, now)
         place, delay = self._place(update), self._delay(update)
-        # Asked now: after a change point that comes before the end, the law in force would be another.
+        # Draw survival now: at the end another law may be in force, after a change point.
         update.survives = self._survival(update).at(place, now)
         ends_s = delay.ends_at(place, now, begins_s)
         if ends_s > now or not self._immediate:
@@ -108,7 +108,9 @@ class Transfer(Step):
             self._port.join(update.client, update.client, getattr(update, self._bytes))
 
     def arrive(self, update: Update, now: float, link: str | None = None) -> None:
-        """Handle the end of the transfer: the message is lost (`link`: by its links, for this cause), or the update goes on."""
+        """Handle the end of the transfer: the message is lost, or the update goes on. `link`: cause of a loss by links of the
+        network, or None.
+        """
         outage = None if self._outages is None else self._outages.cause(update.client, update.phase_start_s, now)
         way = None if self._access is None else self._access.loss(update)
         cause = cause_of_loss(outage, way, link, update.survives)
@@ -118,12 +120,12 @@ class Transfer(Step):
             self._executor.end(update, "lost", now, cause)
 
     def listen(self, on_carried: Callable[[Transfer, int, str | None], None]) -> None:
-        """Call `on_carried` with this step and a client when its bytes are through or lost, and the cause of that, or None."""
+        """Set the callback for the end of a client's bytes; it gets this step, the client, and the cause of a loss or None."""
         if self._port is not None:
             self._port.listen(partial(on_carried, self))
 
     def close(self, update: Update, now: float) -> None:
-        # The start again: a transfer of an update that is sent in a later attempt is recorded in the one in which it ends.
+        # Write the start again: a transfer that goes on into a later attempt is recorded in the attempt in which it ends.
         setattr(update, self._start, update.phase_start_s)
         setattr(update, self._end, now)
         self.under_way -= 1
@@ -164,6 +166,6 @@ class Transfer(Step):
         return True
 
     def count(self, clients: IntArray) -> None:
-        """Count a transfer of each of `clients` (n,), which were worked out together."""
+        """Count a transfer of each of `clients` (n,), which were simulated as arrays."""
         self.begun += len(clients)
         self.bytes += int(self._size[clients].sum()) if self._size.ndim else len(clients) * int(self._size)

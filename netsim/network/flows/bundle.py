@@ -1,4 +1,4 @@
-"""Bundles of flows that rise together: one virtual time for all that are below their limit.
+"""Bundles of flows whose rates rise together: one virtual time for all flows below their limit.
 
 A bundle is the unit of the solver (`sharing`) and of a single shared link (`netsim.network.bandwidth_sharing`).
 """
@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 _NEVER = float("inf")
 _ROUNDING = 1e-15
-"""Relative error of a virtual time: a flow that lacks less than this share of it has ended."""
+"""Relative error of a virtual time: a flow with less than this share of it to go counts as ended."""
 
 
 class FlowClass:
-    """Flows that always have the same rate, at most `limit` each. `number` is its own, and orders classes of one limit."""
+    """Flows that always have the same rate, at most `limit` each.
+
+    `number` identifies the class and orders classes of one limit.
+    """
 
     __slots__ = ("at_limit", "count", "free", "front", "gone", "limit", "mark", "number", "queue", "served", "stamp")
 
@@ -32,7 +35,7 @@ class FlowClass:
         self.free = False
         """True if the class has the rate of its bundle, False if its own limit holds."""
         self.served = 0.0
-        """Bytes that a member present since the start has got, at `mark`."""
+        """Bytes carried by `mark` for a member that was present since the start."""
         self.mark = 0.0
         """Virtual time of the bundle if `free`, else seconds."""
         self.queue: list[tuple[float, int, Any]] = []
@@ -87,9 +90,9 @@ class Bundle:
         self._free_ends: list[tuple[float, int, int, int, FlowClass]] = []
         """Heap of (virtual time of the first end, numbers of flow and class, stamp, class); outdated ones have an old stamp."""
         self._limited_ends: list[tuple[float, int, int, int, FlowClass]] = []
-        """The same of classes at their limit, by seconds."""
+        """Heap of the same entries for classes at their limit, by seconds."""
         self._steps = 0
-        """Changes of `limited_rate` since it was last summed up."""
+        """Number of changes of `limited_rate` since it was last summed up."""
 
     def __len__(self) -> int:
         return len(self.order)
@@ -97,7 +100,7 @@ class Bundle:
     # Members.
 
     def insert(self, group: FlowClass, now_s: float) -> None:
-        """Take in a class with its members."""
+        """Add a class with its members."""
         self._advance(now_s)
         entry = (group.limit, group.number, group)
         place = bisect_left(self.order, entry)
@@ -112,7 +115,7 @@ class Bundle:
         self._refresh(group)
 
     def remove(self, group: FlowClass, now_s: float) -> None:
-        """Take out a class with its members; its `served` then holds at `now_s`."""
+        """Remove a class with its members. Its `served` then holds at `now_s`."""
         self._advance(now_s)
         group.served = self.served(group, now_s)
         place = bisect_left(self.order, (group.limit, group.number))
@@ -129,7 +132,7 @@ class Bundle:
             group.limit = limit
             self.insert(group, now_s)
             return
-        # Nothing has to be put in order.
+        # The order of limits does not change.
         self._advance(now_s)
         group.served = self.served(group, now_s)
         self._count(group, fewer=group.count)
@@ -143,7 +146,7 @@ class Bundle:
 
         `number` orders ends at one time; `key` is the caller's name of the flow, which its end returns.
         """
-        # The virtual time is brought to now first, as at every change of members.
+        # Advance the virtual time to now first, as at every change of members.
         self._advance(now_s)
         heappush(group.queue, (self.served(group, now_s) + size, number, key))
         group.count += 1
@@ -159,17 +162,17 @@ class Bundle:
         self._refresh(group)
 
     def served(self, group: FlowClass, now_s: float) -> float:
-        """Bytes that a member of `group` present since the start has got by `now_s`."""
+        """Return the bytes carried by `now_s` for a member of `group` that was present since the start."""
         if group.free:
             return group.served + (self._served + self.rate * (now_s - self._since_s) - group.mark)
         return group.served + group.limit * (now_s - group.mark)
 
     def _count(self, group: FlowClass, *, more: int = 0, fewer: int = 0) -> None:
-        """Count members of `group` that came or went, where the split has put it."""
+        """Update the counts of members after members of `group` came or went."""
         if not group.at_limit:
             self.free_count += more - fewer
             return
-        # Differences of floats add up errors: sum again after as many steps as there are terms.
+        # Rounding errors of differences add up: sum again after as many steps as there are terms.
         self._steps += 1
         if self._steps > len(self.order) + 16:
             self._steps = 0
@@ -200,7 +203,8 @@ class Bundle:
     def fill(self, capacity: float) -> float:
         """Aim at the rate of free members with which all together use `capacity`, and return it; inf if none is free.
 
-        Only one direction at a time: rounding could move a class whose limit is the rate to and fro for ever.
+        The split moves in one direction at a time: rounding could otherwise move a class whose limit equals the rate to and fro
+        for ever.
         """
         while self.split and self._too_high(capacity):
             self.aim(self.order[self.split - 1][0] * (1 - _ROUNDING), up=False)
@@ -229,7 +233,7 @@ class Bundle:
             self._settled += 1
         self.rate = rate if self.free_count else 0.0
         if not self.free_count and self._settled == len(self.order):
-            # No virtual time is in use: begin again at 0, where numbers are exact.
+            # No flow uses the virtual time: restart it at 0, where rounding errors are smallest.
             self._served, self._free_ends = 0.0, []
 
     def _cross(self, group: FlowClass, free: bool, now_s: float) -> None:
@@ -245,7 +249,7 @@ class Bundle:
     # Ends.
 
     def _refresh(self, group: FlowClass) -> None:
-        """Note the first end of a class, if it is another one than before."""
+        """Note the first end of a class, if it has changed."""
         group.purge()
         front = group.queue[0][:2] if group.queue else None
         if front == group.front:
@@ -293,9 +297,9 @@ class Bundle:
         return since_s + left / rate if rate > 0.0 else _NEVER
 
     def pop_end(self, at_s: float) -> tuple[FlowClass, Any] | None:
-        """Take out the next flow that has ended by `at_s`; return its class and key, or None.
+        """Remove the next flow that has ended by `at_s`; return its class and key, or None.
 
-        What the flow has got is set to its size, whatever rounding has made of the sum.
+        The bytes carried are set to the size of the flow, which removes rounding errors.
         """
         limited_s, free_s = self._limited_end_s(), self._free_end_s()
         if limited_s > at_s and free_s > at_s:

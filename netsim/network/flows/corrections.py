@@ -21,7 +21,7 @@ class Corrections:
     latency_factor: float = 1.0
     """Factor of the delay of a route."""
     bandwidth_factor: float = 1.0
-    """Bytes that pass for each byte of bandwidth a flow is given."""
+    """Factor of the share of bandwidth that a flow gets."""
     window_bytes: float = _NEVER
     """Bytes of a flow that may be under way at a time: bounds its rate by window / (2 x delay)."""
     rtt_fair: bool = False
@@ -30,9 +30,9 @@ class Corrections:
     With `weight_s` = 0 the penalty is the delay, as SimGrid's code has it; its documentation says that 0 switches this off.
     """
     weight_s: float = 0.0
-    """Bytes by which a link adds to the penalty of a flow, each over its bandwidth."""
+    """Bytes that each link, divided by its bandwidth, adds to the penalty of a flow."""
     reverse_share: float = 0.0
-    """Share of its rate with which a flow also loads the way back."""
+    """Share of a flow's rate that also loads the way back (acknowledgements)."""
 
     first_window_bytes: float = _NEVER
     """Bytes that a connection sends before the first acknowledgement; it doubles them in every round trip (TCP's slow start).
@@ -52,7 +52,7 @@ class Corrections:
         """Return the penalty of a flow over links of these bandwidths (bytes/s), of `delay_s` together."""
         if not self.rtt_fair:
             return 1.0
-        # A flow over a link without bandwidth does not move, whatever its penalty.
+        # A flow over a link without bandwidth does not move at all, so the penalty does not matter.
         return delay_s + self.weight_s * sum(1.0 / bandwidth for bandwidth in bandwidths if bandwidth > 0.0) or 1.0
 
     def start_up_s(self, size_bytes: float, delay_s: float, bandwidths: Sequence[float]) -> float:

@@ -47,28 +47,28 @@ class Flows:
         self.paths: dict[str, Path] = {}
         self._on_end: Callable[[int], None] = lambda flow: None
         self.usage: Usage | None = None
-        """Account of limits and bytes, where a table asks for it."""
+        """Account of limits and bytes, if a table needs it."""
         self._ended: dict[int, dict[str, float]] = {}
-        """Seconds by limiting link of the flows whose end is being told."""
+        """Seconds by limiting link, of flows whose end is being reported."""
         self._sharing = Sharing()
         self._classes: dict[int, PathClass] = {}
-        """Class of each flow under way, by its number."""
+        """Class of each flow in progress, by its number."""
         self._number = 0
         self._ends: list[tuple[float, int, PathBundle, int]] = []
         """Heap of (time of the first end of a bundle, number of the entry, bundle, its stamp)."""
         self._stamps: dict[PathBundle, int] = {}
-        """Number of the entry of each bundle in `_ends` that holds."""
+        """Number of the valid entry of each bundle in `_ends`."""
         self._entries = 0
         self._rings_s = _NEVER
         self._solving = False
-        """True while a call that brings the rates up to date is on the clock."""
+        """True while a call of `_solve` is on the clock."""
 
     def listen(self, on_end: Callable[[int], None]) -> None:
         """Call `on_end` with the number of each flow at the time of its end."""
         self._on_end = on_end
 
     def keep_account(self) -> Usage:
-        """Account for limits and bytes from now on; return the account."""
+        """Begin to account for limits and bytes; return the account."""
         self.usage = Usage(self.clock.now)
         return self.usage
 
@@ -79,10 +79,10 @@ class Flows:
         return flow in self._classes
 
     def path(self, name: str, uses: Sequence[tuple[str, float]], penalty: float = 1.0, bound: float = _NEVER) -> Path:
-        """Return the path called `name`; made of these links and weights if it is not known yet.
+        """Return the path called `name`, created from these links and weights at the first call.
 
-        A link that is named twice gets the sum of its weights, or the greatest one if it is a fat pipe. Raises ParameterError
-        for a link that does not exist, and as `Path` does.
+        A link that is listed twice gets the sum of its weights; a fat pipe gets the greatest. Raises ParameterError for a link
+        that does not exist, and as `Path` does.
         """
         known = self.paths.get(name)
         if known is not None:
@@ -115,7 +115,7 @@ class Flows:
         return number
 
     def cancel(self, flow: int) -> None:
-        """End a flow early, without telling of its end; raises KeyError for a flow that is not under way."""
+        """End a flow early, without calling listeners; raises KeyError for a flow that is not in progress."""
         group = self._classes.pop(flow)
         if self.usage is not None:
             self.usage.end(flow, group, self.clock.now)
@@ -137,7 +137,7 @@ class Flows:
         self._on_change()
 
     def is_ending(self, flow: int) -> bool:
-        """Return True if a flow ends in this very instant; its end may have been told already."""
+        """Return True if a flow ends at this instant. Listeners may have been called already."""
         group = self._classes.get(flow)
         if group is None:
             return True
@@ -187,7 +187,7 @@ class Flows:
         self._call_at_next_end()
 
     def limited_s(self, flow: int) -> dict[str, float]:
-        """Return the seconds for which each link has limited a flow under way, or one whose end is being told.
+        """Return the seconds for which each link has limited a flow that is in progress or whose end is being reported.
 
         Needs `usage`.
         """
@@ -243,7 +243,7 @@ class Flows:
         self._ended = {}
 
     def state_dict(self) -> State:
-        """Capacities, paths, rates and the bytes of every flow under way."""
+        """Return capacities, paths, rates and the bytes of every flow in progress."""
         self._solve(None)
         return {
             "number": self._number,
@@ -262,7 +262,7 @@ class Flows:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state at the present time; the next end is put on the clock."""
+        """Restore a saved state at the present time and schedule the next end."""
         self._number = state["number"]
         for name, (capacity, tight) in state["links"].items():
             self.links[name].capacity, self.links[name].tight = capacity, tight

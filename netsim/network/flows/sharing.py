@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _NEVER = float("inf")
 _OVER = 1.0 + 1e-12
-"""Relative excess over a capacity that is no more than the error of a sum of many rates."""
+"""Relative excess over a capacity that counts as rounding error of a sum of many rates."""
 
 
 @dataclass(eq=False, slots=True)
@@ -72,7 +72,7 @@ class Path:
             raise ParameterError("bound", self.bound, "must be >= 0 bytes a second")
 
     def least(self) -> float:
-        """Return the rate of a flow that is alone on the path, bytes/s."""
+        """Return the rate of a flow alone on the path, bytes/s."""
         return min(self.bound, min(link.capacity / weight for link, weight in self.uses))
 
 
@@ -88,7 +88,7 @@ class PathClass(FlowClass):
         self.bundle: PathBundle | None = None
 
     def own_limit(self) -> float:
-        """Return the most that one of the flows can have if no other class is there.
+        """Return the largest rate of one of the flows if there is no other class.
 
         A link that only this class crosses is a limit of the class: it needs no place among the shared links.
         """
@@ -111,16 +111,16 @@ class PathBundle(Bundle):
         self.penalty = penalty
         self.shared = shared
         self.open = False
-        """True while the solver has not decided the rate."""
+        """True until the solver has decided the rate."""
         self.wanted = _NEVER
-        """Rate of free members that the solver has found."""
+        """Rate of free members, as decided by the solver."""
         self.filled: str | None = None
         """Name of the link that decides the rate of free members; None if there are none."""
         self.used = 0.0
-        """Sum of the rates of all members, as the solver has it."""
+        """Sum of the rates of all members, as decided by the solver."""
 
     def decide(self, rate: float) -> None:
-        """Set the rate of free members, as far as the solver is concerned."""
+        """Set the rate of free members within the solver; `Bundle.settle` applies it later."""
         self.aim(rate)
         self.open, self.wanted = False, rate
         self.used = self.limited_rate + (self.free_count * rate if self.free_count else 0.0)
@@ -163,7 +163,7 @@ class Sharing:
         self.leave(group, now_s)
 
     def leave(self, group: PathClass, now_s: float) -> None:
-        """Take note that a flow of `group` has ended."""
+        """Handle that a flow of `group` has ended."""
         if group.count:
             self._count_flows(group, now_s)
             return
@@ -185,7 +185,7 @@ class Sharing:
             self._rehome(group, now_s)
 
     def reprice(self, path: Path, penalty: float, bound: float, now_s: float) -> None:
-        """Set the penalty and the bound of a path, for the flows on it, too."""
+        """Set the penalty and the bound of a path, also for flows already on it."""
         path.penalty, path.bound = penalty, bound
         for group in [one for one in path.uses[0][0].classes if one.path is path]:
             self._rehome(group, now_s)
@@ -253,8 +253,8 @@ class Sharing:
     def solve(self, now_s: float) -> list[PathBundle]:
         """Set the rates from `now_s` on; return the bundles whose rates or members changed.
 
-        Links that bind nothing are left out at first, and taken in if the rates without them exceed their capacity: rates that
-        are max-min fair on some links and feasible on all are max-min fair on all.
+        Only links that bound rates before are considered at first. Other links are added if the rates exceed their capacity.
+        This is exact: rates that are max-min fair on some links and feasible on all links are max-min fair on all.
         """
         if not self._dirty and not self._loose:
             return []
@@ -343,7 +343,7 @@ def _reach(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> None:
 
 
 def _overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
-    """Return the links of `bundles` that would carry more than they have, of those that are not `binding`."""
+    """Return the links of `bundles`, other than `binding` ones, whose load would exceed their capacity."""
     checked = set(binding)
     over: dict[Link, None] = {}
     for bundle in bundles:
@@ -372,7 +372,7 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
         if level == _NEVER:
             break
         link = binding[place]
-        # Since the level was found, bundles on the link may have been decided elsewhere, which leaves more to the others.
+        # The level may be outdated: bundles on this link were decided on other links since, which leaves more to the rest.
         later = level if first else _fill_link(link)
         first = False
         if later > level * _OVER:
@@ -393,7 +393,7 @@ def _fill_link(link: Link) -> float:
 
     Returns the level (penalty x rate of the classes below their limits) at which it is full; inf if all limits keep it below.
     """
-    # Capacity that decided bundles leave to the open ones.
+    # Subtract the load of decided bundles from the capacity.
     left, rising = link.capacity, []
     for bundle, weight in link.bundles.items():
         if bundle.open:
@@ -402,7 +402,7 @@ def _fill_link(link: Link) -> float:
             left -= weight * bundle.used
     left = max(left, 0.0)
     if len(rising) == 1:
-        # A bundle alone finds its level by a search; several depend on one another and take the steps below.
+        # A single bundle finds its level by a search; several depend on each other and need the iteration below.
         bundle, weight = rising[0]
         return bundle.fill(left / weight) * bundle.penalty
     down = True
@@ -412,7 +412,7 @@ def _fill_link(link: Link) -> float:
             limited += weight * bundle.limited_rate
             slope += weight * bundle.free_count / bundle.penalty
         if not slope:
-            # All classes are at their limits. Where that is too much, those of the highest limit are below it.
+            # All classes are at their limits. If that exceeds the capacity, free the classes with the highest limit.
             if limited <= left * _OVER:
                 return _NEVER
             _release(rising)
@@ -428,7 +428,7 @@ def _fill_link(link: Link) -> float:
 
 
 def _release(rising: Sequence[tuple[PathBundle, float]]) -> None:
-    """Free the classes with the highest limit of all."""
+    """Free the classes with the highest limit of all: move the split before them."""
     top = max(bundle.penalty * bundle.order[bundle.split - 1][0] for bundle, _ in rising if bundle.split)
     for bundle, _ in rising:
         if bundle.split and bundle.penalty * bundle.order[bundle.split - 1][0] == top:

@@ -39,7 +39,7 @@ class LinkData:
 
 @dataclass(slots=True)
 class Route:
-    """Links of a way there and of the way back, by their names, and the path that flows use."""
+    """Names of the links there and back, and the path that flows use."""
 
     there: tuple[str, ...]
     back: tuple[str, ...]
@@ -73,12 +73,12 @@ class Transfers:
         self._on_end: Callable[[int], None] = lambda transfer: None
         self._routes: dict[tuple[tuple[str, ...], tuple[str, ...]], Route] = {}
         self._used: list[Route] = []
-        """Routes that flows have used, in the order in which they first did."""
+        """Routes that flows have used, in the order of first use."""
         self._routes_over: dict[str, list[Route]] = {}
-        """The same by link."""
+        """Used routes, by link."""
         self._number = 0
         self._delayed: dict[int, tuple[float, Route, float, float]] = {}
-        """(end of its delay, route, bytes, own limit) of transfers whose flow has not begun, by number."""
+        """Transfers in their delay, by number: (end of the delay, route, bytes, own limit)."""
         self._flow_of: dict[int, int] = {}
         self._transfer_of: dict[int, int] = {}
 
@@ -103,7 +103,7 @@ class Transfers:
         return self._routes[key]
 
     def delay_s(self, route: Route, size_bytes: float) -> float:
-        """Return the seconds before the bytes of a transfer flow that begins now: the delay and the start of its connection."""
+        """Return the seconds before the bytes flow, for a transfer that begins now: the delay and the start of the connection."""
         delay_s, bandwidths = self._delay_s(route), [self.flows.links[name].capacity for name in route.there]
         return self.corrections.latency_factor * delay_s + self.corrections.start_up_s(size_bytes, delay_s, bandwidths)
 
@@ -111,7 +111,7 @@ class Transfers:
         return sum(self._delays[name] for name in route.there)
 
     def send(self, route: Route, size_bytes: float, limit_bytes_per_s: float = _NEVER, wait_s: float = 0.0) -> int:
-        """Begin a transfer now, of at most this rate; return its number.
+        """Begin a transfer now, at most at this rate; return its number.
 
         Its flow begins `wait_s` seconds after the delay of the route.
 
@@ -175,7 +175,7 @@ class Transfers:
         return {} if flow is None else self.flows.limited_s(flow)
 
     def is_ending(self, transfer: int) -> bool:
-        """Return True if a transfer under way ends in this very instant."""
+        """Return True if a transfer ends at this instant."""
         if transfer in self._delayed:
             begin_s, route, size_bytes, _ = self._delayed[transfer]
             return begin_s <= self.clock.now and not (size_bytes and route.there)
@@ -183,7 +183,7 @@ class Transfers:
         return flow is None or self.flows.is_ending(flow)
 
     def cancel(self, transfer: int) -> None:
-        """End a transfer early, without telling of its end; raises KeyError for one that is not under way."""
+        """End a transfer early, without calling listeners; raises KeyError for a transfer that is not in progress."""
         if transfer in self._delayed:
             del self._delayed[transfer]
             return
@@ -225,7 +225,7 @@ class Transfers:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state at the present time; what comes next is put on the clock."""
+        """Restore a saved state at the present time and schedule the next events."""
         self._number, self._delays = state["number"], dict(state["delays"])
         self.flows.load_state_dict(state["flows"])
         for there, back in state["routes"]:

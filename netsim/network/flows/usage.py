@@ -1,4 +1,4 @@
-"""Use of links by flows, where tables of a run ask for it: the link that limits each flow, and the bytes that cross each link."""
+"""Use of links by flows, for tables of a run: the link that limits each flow, and the bytes that cross each link."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TOLERANCE = 1e-12
 
 
 class _Present:
-    """A class of flows since the last change of its rate: rate of a flow, flows, and what limits them."""
+    """A class of flows since the last change of its rate: rate of a flow, number of flows, limiting link."""
 
     __slots__ = ("count", "limit", "limited_s", "rate", "since_s")
 
@@ -25,7 +25,7 @@ class _Present:
         self.count = 0
         self.limit: str | None = None
         self.limited_s: dict[str, float] = {}
-        """Seconds that each link has limited the class so far."""
+        """Seconds for which each link has limited the class so far."""
 
 
 class Usage:
@@ -40,17 +40,19 @@ class Usage:
         """Bytes that have crossed each link so far."""
         self._since_s = now_s
         self._changed: dict[str, tuple[float, float]] = {}
-        """By link whose capacity changed in this period: bytes that it could have carried up to the change, and its time."""
+        """Links whose capacity changed in this period: bytes that the link could have carried up to the change, and the time of
+        the change.
+        """
         self._present: dict[PathClass, _Present] = {}
         self._before: dict[int, dict[str, float]] = {}
-        """Account of its class as each flow began, by the number of the flow."""
+        """Account of the class at the beginning of each flow, by the number of the flow."""
 
     def begin(self, flow: int, group: PathClass, now_s: float) -> None:
-        """Take note of a flow of `group` that begins."""
+        """Note that a flow of `group` begins."""
         self._before[flow] = dict(self._advance(group, now_s).limited_s)
 
     def end(self, flow: int, group: PathClass, now_s: float) -> dict[str, float]:
-        """Take note of the end of a flow; return the seconds for which each link has limited it."""
+        """Note the end of a flow; return the seconds for which each link has limited it."""
         seconds = self.limited_s(flow, group, now_s)
         del self._before[flow]
         return seconds
@@ -66,7 +68,7 @@ class Usage:
         self._present.pop(group, None)
 
     def change(self, link: Link, now_s: float) -> None:
-        """Take note of a capacity that is about to change."""
+        """Note that a capacity is about to change."""
         room_bytes, since_s = self._changed.get(link.name, (0.0, self._since_s))
         self._changed[link.name] = room_bytes + link.capacity * (now_s - since_s), now_s
 
@@ -82,7 +84,7 @@ class Usage:
         self._since_s, self._changed = now_s, {}
 
     def settle(self, bundles: Iterable[PathBundle], now_s: float) -> None:
-        """Take note of the rates that hold from now on."""
+        """Note the rates that hold from now on."""
         for bundle in bundles:
             for _, _, one in bundle.order:
                 group: PathClass = one  # type: ignore[assignment]
@@ -92,12 +94,12 @@ class Usage:
                 present.limit = bundle.filled if group.free and bundle.shared else _limiting_link(group)
 
     def advance(self, now_s: float) -> None:
-        """Bring `bytes` up to date."""
+        """Bring `bytes` up to the present time."""
         for group in self._present:
             self._advance(group, now_s)
 
     def _advance(self, group: PathClass, now_s: float) -> _Present:
-        """Add the seconds and bytes since the last call, at the rate in force since; to be called before the rate changes."""
+        """Add the seconds and bytes since the last call. Must be called before the rate changes."""
         present = self._present.get(group)
         if present is None:
             present = self._present[group] = _Present(now_s)
@@ -144,7 +146,7 @@ def _limiting_link(group: PathClass) -> str:
     least, name = min(group.bound, group.path.bound), OWN_LIMIT
     for link, weight in group.path.uses:
         alone = not link.fat_pipe and len(link.classes) == 1
-        # A link that only this class crosses is divided among its flows; other links limit through their level.
+        # A link that only this class crosses is divided among its flows; other links limit by their level.
         flows = max(group.count, 1) if alone else 1
         rate = link.capacity / (weight * flows)
         if rate * (1.0 - _TOLERANCE) <= least:

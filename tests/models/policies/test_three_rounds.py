@@ -54,7 +54,7 @@ def selected(policy: Any, number: int, able: Sequence[int] = ALL, probed: Probed
     present = np.zeros(4, np.bool_)
     present[list(able)] = True
     rng = np.random.default_rng(number)
-    view = RoundView(number, 0.0, present, np.zeros(4, np.int64), rng, probed or Probed.nobody())
+    view = RoundView(number, 0.0, present, np.zeros(4, np.int64), rng, probed or Probed.without_clients())
     chosen: list[int] = policy.select(view).tolist()
     return chosen
 
