@@ -44,6 +44,12 @@ def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
     return tuple(found)
 
 
+@cache
+def argument_names(target: Any) -> frozenset[str]:
+    """Names of all arguments of a constructor or function; kept, as reading a signature takes longer than building a law."""
+    return frozenset(inspect.signature(target).parameters)
+
+
 def gather(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
     """The keywords of a component's constructor: those that belong to sets of parameters put into these.
 

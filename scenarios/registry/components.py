@@ -25,7 +25,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from netsim.core.errors import ParameterError
-from scenarios.registry.arguments import Argument, arguments_of, gather
+from scenarios.registry.arguments import Argument, argument_names, arguments_of, gather
 from scenarios.registry.hints import HintError, annotation_of, key_type, meaning_of, takes_per_client
 from scenarios.registry.in_process import spell
 from scenarios.registry.kinds import (
@@ -228,7 +228,7 @@ class _ComponentOf:
     def _fits_within(self, kind: str) -> bool:
         """Return True if a component of this kind fits within another of its group: it holds no third, and does not share."""
         target = resolve(self.group, kind)
-        return self.group not in inspect.signature(target).parameters and not (self.group == "scheduler" and target.contends)
+        return self.group not in argument_names(target) and not (self.group == "scheduler" and target.contends)
 
     def read(self, value: object) -> object:
         if isinstance(value, BaseModel):
@@ -321,7 +321,7 @@ def construct(
         name: _inner(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
         for name, value in keywords.items()
     }
-    taken = supplied_arguments(group) & inspect.signature(target).parameters.keys()
+    taken = supplied_arguments(group) & argument_names(target)
     wanted = {name: supplied[name] for name in taken if name in supplied}
     keys = {name: key for name, key in _SUPPLIED_BY.items() if name in wanted}
     try:

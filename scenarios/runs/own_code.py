@@ -82,20 +82,21 @@ class OwnComponent:
 
 def own_components(scenario: Scenario) -> list[OwnComponent]:
     """All of them, the sweep's other variants aside: a run has nothing of what these name."""
-    return list(_find_components(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), ""))
+    # Names have no group here: entry points have short ones, which no two groups of theirs need to tell apart.
+    groups = [(known_names(group), built_in) for group, built_in in reversed(BUILT_IN.items())]
+    named = {name: place for known, built_in in groups for name, place in known.items() if name not in built_in}
+    return list(_find_components(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), "", named))
 
 
-def _find_components(value: object, path: str) -> Iterator[OwnComponent]:
+def _find_components(value: object, path: str, named: Mapping[str, str]) -> Iterator[OwnComponent]:
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, inner in items:
         here = f"{path}.{key}" if path else str(key)
         if isinstance(inner, str) and (key == "kind" or path in OWN_FUNCTIONS or here in OWN_FUNCTIONS):
-            # Entry points have short names, which no two groups of theirs need to tell apart.
-            registered = (known_names(group).get(inner) for group in BUILT_IN if inner not in BUILT_IN[group])
-            place = inner if ":" in inner else next(filter(None, registered), None)
+            place = inner if ":" in inner else named.get(inner)
             if place is not None:
                 yield OwnComponent(here, inner, place)
-        yield from _find_components(inner, here)
+        yield from _find_components(inner, here, named)
 
 
 def _modules(place: str) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Releases of the clients in a run, and their protection in words."""
 
-import inspect
 
 from models.privacy import guarantee
+from scenarios.registry.arguments import argument_names
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.scenario import Scenario
 
@@ -18,7 +18,7 @@ def also_released(scenario: Scenario) -> list[str]:
     by_size = kind in ("size", "fednova", "port") or (kind == "fixed-share" and learner.aggregation.by == "size")
     by_size = by_size or is_own("aggregation", kind)
     to = ["the weights of the aggregation"] if by_size else []
-    if scenario.policy is not None and "data_sizes" in inspect.signature(resolve("policy", scenario.policy.kind)).parameters:
+    if scenario.policy is not None and "data_sizes" in argument_names(resolve("policy", scenario.policy.kind)):
         to.append("the policy")
     if to:
         told.append(f"how many samples each client holds (for {' and '.join(to)})")

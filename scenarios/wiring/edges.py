@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -24,6 +23,7 @@ from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
 from netsim.servers.tiers.members import Members, SharedMedium
 from netsim.servers.tiers.moves import Move, Moves
 from netsim.servers.tiers.tree import TreeAttendance, TreeServer
+from scenarios.registry.arguments import argument_names
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError, did_you_mean
@@ -87,7 +87,7 @@ class NodeWorld(World):
         """Return the policy that selects among the members; raises UserError for a policy that needs what edges do not have."""
         section, path = self.policy_section, self.path
         supplied = self._constructor_arguments(per_round, per_model)
-        if self.of_edges and "truth" in inspect.signature(resolve("policy", section.kind)).parameters:
+        if self.of_edges and "truth" in argument_names(resolve("policy", section.kind)):
             reason = "goes by expected latencies of clients, which edges do not have; choose another policy"
             raise UserError(f"{path}.kind = {section.kind!r}: {reason}")
         policy: SelectionPolicy = self.component(section, "policy", path, supplied)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 
+from scenarios.registry.arguments import argument_names
 from scenarios.registry.kinds import resolve
 from scenarios.schema.cautions import Caution
 from scenarios.schema.scenario import Scenario
@@ -17,7 +17,7 @@ def privacy_weight(outlook: Outlook) -> Iterator[Caution]:
     if policy is None or (privacy is not None and privacy.mechanism != "none"):
         return
     gamma = policy.parameters().get("gamma")
-    if not gamma or "schedule" not in inspect.signature(resolve("policy", policy.kind)).parameters:
+    if not gamma or "schedule" not in argument_names(resolve("policy", policy.kind)):
         return
     why = "there is no [privacy]" if privacy is None else 'privacy.mechanism is "none"'
     text = f"policy.gamma = {gamma!r}: weighs privacy, and {why}, so that none is ever lost"
