@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ _FEW = 16
 """Most models of a mixture that are added one after the other; beyond, a matrix of all weights is quicker."""
 _CHUNK_NUMBERS = 2**21
 """Numbers of models that are trained or combined at once: 8 MiB, some times over in 64 bits."""
+_MOST_PENDING = 2**12
+"""Models that may wait to be computed as a round closes; more are computed, though nothing reads them yet."""
 
 
 class _Training(NamedTuple):
@@ -61,6 +63,10 @@ class _Message(NamedTuple):
         return (self.model,)
 
 
+_KINDS: tuple[Callable[..., _Training | _Mixture | _Message], ...] = (_Training, _Mixture, _Message)
+"""Kinds of models to be computed; a saved state knows each by its place here."""
+
+
 class _Vectors(Mapping[ModelId, Tensor]):
     """Vectors by the ids that local work asks for."""
 
@@ -95,9 +101,11 @@ def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor
 class PeerLearner:
     """Models of peers by number, trained and tested with the data, network and options of `learner`.
 
-    `train`, `combine` and `compress` only note what a model is made of. As a round closes (`settle`), the models that anything
-    still needs are computed: all trainings that are ready in one call, then the mixtures of them, and so on. A model depends on
-    what it is made of alone, not on the order of these calls. Draws of a training are at (own round of the peer, peer).
+    `train`, `combine` and `compress` only note what a model is made of. It is computed when an evaluation reads it, or once many
+    wait (`_MOST_PENDING`), together with what it is made of: all trainings that are ready in one call, then the mixtures of them,
+    and so on. The longer models wait, the more peers train in one call. A model that nothing needs any more is never computed.
+    A model depends on what it is made of alone, not on the order of calls. Draws of a training are at (own round of the peer,
+    peer). A saved state has the models that wait, so a resumed run computes them together, too.
 
     `tested` (n,): peers whose own models are tested, beside the mean of all. Columns: `accuracy` and `loss` of the mean of all
     peers' models; mean, worst and best accuracy of the tested peers; the consensus distance, which is the mean squared Euclidean
@@ -122,6 +130,8 @@ class PeerLearner:
         """Models that have not been computed; each is made of models with smaller numbers."""
         self._newest = 0
         self._present: IntArray = np.zeros(len(learner.data_sizes), np.int64)
+        self._kept: list[int] = []
+        """Models that are needed besides the peers' present ones, as of the last close."""
 
     # Models of peers
 
@@ -143,39 +153,55 @@ class PeerLearner:
         return self._newest
 
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
-        """Compute the models that are needed from now on, and let go of all others.
+        """Note the models that are needed from now on.
 
         Raises:
             MemoryError: the device cannot hold the training.
         """
-        needed = {*present.tolist(), *kept}
-        levels = self._levels(needed)
+        self._present, self._kept = present.copy(), list(kept)
+        if len(self._pending) > _MOST_PENDING:
+            self._compute(self._needed())
+
+    def _needed(self) -> set[int]:
+        """Return the models that the peers, their protocol and messages may still use."""
+        return {*self._present.tolist(), *self._kept}
+
+    def _compute(self, wanted: set[int]) -> None:
+        """Compute the `wanted` models, and let go of all that nothing needs any more."""
+        needed = self._needed()
+        levels, left = self._levels(wanted), self._reached(needed)
+        computed = {number for level in levels for number in level}
+        self._pending = {number: model for number, model in self._pending.items() if number in computed or number in left}
         # Models that only later models are made of are let go as soon as these are there.
-        uses = Counter(model for level in levels for number in level for model in self._pending[number].models)
+        uses = Counter(model for one in self._pending.values() for model in one.models)
         uses.update(needed)
         self._vectors = {number: vector for number, vector in self._vectors.items() if number in uses}
         for level in levels:
             self._train(level)
             self._combine(level)
             self._compress(level)
-            used = [model for number in level for model in self._pending[number].models]
+            used = [model for number in level for model in self._pending.pop(number).models]
             uses.subtract(used)
             for model in set(used):
                 if not uses[model]:
                     del self._vectors[model]
-        self._present = present.copy()
-        self._pending.clear()
 
-    def _levels(self, needed: set[int]) -> list[list[int]]:
-        """Return the pending models that `needed` ones are made of, in lists each of which needs earlier lists only."""
+    def _reached(self, wanted: set[int]) -> set[int]:
+        """Return the pending models among `wanted` ones and all that these are made of."""
+        reached: set[int] = set()
+        ahead = [number for number in wanted if number in self._pending]
+        while ahead:
+            number = ahead.pop()
+            if number not in reached:
+                reached.add(number)
+                ahead.extend(model for model in self._pending[number].models if model in self._pending)
+        return reached
+
+    def _levels(self, wanted: set[int]) -> list[list[int]]:
+        """Return the pending models that `wanted` ones are made of, in lists each of which needs earlier lists only."""
         depth: dict[int, int] = {}
-        wanted, reached = [number for number in needed if number in self._pending], set(needed)
-        for number in wanted:
-            made_of = [model for model in self._pending[number].models if model in self._pending and model not in reached]
-            reached.update(made_of)
-            wanted.extend(made_of)
         levels: list[list[int]] = []
-        for number in sorted(set(wanted)):
+        for number in sorted(self._reached(wanted)):
             depth[number] = 1 + max(depth.get(model, 0) for model in self._pending[number].models)
             if depth[number] > len(levels):
                 levels.append([])
@@ -233,14 +259,19 @@ class PeerLearner:
 
     def models(self) -> Tensor:
         """Return the peers' present models (K, d), as of the last round that closed."""
-        return torch.stack([self._vectors[number] for number in self._present.tolist()])
+        return torch.stack(self._read_present())
+
+    def _read_present(self) -> list[Tensor]:
+        present = self._present.tolist()
+        self._compute(set(present))
+        return [self._vectors[number] for number in present]
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the mean of all peers' models with the columns of the peers, or None where none is due."""
         learner = self._learner
         if not learner.due(round, time_s, last):
             return None
-        models = [self._vectors[number] for number in self._present.tolist()]
+        models = self._read_present()
         mean = torch.zeros_like(models[0], dtype=torch.float64)
         for model in models:
             mean += model
@@ -269,12 +300,13 @@ class PeerLearner:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """The models, at a round boundary: none is pending then."""
+        """The models that have been computed, and what those that wait are made of."""
         numbers = sorted(self._vectors)
         return {
             "learner": self._learner.state_dict(),
             "newest": self._newest,
             "present": self._present.copy(),
+            "pending": [[number, _KINDS.index(type(model)), *model] for number, model in self._pending.items()],
             "numbers": numbers,
             "models": np.stack([self._vectors[number].cpu().numpy() for number in numbers]),
         }
@@ -286,5 +318,7 @@ class PeerLearner:
         if models.shape[1] != len(model):
             raise ParameterError("models", tuple(models.shape), f"this network has {len(model)} numbers")
         self._newest, self._present = int(state["newest"]), np.array(state["present"], np.int64)
+        self._pending = {number: _KINDS[kind](*parts) for number, kind, *parts in state["pending"]}
         self._vectors = dict(zip(map(int, state["numbers"]), models.to(model.device), strict=True))
-        self._pending.clear()
+        # The next close says which of them are needed.
+        self._kept = [*self._vectors, *self._pending]

@@ -79,7 +79,7 @@ def learning_ring(steps: int, rounds: int) -> Any:
     return build(parse(tables | {"learner": learner, "compute": {"delay": EXPONENTIAL}})).simulation
 
 
-@pytest.mark.parametrize(("steps", "least"), [(2, 0.08), (5, 0.15), (20, 0.3)])
+@pytest.mark.parametrize(("steps", "least"), [(2, 0.12), (5, 0.2), (20, 0.4)])
 def test_learning_peers_beside_the_same_steps_in_bmm(benchmark: Any, steps: int, least: float) -> None:
     benchmark.pedantic(BmmRing(steps), rounds=1)
     rounds, ratios = 20, []

@@ -18,7 +18,10 @@ from tests.golden import adapter
 from tests.golden.cases import INPUTS
 
 LEARNT = frozenset(
-    {"accuracy", "loss", "loss_rms", "training_loss", "opinion", "belief", "index_value", "reward", "genie_reward", "residual"}
+    {
+        *("accuracy", "loss", "loss_rms", "training_loss", "opinion", "belief", "index_value", "reward", "genie_reward"),
+        *("residual", "peer_accuracy", "worst_peer_accuracy", "best_peer_accuracy", "consensus_distance"),
+    }
 )
 LEARNT_FIGURES = frozenset({"final.accuracy", "final.loss", "final.regret"})
 """Columns, and figures of the summary, that follow from trained weights where a scenario has a learner."""

@@ -91,14 +91,33 @@ def test_disagreement_shrinks_by_the_second_modulus() -> None:
     assert after == pytest.approx(start * second_modulus(mixing) ** 20, abs=1e-6)
 
 
+def test_models_that_nothing_reads_wait_and_peers_train_together() -> None:
+    simulation, _ = ready(learning(rounds=8, learner=LEARNER | {"evaluate_every_rounds": 7}))
+    learner = simulation.server.learner
+    together: list[int] = []
+    train = learner._learner.train
+    learner._learner.train = lambda updates, models: together.append(len(updates)) or train(updates, models)
+    simulation.run(until_round=6)
+    # The evaluation of round 1 reads the models of peers that are ahead, too; from then on, nothing is read.
+    before = sum(together)
+    assert COUNT <= before <= 2 * COUNT
+    simulation.run(until_round=7)
+    # In the middle all peers train together, however far apart in time they do so.
+    assert together.count(COUNT) >= 4
+    assert sum(together) == int(simulation.server.peers.round.sum()) - COUNT
+
+
+@pytest.mark.parametrize("every", [1, 5])
 @pytest.mark.parametrize("order", ["train-first", "combine-while-computing"])
-def test_a_run_resumed_in_the_middle_ends_with_the_same_models(order: str) -> None:
+def test_a_run_resumed_in_the_middle_ends_with_the_same_models(order: str, every: int) -> None:
     lossy = {"topology": {"kind": "ring"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
-    tables = learning(rounds=6, peers=lossy, server=protocol(order=order, timeout_s=0.5))
+    learner = LEARNER | {"evaluate_every_rounds": every}
+    tables = learning(rounds=6, peers=lossy, server=protocol(order=order, timeout_s=0.5), learner=learner)
     whole, records = ready(tables)
     whole.run()
     first, _ = ready(tables)
     first.run(until_round=3)
+    assert (len(first.server.learner._pending) > COUNT) == (every > 1)
     second, rows = ready(tables)
     second.load_state_dict(deepcopy(first.state_dict()))
     second.run()
