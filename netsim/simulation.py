@@ -1,4 +1,4 @@
-"""A run, put together: one clock, one server, round after round. It stops at round boundaries: there its state is plain data."""
+"""A simulation: one clock and one server, round after round. It can stop at round boundaries, where its state is plain data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BY_ABSENCE = "nobody left"
 BY_APP = "application"
-"""The application that drives the clock has returned."""
+"""Reason why a run is over: the application that drives the clock has returned."""
 _EVER = float("inf")
 
 
@@ -31,18 +31,18 @@ class Server(Stateful, Protocol):
 
     @property
     def round(self) -> int:
-        """Rounds closed."""
+        """Number of rounds closed."""
 
     @property
     def clients(self) -> ClientPool:
         """The clients."""
 
     def end_after(self, rounds: int) -> None:
-        """Take this round for the last of the run, whose model is evaluated."""
+        """Make `rounds` the last round of the run: its model is evaluated."""
 
     @property
     def in_flight(self) -> int:
-        """Attempts that have not ended."""
+        """Number of attempts in flight."""
 
     def run_round(self) -> Process[None]:
         """Run one round as a process of the clock; raises NobodyLeftError if there can never be another."""
@@ -62,34 +62,34 @@ class Server(Stateful, Protocol):
         """Send all records to `recorder` from now on."""
 
     def record_unfinished(self) -> None:
-        """The run is over: record what has not ended."""
+        """Record everything in flight at the end of the run."""
 
 
 class Script(Stateful, Protocol):
-    """Component that acts on a run as it goes, such as a user's script."""
+    """Component that acts on a run, such as a user's script."""
 
     def begin(self) -> None:
-        """The run begins: nothing has happened yet."""
+        """Handle the beginning of the run, before any event."""
 
     def record_to(self, recorder: Recorder) -> None:
-        """Record from now on what it does."""
+        """Send all records of its acts to `recorder` from now on."""
 
     def close(self) -> None:
-        """The run is over, or is interrupted: it acts no more."""
+        """Stop acting: the run is over, or is interrupted."""
 
 
 class Log(Protocol):
-    """Records of what the server does not see, such as the links of a network."""
+    """Records of parts that the server does not know, such as the links of a network."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
 
     def record_unfinished(self) -> None:
-        """Record what has not ended, as the run is over."""
+        """Record everything in progress at the end of the run."""
 
 
 class NoScript:
-    """Nothing acts on the run."""
+    """Null object: nothing acts on the run."""
 
     def begin(self) -> None:
         return None
@@ -108,7 +108,7 @@ class NoScript:
 
 
 class Simulation:
-    """Simulates up to `rounds` rounds, or until `time_limit_s` seconds have passed; a round cut by the limit is not recorded."""
+    """Simulates up to `rounds` rounds, or until `time_limit_s` seconds have passed. A round cut by the limit is not recorded."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Simulation:
     ) -> None:
         self.clock = clock
         self.resumable = True
-        """True if its state at a round boundary can be saved."""
+        """True if the state at a round boundary can be saved."""
         self._log = log
         self.server = server
         self.script: Script = script or NoScript()
@@ -131,7 +131,7 @@ class Simulation:
         self.rounds = rounds
         self.time_limit_s = time_limit_s
         self.ended: str | None = None
-        """Why the run is over; None while it may go on."""
+        """Reason why the run is over; None while it may go on."""
         server.end_after(rounds)
         self._has_begun = False
 
@@ -144,7 +144,7 @@ class Simulation:
             self._log.record_to(recorder)
 
     def limit_events(self, most: int | None) -> None:
-        """End the run once `most` events have been scheduled, even in mid-round; None: no limit."""
+        """End the run once `most` events have been scheduled, even within a round; None: no limit."""
         self.clock.limit_events(float("inf") if most is None else most)
 
     def limit_time(self, limit_s: float) -> None:
@@ -162,7 +162,7 @@ class Simulation:
             if self.clock.now >= limit_s:
                 self.ended = BY_TIME
                 break
-            # Every round is a process of its own, so that a run in pieces and a run in one go schedule the very same events.
+            # Every round is a separate process, so that an interrupted run schedules the same events as an uninterrupted one.
             try:
                 if not self.clock.run_process(self.server.run_round(), limit_s):
                     self.ended = BY_TIME
@@ -176,7 +176,7 @@ class Simulation:
             self.ended = BY_ROUNDS
 
     def close(self) -> None:
-        """Record what is still in flight as such, and complete the files."""
+        """Record everything in flight, and complete the files."""
         self.script.close()
         self.server.record_unfinished()
         if self._log is not None:
@@ -184,22 +184,22 @@ class Simulation:
         self.recorder.close()
 
     def state_dict(self) -> State:
-        """The whole run at a round boundary, as plain data."""
+        """Return the state of the run at a round boundary, as plain data."""
         return {"now_s": self.clock.now, "server": self.server.state_dict(), "script": self.script.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from a saved state; this object must not have run yet."""
+        """Restore a saved state. This object must not have run yet."""
         self._has_begun = True
         self.clock.start_at(state["now_s"])
-        # What a script has changed is not in the server's state, which is read under the laws in force.
+        # Restore the script's changes first: the server's state, which does not contain them, is read under the laws in force.
         self.script.load_state_dict(state["script"])
         self.server.load_state_dict(state["server"])
 
 
 class AppSimulation(Simulation):
-    """Simulation of an application that drives the clock: `app` runs in the caller's thread, and calls `server` as it goes on.
+    """Simulation of an application that drives the clock: `app` runs in the caller's thread and calls `server`.
 
-    Its state cannot be saved: that of the application is on the stack. The other keywords are as of `Simulation`.
+    Its state cannot be saved, because that of the application is on the stack. Other keywords are those of `Simulation`.
     """
 
     def __init__(self, *, app: Callable[[], object], server: MessageServer, **keywords: Any) -> None:

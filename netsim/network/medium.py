@@ -1,5 +1,5 @@
-"""The media between server and clients: both links and the clients' local training as laws over time, access to the uplink, and
-what clients share.
+"""The media between server and clients: both links and local training as laws over time, access to the uplink, shared
+bandwidth.
 
 A medium knows nothing of models, a client nothing of laws.
 """
@@ -29,16 +29,16 @@ class MediumLaws:
 
     download: Timeline[DelayLaw]
     compute: Timeline[DelayLaw]
-    """Local training, but for what it takes for each sample."""
+    """Time of local training, without the time for each sample."""
     upload: Timeline[DelayLaw]
     downlink: Timeline[ChannelLaw]
     uplink: Timeline[ChannelLaw]
     work: WorkLaw | None = None
     """Amount of local training; None if unknown."""
     sample: Timeline[DelayLaw] | None = None
-    """Time of each sample; None: no time."""
+    """Time for each sample; None: no time."""
     reached_by_outages: bool = True
-    """False where the clients are peers: they train without transfers, and outages destroy only the messages between them."""
+    """False if the clients are peers: they train without transfers, so outages destroy only messages between them."""
 
 
 class Medium:
@@ -67,7 +67,7 @@ class Medium:
         self.sample = Durations(clients=clients, law=sample, draws=streams["compute.noise"])
         """Time of local training for each sample, beside `compute`."""
         self.work: WorkLaw = laws.work or NoWork()
-        """Number of those samples."""
+        """Amount of local training; None if unknown."""
         self.upload = self.up.add_times(Durations(clients=clients, law=laws.upload, draws=streams["uplink.delay"]))
         self.downlink = Survivals(
             clients=clients, law=laws.downlink, draws=streams["downlink.loss"], state_draws=streams["downlink.state"]
@@ -81,7 +81,7 @@ class Medium:
         self.outages = outages or None
         """Outages that destroy transmissions of many clients at once, or None."""
         self.sizes = sizes or Sizes()
-        """Bytes of what is sent; by default none."""
+        """Sizes of models and updates, bytes; by default 0."""
 
     def probe_links(
         self,
@@ -94,11 +94,13 @@ class Medium:
         request_bytes: int | None = None,
         answer_bytes: int | None = None,
     ) -> Medium:
-        """The same links for probes, with draws from `streams`: what has a state, or a place for one at a time, is shared.
+        """Return the same links for probes, with draws from `streams`.
 
-        `download`, `upload`: how long messages take, but for what carriers carry; `compute`: how long a client works, beside the
-        `sample` times of its samples. `request_bytes` go to each client (None: the model), `answer_bytes` come back (None: as of
-        an update).
+        States of channels, and queues, are shared with updates.
+
+        `download`, `upload`: durations of messages, without bytes that carriers carry. `compute`: duration of the work, without
+        the `sample` times of its samples. `request_bytes`: bytes to each client; None: those of a model. `answer_bytes`: bytes
+        back; None: those of an update.
         """
         sizes = self.sizes
         probes = Medium(
@@ -132,12 +134,13 @@ class Medium:
         return self.down.port(kind, down), self.up.port(kind, up)
 
     def inexact_phases(self) -> set[str]:
-        """Return the phases that do not end later by as much as they begin later, because a bandwidth is shared or changes."""
+        """Return the phases whose end does not shift one to one with their beginning, because a bandwidth is shared or changes.
+        """
         steady = {"download": self.down.steady, "upload": self.up.steady and self.access.steady}
         return {phase for phase, is_steady in steady.items() if not is_steady}
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Let everything that has a memory move on to `round`."""
+        """Advance all parts with a state to `round`."""
         self.access.open_round(round, time_s)
         self.down.open_round(round, time_s)
         self.up.open_round(round, time_s)
@@ -147,10 +150,10 @@ class Medium:
             self.outages.open_round(round, time_s)
 
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
-        """The latency of any clients in `round`, selected or not, if nothing is lost and nobody waits or shares; seconds (n,).
+        """Return the latency of `clients` in `round`, selected or not, without losses, queues and sharing; seconds (n,).
 
-        Of an update that begins at `time_s` and does the work that the work law asks for in the round: its bytes pass at the
-        bandwidths of the times at which they are then sent.
+        The update begins at `time_s` and does the work that the work law requests in the round. Bytes pass at the bandwidths of
+        their own times.
         """
         total = np.array(self.download.delays_s(round, time_s, clients), np.float64)
         total += self.down.alone_s(round, time_s + total, clients)
@@ -163,7 +166,10 @@ class Medium:
         return total + self.up.alone_s(round, time_s + total, clients)
 
     def state_dict(self) -> State:
-        """State of both links, of access and of what carries bytes; who waits or is under way is kept with the updates."""
+        """Return the state of both links, of access and of carriers.
+
+        Waiting senders and transmissions in flight are saved with the updates.
+        """
         state: State = {
             "downlink": self.downlink.state_dict(),
             "uplink": self.uplink.state_dict(),
@@ -176,7 +182,7 @@ class Medium:
         return state
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Take the state at the close of `round`."""
+        """Restore the state at the close of `round`."""
         self.downlink.load_state_dict(state["downlink"], round, time_s)
         self.uplink.load_state_dict(state["uplink"], round, time_s)
         self.access.load_state_dict(state["access"], round, time_s)

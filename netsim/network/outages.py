@@ -1,5 +1,4 @@
-"""Outages that hit clients together: whoever sends or receives meanwhile, to or from the server or another client, loses the
-transmission.
+"""Outages that hit several clients at once: every transmission from or to these clients during an outage is lost.
 
 When an outage is on is a stretch of time: given in seconds or in rounds, or drawn as a two-state Markov process in either. It is
 looked up as a transmission ends; there are no events of its own.
@@ -22,7 +21,7 @@ _EVER = float("inf")
 _FIRST: IntArray = np.zeros(1, np.int64)
 CUT_OFF = "cut-off"
 CAUSES = ("channel", "link", "sub-channel", "jammed", "collided", "cut", "trace-end", "battery", CUT_OFF)
-"""Other causes of loss or abortion of updates and messages: no outage may have such a name."""
+"""Reserved names: other causes of loss or abortion of updates and messages. No outage may have such a name."""
 
 
 class When(Stateful, Protocol):
@@ -31,17 +30,17 @@ class When(Stateful, Protocol):
     intervals: Intervals
 
     def open_round(self, round: int, time_s: float) -> None:
-        """`round` begins at `time_s`."""
+        """Prepare for `round`, which begins at `time_s`."""
 
     def reach(self, time_s: float) -> None:
-        """Find out about all that begins or ends up to `time_s`."""
+        """Compute all beginnings and ends up to `time_s`."""
 
     def reach_end(self, time_s: float) -> None:
-        """Find out when, after `time_s`, it is next over, as far as that is known while no round opens."""
+        """Compute the next end after `time_s`, as far as it is known before another round opens."""
 
 
 def check_bounds(start_s: float, end_s: float) -> None:
-    """Raise ValueError unless an outage can be on over [`start_s`, `end_s`)."""
+    """Raise ValueError unless [`start_s`, `end_s`) is an interval that an outage can have."""
     if not 0 <= start_s < _EVER:
         raise ParameterError("start_s", start_s, "must be >= 0 seconds and finite")
     if not end_s > start_s:
@@ -49,7 +48,7 @@ def check_bounds(start_s: float, end_s: float) -> None:
 
 
 class InSeconds(StateFields):
-    """On over [`start_s`, `end_s`); end_s inf: for good."""
+    """Schedule of one interval [`start_s`, `end_s`); end_s inf: the outage never ends."""
 
     def __init__(self, *, start_s: float, end_s: float = _EVER) -> None:
         check_bounds(start_s, end_s)
@@ -66,7 +65,7 @@ class InSeconds(StateFields):
 
 
 class _Switched(StateFields):
-    """An outage that begins and ends as time passes."""
+    """Base of schedules whose beginnings and ends become known as time passes."""
 
     state_fields: ClassVar[tuple[str, ...]] = ("intervals", "_on")
 
@@ -89,7 +88,7 @@ class _Switched(StateFields):
 
 
 class InRounds(_Switched):
-    """On from the opening of round `start` to that of round `end` (None: for good)."""
+    """Schedule from the opening of round `start` to the opening of round `end` (None: no end)."""
 
     def __init__(self, *, start: int, end: int | None = None) -> None:
         super().__init__()
@@ -104,7 +103,7 @@ class InRounds(_Switched):
 
 
 class DrawnInRounds(_Switched):
-    """On while the one sub-channel of `law`, which loses all or nothing, is Bad: one step a round."""
+    """Schedule that is on while the one sub-channel of `law` is Bad; one step a round. The law loses all or nothing."""
 
     state_fields = ("_law",)
 
@@ -119,7 +118,7 @@ class DrawnInRounds(_Switched):
 
 
 class DrawnInSeconds(_Switched):
-    """On while the one client of `presence` is away."""
+    """Schedule that is on while the one client of `presence` is away."""
 
     state_fields = ("_presence",)
 
@@ -132,7 +131,7 @@ class DrawnInSeconds(_Switched):
 
     def reach(self, time_s: float) -> None:
         presence = self._presence
-        # Change by change: a leap would step over what lies between.
+        # Advance change by change: a single long step would skip intervals in between.
         while (next_s := float(presence.next_change_s[0])) <= time_s:
             presence.advance(next_s, self._draws)
             self._switch(not presence.on[0], next_s)
@@ -143,7 +142,7 @@ class DrawnInSeconds(_Switched):
 
 
 class ClientOutage(StateFields):
-    """One outage: its `name`, which the tables give as the cause of what it destroys, and the `members` (None: all clients)."""
+    """One outage of `members` (None: all clients). Tables show `name` as the cause of the losses."""
 
     state_fields = ("when",)
 
@@ -156,8 +155,8 @@ class ClientOutage(StateFields):
         self.name = name
         self.when = when
         self.hits: BoolArray = hits
-        """(K,) True for the clients that it cuts off."""
-        self._hits = hits.tobytes()  # a lookup in an array costs several times as much
+        """True (K,) for clients that the outage cuts off."""
+        self._hits = hits.tobytes()  # a list, because a lookup in an array costs several times as much
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
         """Return True if a transmission of `client` over [start_s, end_s), or at the one instant, meets the outage."""
@@ -167,28 +166,28 @@ class ClientOutage(StateFields):
         return self.when.intervals.overlap(start_s, end_s)
 
     def quiet_until(self, time_s: float) -> float:
-        """Until when it is not on, while no round opens; -inf: it is on now."""
+        """Return the time until which the outage is surely off, if no round opens before; -inf: it is on now."""
         self.when.reach_end(time_s)
         intervals = self.when.intervals
         return -_EVER if intervals.overlap(time_s, time_s) else intervals.next_start(time_s)
 
     def next_return_s(self, time_s: float) -> float:
-        """Return the next time after `time_s` at which it is over; inf if unknown."""
+        """Return the next end of the outage after `time_s`; inf if unknown."""
         self.when.reach_end(time_s)
         return self.when.intervals.next_end(time_s)
 
     def down_indefinitely(self, time_s: float) -> set[int]:
-        """Whom it cuts off at `time_s`, and nobody knows that it ends while no round opens."""
+        """Return the clients cut off at `time_s`, if no end is known before another round opens; else none."""
         ends = self.next_return_s(time_s) < _EVER
         on = self.when.intervals.overlap(time_s, time_s)
         return set(np.flatnonzero(self.hits).tolist()) if on and not ends else set()
 
     def open_round(self, round: int, time_s: float) -> None:
-        """`round` begins at `time_s`."""
+        """Prepare for `round`, which begins at `time_s`."""
         self.when.open_round(round, time_s)
 
     def forget(self, before_s: float) -> None:
-        """No transmission is under way that began before `before_s`."""
+        """Forget earlier times: no transmission in flight began before `before_s`."""
         self.when.intervals.forget(before_s)
 
 
@@ -202,16 +201,16 @@ class CutOffs(ScriptedOutages):
         return self.down()
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Nothing changes by itself."""
+        """Do nothing: only scripts change it."""
 
     def forget(self, before_s: float) -> None:
-        """No transmission is under way that began before `before_s`."""
+        """Forget earlier times: no transmission in flight began before `before_s`."""
         for intervals in self._intervals.values():
             intervals.forget(before_s)
 
 
 class ClientOutages:
-    """All outages of a run; false where there are none."""
+    """All outages of a run; false in a test if there are none."""
 
     def __init__(self, outages: Sequence[ClientOutage] = (), *, cut_offs: CutOffs | None = None) -> None:
         names = [outage.name for outage in outages]
@@ -234,22 +233,25 @@ class ClientOutages:
         return iter(self._foreseen)
 
     def open_round(self, round: int, time_s: float) -> None:
-        """`round` begins at `time_s`."""
+        """Prepare for `round`, which begins at `time_s`."""
         for outage in self._all:
             outage.open_round(round, time_s)
 
     def remember_from(self, earliest_s: Callable[[], float]) -> None:
-        """Others, too, have transmissions under way: `earliest_s` tells when the first of them began (inf: there is none)."""
+        """Register other transmissions: `earliest_s` returns the time at which the first of those in flight began (inf: none).
+
+        Later times are remembered.
+        """
         self._under_way.append(earliest_s)
 
     def forget(self, before_s: float) -> None:
-        """No transmission between server and clients is under way that began before `before_s`."""
+        """Forget earlier times: no transmission in flight between server and clients began before `before_s`."""
         before_s = min((before_s, *(earliest_s() for earliest_s in self._under_way)))
         for outage in self._all:
             outage.forget(before_s)
 
     def cause(self, client: int, start_s: float, end_s: float) -> str | None:
-        """The name of the first outage that a transmission of `client` over [start_s, end_s) meets, if it meets any."""
+        """Return the name of the first outage that a transmission of `client` over [start_s, end_s) meets, or None."""
         for outage in self._all:
             if outage.destroys(client, start_s, end_s):
                 return outage.name
@@ -260,7 +262,7 @@ class ClientOutages:
         return {client for outage in self._all for client in outage.down_indefinitely(time_s)}
 
     def state_dict(self) -> State:
-        """Every outage's state by name."""
+        """Return the states of all outages, by name."""
         return {outage.name: outage.state_dict() for outage in self._all}
 
     def load_state_dict(self, state: State) -> None:

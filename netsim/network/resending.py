@@ -1,4 +1,4 @@
-"""Sending again what was lost on its way, as clients do among themselves and with their opinions."""
+"""Rule by which clients send lost messages and opinions again."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ FOREVER = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resending:
-    """Rule for lost messages: how often one is sent again, at most, and how long after it would have arrived.
+    """Rule for lost messages: largest number of resends, and the pause after the time at which the message would have arrived.
 
-    Raises ValueError for a number that is neither in 0..999 nor `FOREVER`, or a pause that is not finite and >= 0 seconds, or
-    with `FOREVER` 0: a link that is down would be tried for ever in one instant.
+    Raises ValueError for a number that is neither in 0..999 nor `FOREVER`, and a pause that is not finite and >= 0 seconds.
+    With `FOREVER` the pause must be > 0: otherwise a link that is down would be tried for ever in one instant.
     """
 
     max_resends: int = 0
@@ -31,4 +31,4 @@ class Resending:
 
 
 NEVER_AGAIN = Resending()
-"""A lost message stays lost."""
+"""Rule without resends: a lost message stays lost."""

@@ -1,4 +1,4 @@
-"""Clients, or links between them, that are cut off as a run goes, by a script."""
+"""Clients, or links between clients, that a script cuts off during a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class ScriptedOutages:
-    """Entities, by number, each of which is down until it was restored as often as it was cut off.
+    """Entities (by number) that are down until they have been restored as often as cut.
 
-    `listen` names a callback for the return of entities, since the time of that is not known beforehand.
+    `listen` sets a callback for their return, because its time is not known beforehand.
     """
 
     def __init__(self) -> None:
@@ -27,14 +27,14 @@ class ScriptedOutages:
         self._on_return = on_return
 
     def cut(self, entities: Iterable[int], time_s: float) -> None:
-        """Cut `entities` off from now on; what is under way is lost, but for what ends in this very instant."""
+        """Cut `entities` off from now on. Transmissions in flight are lost, except those that end at this instant."""
         for entity in entities:
             times = self._times[entity] = self._times.get(entity, 0) + 1
             if times == 1:
                 self._intervals.setdefault(entity, Intervals()).add(time_s)
 
     def restore(self, entities: Iterable[int], time_s: float) -> None:
-        """Take back one cut of each of `entities`; what is under way stays lost."""
+        """Take back one cut of each of `entities`. Transmissions in flight stay lost."""
         back = set()
         for entity in entities:
             self._times[entity] -= 1

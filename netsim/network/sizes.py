@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 class Sizes:
-    """Sizes in whole bytes: of the model as each client is sent it, and of the update as it is sent back.
+    """Sizes in whole bytes: of the model sent to each client (`down`) and of the update sent back (`up`); each a number for all
+    clients, or (K,).
 
-    `down`, `up`: a number for all clients, or (K,). `carried`: what a carrier takes for the size of every message, down and up;
-    None: each client's own size. Raises ValueError for a negative size.
+    `carried`: one size of all messages, down and up, for carriers; None: each client's own size. Raises ValueError for a
+    negative size.
     """
 
     __slots__ = ("carried", "down", "up")
@@ -34,16 +35,16 @@ class Sizes:
         self.carried = carried
 
     def model_sizes(self, clients: int) -> Sequence[int]:
-        """[K] bytes of the model on its way to each of K `clients`."""
+        """Return the bytes [K] of the model sent to each of K `clients`."""
         return _expand(self.down, clients)
 
     def update_sizes(self, clients: int) -> Sequence[int]:
-        """[K] bytes of the update on its way from each of K `clients`."""
+        """Return the bytes [K] of the update sent by each of K `clients`."""
         return _expand(self.up, clients)
 
 
 def _expand(size: int | IntArray, clients: int) -> Sequence[int]:
-    # As quick to read as a list, and a fifth of the size: whole numbers in a list are an object each.
+    # As fast to read as a list, at a fifth of the size: in a list every number would be an object.
     if isinstance(size, np.ndarray):
         return array("q", size.astype(np.int64).tobytes())
     return [size] * clients

@@ -1,4 +1,4 @@
-"""The sub-channels as a medium: N of them, each Good or Bad in a round, held by transmissions from start to end, open to jamming.
+"""N sub-channels as a medium: each is Good or Bad in a round, is held by transmissions from start to end, and can be jammed.
 
 A transmission survives if its sub-channel is Good as it begins, and no jammer and no other transmission holds the sub-channel
 meanwhile.
@@ -26,7 +26,7 @@ class Transmission(Struck, Protocol):
     """Transmission that holds a sub-channel from its start to its end."""
 
     channel: Any
-    """The sub-channel assigned; None where none is."""
+    """Assigned sub-channel, or None."""
     good: bool | None
     collided: bool | None
     due_s: float
@@ -34,11 +34,11 @@ class Transmission(Struck, Protocol):
 
 
 class Spectrum(Jammable[Transmission]):
-    """N orthogonal sub-channels: their states of a round, who is on them, who jams them.
+    """N orthogonal sub-channels: their states in a round, transmissions, and jamming.
 
-    `law` and `delay` have one entity for each sub-channel. `contention`: two transmissions may meet on one sub-channel, and then
-    both are lost; otherwise no schedule may let it happen. `links`: the sub-channels' bandwidth over time, which the bytes take
-    after the delay; None: they take no time, or one that is part of `delay`.
+    `law` and `delay` have one entity for each sub-channel. `contention`: two transmissions may meet on one sub-channel, and
+    both are then lost; otherwise schedules must prevent it. `links`: bandwidth of the sub-channels over time, for the bytes
+    after the delay; None: bytes take no time beyond `delay`.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Spectrum(Jammable[Transmission]):
         self._states = Survivals(clients=channels, law=law, draws=self._draws, state_draws=streams["channels.state"])
         delays = Durations(clients=channels, law=delay, draws=streams["channels.delay"])
         self.steady = links is None
-        """True if no bandwidth changes in time."""
+        """True if no bandwidth changes over time."""
         self._delays: Phases = delays if links is None else links.add_times(delays)
         self._round = 0
         self._u: FloatArray = np.zeros(channels)
@@ -68,20 +68,20 @@ class Spectrum(Jammable[Transmission]):
         self._until_s = 0.0
         self._delay: Ends = Certain(0.0)
         self.good: BoolArray = np.zeros(channels, np.bool_)
-        """(N,) the states of the sub-channels as the round opened."""
+        """States (N,) of the sub-channels when the round opened; True: Good."""
         self._round_ends_s = _EVER
 
     def announce_end(self, time_s: float) -> None:
-        """Note when the present round cuts what is under way, seconds."""
+        """Note the time at which the present round cuts transmissions in flight, seconds."""
         self._round_ends_s = time_s
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Let every sub-channel move on to `round`."""
+        """Advance every sub-channel to `round`."""
         self._states.open_round(round, time_s)
         self._draw(round, time_s)
 
     def _draw(self, round: int, time_s: float) -> None:
-        """States and delays are those of `round`, under the laws in force."""
+        """Draw states and delays of `round`, under the laws in force."""
         self._round = round
         self._u = self._draws.uniforms(round, self.count)
         law, self._until_s = self._states.current_law(round, time_s)
@@ -94,25 +94,29 @@ class Spectrum(Jammable[Transmission]):
         self._good = good.tolist()
 
     def renew(self, time_s: float) -> None:
-        """A law was replaced from outside: states and delays are evaluated again, at the same draws, for what begins now."""
+        """Evaluate states and delays again, with the same draws, for transmissions that begin from now on: a script has
+        replaced a law.
+        """
         if self._round:
             self._until_s = 0.0
             if not self._delay.expire():
                 self._delay = self._delays.draw(self._round, time_s, self.all)
 
     def passed_s(self, channel: int, time_s: float) -> float:
-        """Return when a transmission that begins now has passed what the channel adds to it, seconds."""
+        """Return the time at which a transmission that begins now has passed the delay and bytes of the sub-channel, seconds."""
         return self._delay.ends_at(channel, time_s)
 
     def open_to_all(self) -> BoolArray:
-        """(N,) where a transmission would get through at this instant: Good as the round opened, and not jammed now."""
+        """Return True (N,) for sub-channels on which a transmission of this instant would survive: Good when the round opened,
+        and not jammed now.
+        """
         if not any(self.jams):
             return self.good
         clear = [not jams for jams in self.jams]
         return self.good & clear
 
     def begin(self, sent: Transmission, time_s: float) -> None:
-        """A transmission takes its sub-channel."""
+        """Begin a transmission on its sub-channel."""
         channel = sent.channel
         if time_s >= self._until_s:
             self._renew(time_s)
@@ -127,11 +131,14 @@ class Spectrum(Jammable[Transmission]):
         return sent.due_s > time_s < self._round_ends_s or sent.upload_start_s == time_s
 
     def end(self, sent: Transmission, *, delivered: bool) -> None:
-        """A transmission on its sub-channel is over."""
+        """End a transmission on its sub-channel."""
         self._leave(sent, sent.channel, delivered=delivered)
 
     def state_dict(self) -> State:
-        """Return the laws' state and the counts of each sub-channel; senders keep the transmissions under way."""
+        """Return the states of the laws and the counts of each sub-channel.
+
+        Transmissions in flight are saved with their senders.
+        """
         return {
             "states": self._states.state_dict(),
             "begun": np.array(self.begun, np.int64),
@@ -143,13 +150,13 @@ class Spectrum(Jammable[Transmission]):
         """Take the state at the close of `round`."""
         self._states.load_state_dict(state["states"], round, time_s)
         if round:
-            # Whoever outlasts it may begin to transmit before the next round opens.
+            # Updates that outlast the round may begin to transmit before the next round opens, so states must be drawn now.
             self._draw(round, time_s)
         self.begun = state["begun"].tolist()
         self.delivered = state["delivered"].tolist()
         self._jams_begun = state["jams_begun"]
 
     def resume(self, under_way: Sequence[Transmission]) -> None:
-        """Take back the transmissions that were under way as the state was saved."""
+        """Restore the transmissions that were in flight when the state was saved."""
         for sent in under_way:
             self.under_way[sent.channel].append(sent)

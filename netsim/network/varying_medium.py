@@ -1,4 +1,4 @@
-"""A link that all messages under way share, where its bandwidth or the clients' own changes as time passes.
+"""A link that all messages in flight share, for bandwidths (of the link or the clients) that change over time.
 
 The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): client k's rate is min(B_k(t), level), one
 level for all, such that the link is full or everyone is at the own limit. Between two events all rates are constant; an event is
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 _ROUNDING = 1e-12
-"""Share of a message that is no more than the error of summing up what has been carried."""
+"""Share of a message that counts as rounding error of the sum of carried bytes."""
 _LINK: IntArray = np.zeros(1, np.int64)
 
 
 def fair_level(limits: FloatArray, capacity: float) -> float:
-    """The level with sum(min(limits, level)) = `capacity`; inf where the limits (n,) add up to no more. In O(n).
+    """Return the level with sum(min(limits, level)) = `capacity`; inf if the sum of the limits (n,) is not larger.
 
-    Each step settles half of the limits that are left: those below their median are reached, or those above it are not.
+    O(n): each step settles half of the open limits, because those below their median are reached, or those above it are not.
     """
     if float(limits.sum()) <= capacity:
         return _EVER
@@ -144,7 +144,7 @@ class VaryingMedium(Ports):
             self._share()
 
     def _look_up(self, now: float) -> bool:
-        """Return True if another law has come into force; the rates of the old one hold until the next `_share`."""
+        """Update the laws in force; return True if they have changed. Rates stay until the next `_share`."""
         before = self._link, self._own
         self._link, self._own, self._until_s = self._laws(self._round, now)
         if before[0] is self._link and before[1] is self._own:
@@ -168,9 +168,9 @@ class VaryingMedium(Ports):
         self._changes_s, self._stops_s = self._changes_s[kept], self._stops_s[kept]
 
     def _share(self) -> None:
-        """Give everyone the rate that is theirs from now on, and put what comes next on the clock."""
+        """Set the rates of all messages from now on, and schedule the next event."""
         if self._ringing:
-            return  # once all that happens at this instant has
+            return  # after everything else of this instant
         if not self._clients:
             self._rates, self._rings_s = np.zeros(0), _EVER
             return
@@ -191,11 +191,11 @@ class VaryingMedium(Ports):
         self._ring_at(min(next_s, stops_s, float(self._ends().min())))
 
     def _stops(self) -> FloatArray:
-        """From when on each will never get anything again."""
+        """Return the times from which on each message gets no bytes for ever; inf: never."""
         return np.minimum(self._stops_s, float(self._link.stops_s(_LINK)[0]))
 
     def _ends(self) -> FloatArray:
-        """Return the time at which each message would be through if no rate changed."""
+        """Return the time at which each message would arrive at constant rates."""
         with np.errstate(divide="ignore", invalid="ignore"):
             lasts_s = np.where(self._left > 0.0, self._left / self._rates, 0.0)
         return self._since_s + lasts_s
@@ -212,7 +212,7 @@ class VaryingMedium(Ports):
         self._rings_s = _EVER
         over = self._ends() <= at_s
         self._advance()
-        # What rounding has left of a message must not wait for the end of a pause that begins now.
+        # Bytes left by rounding count as carried; otherwise the message could wait for the end of a pause that begins now.
         over |= self._left <= _ROUNDING * self._whole
         self._left[over] = 0.0
         self._ringing = True
@@ -222,14 +222,14 @@ class VaryingMedium(Ports):
         self._share()
 
     def _tell(self, ended: BoolArray, tell: Callable[[Key], None]) -> None:
-        """Remove the messages where `ended` (n,) and `tell` of each, which may abort others and let others begin."""
+        """Remove the messages where `ended` (n,) is True and call `tell` with each. Calls may abort or begin other messages."""
         for key in [self._keys[place] for place in np.flatnonzero(ended).tolist()]:
             if key in self._keys:
                 self._remove(self._keys.index(key))
                 tell(key)
 
     def state_dict(self) -> State:
-        """Return the bytes left and the rate of every message under way, and the next change."""
+        """Return the bytes left and the rate of every message in flight, and the next change."""
         return {
             "keys": [list(key) for key in self._keys],
             "clients": list(self._clients),
@@ -260,7 +260,9 @@ class VaryingMedium(Ports):
 
 
 def _through_both(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_s: float, size_bytes: float) -> float:
-    """Return the time at which a message alone on both is through: the integral of the lesser of the two bandwidths."""
+    """Return the time at which a message that is alone on both links arrives: the integral of the smaller bandwidth reaches its
+    size.
+    """
     now, left = start_s, size_bytes
     stops_s = min(float(link.stops_s(_LINK)[0]), float(own.stops_s(client)[0]))
     while now < stops_s:

@@ -41,7 +41,7 @@ class StartRule:
     """Rule for the start of training.
 
     `start` "agreement": as soon as all clients name the same top m, at the latest `deadline_s` after the slot's start (None: no
-    latest), or when nothing is left to say; "deadline": `deadline_s` after the slot's start, whoever agrees or not.
+    limit), or when no message is left to send; "deadline": `deadline_s` after the slot's start in any case.
     """
 
     start: Literal["agreement", "deadline"] = "agreement"
@@ -88,9 +88,9 @@ class ConsensusOutcome:
     members: IntArray
     """Clients that take part, ascending."""
     beliefs: FloatArray
-    """(K,) b_n as each client computed it (eq. 4)."""
+    """Belief b_n (K,), as each client computed it (eq. 4)."""
     index: FloatArray
-    """(K,) each client's index (eq. 17)."""
+    """Index (K,) of each client (eq. 17)."""
     converged_s: float
     agreed_s: float
     duration_s: float
@@ -109,7 +109,10 @@ class ConsensusOutcome:
 
 
 def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, maths: GossipMath) -> None:
-    """Refuse closed forms where they can never hold; a slot in which messages are lost or late is refused when it comes."""
+    """Raise ValueError if closed forms can never hold.
+
+    Slots in which messages are lost or late are refused later, when they occur.
+    """
     reasons = {
         "belief propagation is asynchronous": belief.update == "asynchronous",
         "gossip is not by flooding": gossip.forwarding != "flooding",
@@ -123,7 +126,7 @@ def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, math
 
 
 class ConsensusPhase:
-    """The protocols of one slot after another, over the same links; `belief`, `gossip`: their mathematics."""
+    """Runs the protocols of one slot after the other over the same links. `belief`, `gossip`: their mathematics."""
 
     def __init__(
         self,
@@ -155,7 +158,10 @@ class ConsensusPhase:
     def run(
         self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]
     ) -> Process[ConsensusOutcome]:
-        """One slot's phase from now on, within a process: `opinions` (K,) of the present model, `index_of` the beliefs."""
+        """Run the phase of one slot, within a process.
+
+        `opinions` (K,): of the present model. `index_of`: function from beliefs to indices.
+        """
         links, clock = self.links, self.links.clock
         start_s = clock.now
         deadline_s = _EVER if self._start.deadline_s is None else start_s + self._start.deadline_s
@@ -189,7 +195,7 @@ class ConsensusPhase:
         )
 
     def renew(self) -> None:
-        """A law of the links was replaced from outside: what is sent from now on is drawn under the new one."""
+        """Draw messages from now on under the new law: a script has replaced a law of the links."""
         for draws in (self._belief_draws, self._gossip_draws, self._answer_draws):
             draws.renew()
 
@@ -224,7 +230,7 @@ class ConsensusPhase:
         clock = self.links.clock
         closed = None if self._engine == "events" else protocol.closed_form(deadline_s)
         if closed is not None:
-            # LAST: by events, too, a protocol ends after all messages of the instant.
+            # Priority LAST, because by events, too, a protocol ends after all messages of its instant.
             yield clock.event_at(closed.end_s, LAST)
             closed.take()
             return
@@ -236,9 +242,9 @@ class ConsensusPhase:
         yield protocol.over
 
     def state_dict(self) -> State:
-        """Return the state of the links between the consensus phases of two slots."""
+        """Return the state of the links, as it is between the phases of two slots."""
         return {"links": self.links.state_dict()}
 
     def load_state_dict(self, state: State, slot: int) -> None:
-        """Take the state at the close of `slot`."""
+        """Restore the state at the close of `slot`."""
         self.links.load_state_dict(state["links"], slot, self.links.clock.now)

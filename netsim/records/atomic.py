@@ -1,4 +1,5 @@
-"""Small files, written so that a reader finds the old content or the new one, whole, whenever the process or machine stops."""
+"""Small files, written atomically: a reader finds the whole old or the whole new content, even if the process or machine stops.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ if TYPE_CHECKING:
 
 
 def temporary(path: Path) -> Path:
-    """Return the place where the content of `path` is written before it replaces the old one: in the same folder."""
+    """Return the temporary path, in the same folder, to which the content of `path` is first written."""
     return path.with_name(f".{path.name}.netsim-tmp")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BufferedRandom]:
-    """A file, open to write and read, that takes the place of `path` as the block ends well; else `path` stays as it was."""
+    """Yield a file, open to write and read, that replaces `path` when the block ends without an error; otherwise `path` stays
+    as it was.
+    """
     begun = temporary(path)
-    # A symbolic link of that name is removed, not followed, and "x" refuses to open one.
+    # Remove a symbolic link of that name instead of following it; mode "x" refuses to open one.
     begun.unlink(missing_ok=True)
     try:
         with begun.open("x+b") as file:
@@ -43,7 +46,10 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Without this a power cut can undo the renaming. Not every file system can; the file is there in any case."""
+    """Flush the folder, so that a power cut does not undo the renaming.
+
+    Some file systems cannot; the file is there in any case.
+    """
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -18,33 +18,35 @@ class Block(Protocol):
     def __len__(self) -> int: ...
 
     def column(self, name: str) -> Any:
-        """(n,) the column `name` of `UpdateRow`: an array, NaN for null, or a list with None for it."""
+        """Return the column `name` (n,) of `UpdateRow`: an array with NaN for null, or a list with None for null."""
 
     def words(self, name: str) -> tuple[NDArray[np.int64], Sequence[str]] | None:
-        """Of a column of words, the place (n,) of each among words that may be in it, -1: null; None: it is another column."""
+        """Return a column of words as indices (n,), -1 for null, and the list that they index; None if it is not a column of
+        words.
+        """
 
     def append_tables(self, others: Sequence[Any]) -> Block:
-        """These rows, and then those of `others`, blocks of the same kind."""
+        """Return these rows followed by those of `others`, blocks of the same kind."""
 
     def piece(self, first: int, last: int) -> Block:
-        """Its rows from `first` up to `last`, not included."""
+        """Return the rows from `first` up to `last`, not included."""
 
     def rows(self) -> list[UpdateRow]:
-        """Each by itself."""
+        """Return the rows as objects."""
 
 
 class AttemptTable(Protocol):
     """Takes rows of attempts."""
 
     def append(self, row: tuple[Any, ...]) -> None:
-        """One row: the values of the columns that were asked for, in their order."""
+        """Add one row: the values of the chosen columns, in their order."""
 
     def extend(self, block: Block) -> None:
-        """Several rows, of which those columns are read."""
+        """Add several rows, of which the chosen columns are read."""
 
 
 class NoTable:
-    """Keeps nothing."""
+    """Null object: keeps no rows."""
 
     def append(self, row: tuple[Any, ...]) -> None:
         return None

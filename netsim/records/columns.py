@@ -1,4 +1,4 @@
-"""Columns of Arrow tables out of Python values, and back as NumPy arrays, through their buffers.
+"""Conversion of Python values to columns of Arrow tables, and back to NumPy arrays, by their buffers.
 
 `pyarrow.array`, `empty_table`, `to_numpy`, `to_pylist` and `pyarrow.compute` do the same, but import pandas on the first call,
 which takes as long as all else that a short run of a latency study imports.
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 
 def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """`values` as an Arrow array of this type: numbers, booleans, words, or words by a dictionary in order of appearance.
+    """Return `values` as an Arrow array of type `kind`: numbers, booleans, words, or words by a dictionary in order of
+    appearance.
 
-    None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls.
-
-    Raises TypeError for what is not of the type, OverflowError for what does not fit in.
+    None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls. Raises TypeError for a value of
+    another type, OverflowError for one that does not fit.
     """
     if isinstance(values, list) and values and values[0] is None and values.count(None) == len(values):
         return pa.nulls(len(values), kind)
@@ -48,12 +48,12 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
 
 
 def empty(schema: pa.Schema) -> pa.Table:
-    """A table without rows."""
+    """Return a table without rows."""
     return pa.Table.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
 def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType) -> pa.Array:
-    """As `column`, of those of `words` that stand at `places` (n,), -1: null."""
+    """Return the Arrow array of the `words` at `places` (n,); -1: null. The result equals that of `column`."""
     found, first = np.unique(places, return_index=True)
     used = found[np.argsort(first)]
     used = used[used >= 0]
@@ -66,7 +66,7 @@ def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType)
 
 
 def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
-    """The values (n,) of a column of numbers, and `null` where they are null."""
+    """Return the values (n,) of a column of numbers, with `null` in place of nulls."""
     pieces = [np.where(there, values, values.dtype.type(null)) for values, there in map(_piece, column.chunks)]
     return np.concatenate(pieces) if pieces else np.empty(0, column.type.to_pandas_dtype())
 
@@ -87,7 +87,7 @@ def _array(values: NDArray[Any], there: NDArray[np.bool_], kind: pa.DataType) ->
 
 
 def _bitmap(there: NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's mark of what is not null; None where nothing is."""
+    """Return Arrow's bitmap of values that are not null; None if no value is null."""
     return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
 
 

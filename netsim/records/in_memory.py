@@ -32,30 +32,30 @@ _FLUSH_ROWS = 8192
 
 
 class TableRows:
-    """Rows of one table that are not yet written; `write` is given them as a table whenever there are so many, and by `flush`."""
+    """Buffer of the rows of one table. It passes them to `write` as a table when `_FLUSH_ROWS` have come, and at `flush`."""
 
     def __init__(self, table: str, write: Callable[[pa.Table], object]) -> None:
         self._name, self._write = table, write
         self.schema = schema_of(table)
         """Columns of the table. The run chooses them before the first row is written."""
-        # Values row after row. Kept as rows they would be objects for the garbage collector to walk through, again and again.
+        # Values of all rows in one flat list. As tuples they would be objects that the garbage collector scans repeatedly.
         self._values: list[Any] = []
         self._blocks: list[Any] = []
-        """Rows that came as columns; there are none while there are `_values`."""
+        """Rows that came as columns; empty while there are `_values`."""
         self._in_blocks = 0
         self._sealed: list[pa.Table] = []
-        """The rows before those."""
+        """Earlier rows, as tables."""
         self._full = _FLUSH_ROWS * len(self.schema)
-        """Number of `_values` that make a table."""
+        """Number of `_values` at which a table is written."""
 
     def choose(self, columns: Sequence[str]) -> TableRows:
-        """Give the table these columns only, in this order; rows hold a value for each. Return the rows."""
+        """Restrict the table to these columns, in this order; rows hold a value for each. Return self."""
         self.schema = schema_of(self._name, tuple(columns))
         self._make_room()
         return self
 
     def append(self, row: tuple[Any, ...]) -> None:
-        """One more row."""
+        """Add a row."""
         if self._blocks:
             self._seal()
         self._values += row
@@ -63,7 +63,7 @@ class TableRows:
             self.flush()
 
     def extend(self, block: Block) -> None:
-        """The rows of `block`."""
+        """Add the rows of `block`."""
         if self._values:
             self._seal()
         self._blocks.append(block)
@@ -72,7 +72,7 @@ class TableRows:
             self._write_blocks()
 
     def waiting(self) -> pa.Table:
-        """The rows that are not yet written."""
+        """Return the rows that are not written yet."""
         self._seal()
         if not self._sealed:
             return empty(self.schema)
@@ -81,12 +81,12 @@ class TableRows:
         return self._sealed[0]
 
     def wait(self, table: pa.Table) -> None:
-        """Let the rows of `table` wait, in place of those that do."""
+        """Replace the rows that are not written yet by those of `table`."""
         self._values, self._blocks, self._in_blocks, self._sealed = [], [], 0, [table] if len(table) else []
         self._make_room()
 
     def flush(self) -> None:
-        """Write whatever waits."""
+        """Write all rows that are not written yet."""
         self._seal()
         if self._sealed:
             self._write(self.waiting())
@@ -97,7 +97,7 @@ class TableRows:
         self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self.schema)
 
     def _seal(self) -> None:
-        """Make a table of the rows that came last."""
+        """Convert the latest rows to a table."""
         if self._values:
             width = len(self.schema)
             arrays = [column(self._values[i::width], field.type) for i, field in enumerate(self.schema)]
@@ -111,7 +111,7 @@ class TableRows:
         self._make_room()
 
     def _write_blocks(self) -> None:
-        """Write tables of the very length that rows which come one by one are written in."""
+        """Write tables of the same length as for rows that come one by one, so that files are equal in both cases."""
         rows = self._blocks[0].append_tables(self._blocks[1:])
         first, last = 0, self._full // len(self.schema)
         while last <= len(rows):
@@ -201,7 +201,7 @@ class ArrowRecorder:
         self._keep("link_loads", row)
 
     def close(self) -> None:
-        """Make the tables complete."""
+        """Complete the tables."""
         for name, rows in self._rows.items():
             rows.flush()
             pieces = self._pieces.pop(name)

@@ -31,65 +31,65 @@ if TYPE_CHECKING:
 
 
 class Recorder(Protocol):
-    """Takes the records of a run in the order in which they come about."""
+    """Takes the records of a run in the order of their events."""
 
     def rounds_with(self, columns: Sequence[str]) -> None:
         """Name the columns of `RoundRow` that this run fills, before its first round. The table has no others."""
 
     def round(self, row: RoundRow) -> None:
-        """A round has closed."""
+        """Record a round that has closed."""
 
     def communication(self, row: CommunicationRow) -> None:
-        """A communication round of a slot has closed."""
+        """Record a communication round of a slot that has closed."""
 
     def edge(self, row: EdgeRow) -> None:
-        """An attempt of an edge has ended, or the run before it."""
+        """Record an attempt of an edge that has ended, or that the end of the run cuts off."""
 
     def edge_round(self, row: EdgeRoundRow) -> None:
-        """A round of an edge has closed."""
+        """Record a round of an edge that has closed."""
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
-        """Return the table that takes a row for each attempt, as the attempt or the run ends.
+        """Return the table that takes a row for each attempt, at the end of the attempt or the run.
 
         Rows hold the values of these `columns` of `UpdateRow`, in this order. The table has no others.
         """
 
     def jam(self, row: JamRow) -> None:
-        """A dwell of a jammer has ended."""
+        """Record a dwell of a jammer that has ended."""
 
     def detection(self, row: DetectionRow) -> None:
-        """The scheduler has declared a change."""
+        """Record a change that the scheduler declared."""
 
     def message(self, row: MessageRow) -> None:
-        """A message between clients has ended, or the run has ended before it."""
+        """Record a message between clients that has ended, or that the end of the run cuts off."""
 
     def belief(self, row: BeliefRow) -> None:
-        """A consensus phase has ended, for one client."""
+        """Record the belief of one client at the end of a consensus phase."""
 
     def probes_with(self, columns: Sequence[str]) -> None:
         """Name the columns of `ProbeRow` that this run fills, before its first probe. The table has no others."""
 
     def probe(self, row: ProbeRow) -> None:
-        """A probe has ended, or the run has ended before it."""
+        """Record a probe that has ended, or that the end of the run cuts off."""
 
     def evaluation(self, row: EvaluationRow) -> None:
-        """A metric of the user's own has been worked out."""
+        """Record the value of one of the user's metrics."""
 
     def script(self, row: ScriptRow) -> None:
-        """A script has acted."""
+        """Record an act of a script."""
 
     def transfer(self, row: TransferRow) -> None:
-        """A transfer over a network has ended, or the run before it."""
+        """Record a transfer over a network that has ended, or that the end of the run cuts off."""
 
     def link(self, row: LinkRow) -> None:
-        """A round has ended, for one link of a network."""
+        """Record the load of one link of a network in a round."""
 
     def close(self) -> None:
-        """No more records will come."""
+        """Complete the tables; no more records follow."""
 
 
 class NoRecorder:
-    """Keeps nothing."""
+    """Null object: keeps no records."""
 
     def rounds_with(self, columns: Sequence[str]) -> None:
         return None
@@ -146,8 +146,8 @@ class NoRecorder:
 class ParquetRecorder:
     """Writes the tables that are `wanted` into an existing folder, each as a Parquet file of its name.
 
-    `state_dict` makes what is recorded so far safe against the loss of the process, in the folder `unfinished`. The caller
-    removes that folder when it needs no checkpoint any more.
+    `state_dict` secures the records so far against the loss of the process, in the folder `unfinished`. The caller removes that
+    folder when it needs no checkpoint any more.
     """
 
     def __init__(self, folder: Path, wanted: WantedTables = USUAL) -> None:
@@ -194,21 +194,23 @@ class ParquetRecorder:
         return {table.name: table.state_dict() for table in self._tables}
 
     def pieces_to_come(self) -> list[str]:
-        """The files below its folder that the next `state_dict`, and a `close` after it, may write beside the tables."""
+        """Return the files, relative to the folder, that the next `state_dict` and a `close` after it may write beside the
+        tables.
+        """
         return [file for table in self._tables for file in table.pieces_to_come()]
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from what was recorded up to a checkpoint; nothing may have been recorded yet."""
+        """Restore the records up to a checkpoint. Nothing may have been recorded yet."""
         for table in self._tables:
             table.load_state_dict(state[table.name])
 
     def close(self) -> None:
-        """Make every table complete, and only then name the files; raises DamagedPieceError and OSError."""
+        """Complete every table, and only then give all files their names; raises DamagedPieceError and OSError."""
         self.digests = {f"{table.name}.parquet": table.complete() for table in self._tables}
         for table in self._tables:
             table.place()
 
     def discard(self) -> None:
-        """Leave what is recorded and neither in a complete table nor safe for `load_state_dict`."""
+        """Drop the records that are neither in a complete table nor secured for `load_state_dict`."""
         for table in self._tables:
             table.discard()

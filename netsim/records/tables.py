@@ -1,4 +1,7 @@
-"""Tables on their way to Parquet files: streamed, safe against the loss of the process, whole as soon as they are there."""
+"""Tables that are streamed to Parquet files.
+
+Checkpoints survive the loss of the process; a file appears only when it is complete.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ if TYPE_CHECKING:
     from netsim.core.protocols import State
 
 UNFINISHED = "unfinished"
-"""Folder, within that of a run, of what a run that was cut off can go on from."""
+"""Folder, within the folder of a run, with the checkpoint from which an interrupted run can be resumed."""
 
 
 class DamagedPieceError(ValueError):
-    """A piece of a table that a checkpoint counts on is not there, or not as it was written."""
+    """Error: a piece of a table that a checkpoint needs is missing or was changed."""
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Sink:
-    """A file that is written from its beginning to its end, and the SHA-256 of what it was given; Arrow writes into it."""
+    """A file that Arrow writes from beginning to end, and the SHA-256 of its content."""
 
     closed = False
 
@@ -51,13 +54,13 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing: what counts is on the disk once `finish` has returned."""
+        """Do nothing: `finish` puts everything on the disk."""
 
     def close(self) -> None:
-        """Nothing, likewise."""
+        """Do nothing: `finish` or `drop` closes the file."""
 
     def finish(self) -> str:
-        """Put everything on the disk, and close; returns the SHA-256."""
+        """Put everything on the disk and close; return the SHA-256."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -65,9 +68,9 @@ class _Sink:
         return self._sha256.hexdigest()
 
     def drop(self) -> None:
-        """Close, and remove the file; what is written later goes nowhere."""
+        """Close and remove the file; later writes are ignored."""
         self.closed = True
-        with suppress(OSError):  # what is in the buffer may not fit on the disk, too
+        with suppress(OSError):  # the buffer may not fit on the disk either
             self._file.close()
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
@@ -78,7 +81,7 @@ class _File:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._sink = _Sink(path)
-        # Times hardly repeat: a dictionary of a column of numbers costs more time and space than it saves.
+        # No dictionaries for columns of numbers: times hardly repeat, so they cost more time and space than they save.
         names = [field.name for field in schema if pa.types.is_dictionary(field.type)]
         self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), schema, compression="zstd", use_dictionary=names)
 
@@ -86,25 +89,24 @@ class _File:
         self._writer.write_table(table)
 
     def finish(self) -> str:
-        """Complete the file; returns its SHA-256."""
+        """Complete the file; return its SHA-256."""
         self._writer.close()
         return self._sink.finish()
 
     def drop(self) -> None:
-        """Leave the file, of which nothing remains."""
+        """Abandon the file and remove it."""
         self._sink.drop()
-        with suppress(Exception):  # a writer that has failed may complain once more
+        with suppress(Exception):  # a writer that has failed may raise again
             self._writer.close()
-        # Else its finaliser closes it, and complains where nobody hears it.
+        # Otherwise its finaliser closes it and prints an error.
         self._writer.is_open = False
 
 
 class Table:
-    """One Parquet file under way.
+    """One Parquet file in the making.
 
-    It grows under a temporary name, and takes its own as it is complete. What a checkpoint makes safe goes to pieces in the
-    folder `unfinished`. When the table is complete they are joined, row group by row group, so that the file is the same with
-    and without checkpoints.
+    It grows under a temporary name and gets its own when it is complete. Checkpoints write pieces to the folder `unfinished`.
+    On completion the pieces are joined, row group by row group, so that the file is the same with and without checkpoints.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -112,7 +114,7 @@ class Table:
         self._path, self._unfinished = folder / f"{name}.parquet", folder / UNFINISHED
         self._begun = atomic.temporary(self._path)
         self.rows = TableRows(name, self._write)
-        self._digests: list[str] = []  # of the pieces on disk, by number
+        self._digests: list[str] = []  # SHA-256 of the pieces on disk, by number
         self._file: _File | None = None
 
     def _open(self) -> _File:
@@ -120,20 +122,20 @@ class Table:
         return self._file
 
     def _finish(self) -> str:
-        """Complete the file under way; returns its SHA-256."""
+        """Complete the present file; return its SHA-256."""
         digest = (self._file or self._open()).finish()
         self._file = None
         return digest
 
     def place(self) -> None:
-        """Give the table, which is complete, its name."""
+        """Give the complete table its name."""
         self._begun.replace(self._path)
 
     def _piece(self, number: int) -> Path:
         return _piece(self._unfinished, self.name, number)
 
     def pieces_to_come(self) -> list[str]:
-        """The files that `state_dict` and, after it, `close` may write into the folder `unfinished`."""
+        """Return the files that `state_dict` and a `close` after it may write into the folder `unfinished`."""
         next = len(self._digests)
         return [f"{UNFINISHED}/{self._piece(number).name}" for number in (next, next + 1)]
 
@@ -141,7 +143,7 @@ class Table:
         (self._file or self._open()).write(table)
 
     def state_dict(self) -> State:
-        """The checksums of the pieces that are on disk for good, and the rows that are not; later rows are not included."""
+        """Return the checksums of the pieces that are safely on disk, and the rows that are not."""
         if self._file is not None:
             self._unfinished.mkdir(exist_ok=True)
             digest = self._finish()
@@ -153,17 +155,17 @@ class Table:
         return {"pieces": list(self._digests), "rows": np.frombuffer(sink.getvalue(), np.uint8).copy()}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on from the pieces and the rows of a checkpoint."""
+        """Restore the pieces and the rows of a checkpoint."""
         self._digests = list(state["pieces"])
         with pa.ipc.open_stream(pa.py_buffer(state["rows"])) as stream:
             self.rows.wait(stream.read_all())
 
     def complete(self) -> str:
-        """Make one file of the whole table, for `place`; returns its SHA-256. Raises DamagedPieceError, and OSError."""
+        """Write the whole table into one file, for `place`; return its SHA-256. Raises DamagedPieceError and OSError."""
         self.rows.flush()
         if not self._digests:
             return self._finish()
-        # Hours may have passed since they were written.
+        # Check the pieces again: hours may have passed since they were written.
         _check_pieces(self._unfinished, self.name, self._digests)
         pieces = [self._piece(number) for number in range(len(self._digests))]
         rest = self._piece(len(self._digests))
@@ -179,11 +181,11 @@ class Table:
         return digest
 
     def discard(self) -> None:
-        """Leave what is not in a piece yet, and the file that holds it."""
+        """Drop the rows that are not in a piece yet, and the file that holds them."""
         if self._file is not None:
             self._file.drop()
             self._file = None
-        with suppress(OSError):  # complete, and without its name
+        with suppress(OSError):  # complete, but without its name
             self._begun.unlink(missing_ok=True)
 
 
@@ -201,13 +203,13 @@ def _check_pieces(unfinished: Path, table: str, digests: list[str]) -> None:
 
 
 def check_pieces(folder: Path, state: State) -> None:
-    """Raise DamagedPieceError unless every piece that the `state` of a `ParquetRecorder` in `folder` counts on is as it was."""
+    """Raise DamagedPieceError unless every piece that the `state` of a `ParquetRecorder` in `folder` needs is unchanged."""
     for table, kept in state.items():
         _check_pieces(folder / UNFINISHED, table, kept["pieces"])
 
 
 def _match_schema(group: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A row group that was read, as it was before it was written: with indices of the schema's type in its dictionaries."""
+    """Return a row group that was read in the form before it was written: dictionaries get indices of the schema's type."""
     columns = []
     for column, field in zip(group.columns, schema, strict=True):
         if pa.types.is_dictionary(field.type):

@@ -1,4 +1,4 @@
-"""Which tables a run leaves."""
+"""Choice of the tables that a run leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedTables:
-    """Which tables are recorded beside that of the rounds; a field has the name of its table."""
+    """Choice of the tables recorded beside that of the rounds. Each field has the name of its table."""
 
     clients: bool = True
     jams: bool = False
@@ -25,12 +25,12 @@ class WantedTables:
 
     @property
     def names(self) -> list[str]:
-        """All that are recorded."""
+        """Names of all recorded tables."""
         return ["rounds", *(name for name, wanted in asdict(self).items() if wanted)]
 
     @property
     def files(self) -> list[str]:
-        """The files that a `ParquetRecorder` leaves of them in its folder."""
+        """Names of the files that a `ParquetRecorder` leaves in its folder."""
         return [f"{name}.parquet" for name in self.names]
 
 

@@ -1,1 +1,1 @@
-"""The servers: rounds, who is sent the model, when a round closes, and what is measured from outside."""
+"""The servers: the round loop, dispatch rules, close rules, and instruments."""

@@ -47,7 +47,7 @@ class Everyone(StateFields, Dispatch):
         self.attempts: Attempts = Single()
         self._chosen: IntArray
         self._for_good = False
-        """True if no client will come or go any more: `_chosen` then stays while all clients have budget."""
+        """True if no client will come or go any more, so that `_chosen` stays valid while all clients have budget."""
 
     def _present(self) -> BoolArray:
         pool = self.pool
@@ -87,7 +87,7 @@ class Everyone(StateFields, Dispatch):
         return self._chosen
 
     def leave_out(self, client: int) -> None:
-        """It makes no attempt; an update that it holds or computes it keeps."""
+        """Exclude `client` from the round. It keeps an update that it holds or computes."""
         self._chosen, self._for_good = self._chosen[self._chosen != client], False
 
     def send(self, number: int) -> None:
@@ -111,11 +111,11 @@ class Ages(Instrument):
         self._oracle = float("nan")
 
     def open(self, number: int) -> None:
-        """The oracle runs on the states of the round as it opens."""
+        """Run the oracle on the states of the round."""
         self._oracle = self.meter.measure(number, self.spectrum.open_to_all())
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """`sum_age`, `age_variance` and `oracle_sum_age`; of each attempt `age_after_rounds` and `age_after_s`."""
+        """Return `sum_age`, `age_variance` and `oracle_sum_age`; set `age_after_rounds` and `age_after_s` of each attempt."""
         pool = self.pool
         following = closed.number + 1
         ages = [following - last for last in pool.last_delivery.tolist()]
@@ -124,7 +124,7 @@ class Ages(Instrument):
             update.age_after_rounds = ages[update.client]
             update.age_after_s = closed.end_s - last_s[update.client]
         total, squares = sum(ages), sum([age * age for age in ages])
-        # Whole numbers up to the last division, so that the sum of squares loses nothing.
+        # Integers up to the last division, so that the sum of squares is exact.
         variance = (pool.count * squares - total * total) / pool.count
         return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
 

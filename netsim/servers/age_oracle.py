@@ -1,4 +1,4 @@
-"""The oracle of AoI regret: a scheduler with knowledge, beside the policy, on the same sub-channel states, with its own ages."""
+"""The oracle of AoI regret: a scheduler that knows the states of the sub-channels, run beside the real one, with its own ages."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class AgeOracle(StateFields):
         self._draws = streams["oracle"]
 
     def measure(self, round: int, good: BoolArray) -> float:
-        """Sum of the oracle's ages after `round` on the states `good` (N,)."""
+        """Return the sum of the oracle's ages after `round` on the states `good` (N,)."""
         self.scheduler.show(good)
         view = SlotView(round, self.ages, self._contribution, draws=self._draws.generator)
         channels = self.scheduler.assign(view)
         check_schedule(channels, len(self.ages), self._channels, False)
         arrived = good[channels]
         self.scheduler.observe(view, channels, arrived)
-        # Lists: there are few clients, and an operation on a small array costs more than all of them in a list.
+        # Lists, because with few clients a single operation on an array costs more than a loop over all.
         ages = [1 if reset else age + 1 for age, reset in zip(self.ages.tolist(), arrived.tolist(), strict=True)]
         self.ages = np.array(ages, np.int64)
         return float(sum(ages))

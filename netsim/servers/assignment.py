@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class Assignment(Protocol):
-    """Gives the attempts of a round their sub-channels."""
+    """Interface: assigns sub-channels to the attempts of a round."""
 
     unused_columns: Sequence[str]
-    """Columns of an attempt's record that say nothing then."""
+    """Columns of an attempt's record that have no content with this assignment."""
 
     def open(self, number: int, chosen: IntArray) -> None:
-        """Round `number` opens; `chosen` (n,) begin an attempt at once."""
+        """Prepare round `number`, in which `chosen` (n,) begin an attempt at once."""
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        """The sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
+        """Return the sub-channels (n,) of attempts that `clients` begin now, or None if none are assigned."""
 
     def close(self) -> None:
-        """The round is over."""
+        """Handle the close of the round."""
 
     def state_dict(self) -> State: ...
 
@@ -45,7 +45,7 @@ class Assignment(Protocol):
 
 
 class NoAssignment(StateFields):
-    """Every client has a link of its own, or waits in one queue: there is nothing to assign."""
+    """Null object: every client has a link of its own, or waits in one queue."""
 
     unused_columns: Sequence[str] = ("channel", "good", "jammed", "collided")
 
@@ -60,11 +60,11 @@ class NoAssignment(StateFields):
 
 
 class ScheduledAssignment(StateFields):
-    """Assignment by a scheduler. `places`: their number; None: one for each client, which is its number.
+    """Assignment by a scheduler, which assigns a sub-channel to each place.
 
-    `refill`: places are taken and left in mid-round; otherwise a round's clients take the places from the first on, and wait
-    where their sub-channel is still held from an earlier round. Raises ValueError for fewer sub-channels than
-    places without contention.
+    `places`: number of places; None: a place for each client. `refill`: clients take and leave places during a round; otherwise
+    the clients of a round take the places from the first on, and wait if their sub-channel is still held from an earlier round.
+    Raises ValueError for fewer sub-channels than places without contention.
     """
 
     state_fields = ("scheduler", "_place_of", "_tried")
@@ -90,7 +90,7 @@ class ScheduledAssignment(StateFields):
         self.scheduler = scheduler
         self.count = count
         self.view: SlotView
-        """View of the scheduler as the present round began."""
+        """View of the scheduler at the beginning of the present round."""
         self._by_client = places is None
         self._refill = refill
         self._learner = learner
@@ -103,7 +103,7 @@ class ScheduledAssignment(StateFields):
         pool.follow(self._on_end)
 
     def open(self, number: int, chosen: IntArray) -> None:
-        """The scheduler assigns the sub-channels of the round's places."""
+        """Let the scheduler assign the sub-channels of the round's places."""
         if not self._refill:
             self._taken = 0
         self.view = SlotView(number, self._ages(number, chosen), self._worth(chosen), draws=self._draws.generator)
@@ -111,7 +111,10 @@ class ScheduledAssignment(StateFields):
         self._channels = check_schedule(assigned, self.count, self.spectrum.count, self.spectrum.contention)
 
     def _ages(self, number: int, chosen: IntArray) -> IntArray:
-        """Return ages after the last round: 1 if delivered in it, at the start (Li et al. eq. 8), and for an empty place."""
+        """Return the ages (places,) after the last round.
+
+        The age is 1 after a delivery, at the start (Li et al. eq. 8), and for an empty place.
+        """
         last = self.pool.last_delivery
         if self._by_client:
             return number - last
@@ -144,17 +147,17 @@ class ScheduledAssignment(StateFields):
             held = set(self._place_of.values())
             free = [place for place in range(self.count) if place not in held]
         else:
-            # More clients than places share them in turn.
+            # If there are more clients than places, places are reused in turn.
             free = [(self._taken + i) % self.count for i in range(len(listed))]
             self._taken += len(listed)
         self._place_of |= dict(zip(listed, free, strict=False))
         return [self._channels[self._place_of[client]] for client in listed]
 
     def _on_end(self, update: Update) -> None:
-        """Free the place of an attempt, and note for the close if its transmission arrived, was lost, or was too late.
+        """Free the place of an attempt, and note for the close whether its transmission arrived.
 
-        A sub-channel that was played and brought nothing within the round was observed to bring nothing (Li et al., Algorithms 1
-        and 2: every play is a reward of 0 or 1). A client that went away says nothing of its sub-channel.
+        A sub-channel that was used without a delivery within the round counts as reward 0 (Li et al., Algorithms 1 and 2: every
+        play has a reward of 0 or 1). An attempt of a client that went away gives no observation.
         """
         place = update.client if self._by_client else self._place_of.pop(update.client)
         too_late = update.outcome == "late" and update.upload_start_s >= 0.0
@@ -163,7 +166,7 @@ class ScheduledAssignment(StateFields):
             self._tried.append((place, update.channel, update.outcome == "delivered"))
 
     def close(self) -> None:
-        """Tell the scheduler of the transmissions that ended since the last close, in the order of their places."""
+        """Report the transmissions that ended since the last close to the scheduler, in the order of their places."""
         tried, self._tried = sorted(self._tried), []
         channels = np.array([channel for _, channel, _ in tried], np.int64)
         self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))

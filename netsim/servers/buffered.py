@@ -40,10 +40,10 @@ _NOBODY: IntArray = np.zeros(0, np.int64)
 
 
 class KeepAtWork(StateFields, Dispatch):
-    """Whenever fewer than `concurrency` clients are at work, the policy is asked for more, one decision at a time.
+    """Dispatch that keeps `concurrency` clients at work: below that, the policy chooses more, one decision at a time.
 
-    A client is asked at most once a round, and not in the round in which its last attempt ended: (round, client) is the address
-    of its draws. Raises ValueError for a concurrency that is not in 1..K.
+    A client begins at most once in a round, and not in the round in which its last attempt ended, because (round, client)
+    addresses its draws. Raises ValueError for a concurrency that is not in 1..K.
     """
 
     state_fields = ("policy",)
@@ -90,7 +90,7 @@ class KeepAtWork(StateFields, Dispatch):
         return _NOBODY
 
     def exclude(self, client: int) -> None:
-        """`client` is not asked in this round."""
+        """Exclude `client` from selections of this round."""
         self._asked[client] = True
 
     def leave_out(self, client: int) -> None:
@@ -99,10 +99,10 @@ class KeepAtWork(StateFields, Dispatch):
         self._empty = int(client in self.pool.in_flight)
 
     def send(self, number: int) -> None:
-        """Send nothing at the opening: clients at work go on, and the close rule asks for more."""
+        """Send nothing at the opening: clients at work go on, and the close rule calls `refill`."""
 
     def refill(self) -> None:
-        """Let the policy choose until enough clients are at work, or none is left to choose."""
+        """Let the policy choose until enough clients are at work, or no client is left to choose."""
         pool = self.pool
         while (free := self.concurrency - len(pool.in_flight) - self._empty) > 0:
             able = pool.selectable(busy_too=False) & ~self._asked
@@ -154,9 +154,9 @@ class ModelRule:
 
 
 class BufferFull(EndsOfRound):
-    """Close as `rule` says, or once no client is at work and none is left to ask.
+    """Close as `rule` says, or once no client is at work and none can be chosen.
 
-    A client whose update ends is followed by another, as `dispatch` says. Raises ValueError for a buffer below 1.
+    When an update ends, `dispatch` chooses another client. Raises ValueError for a buffer below 1.
     """
 
     state_fields = ("rule", "pacing", "_number", "_waited")
@@ -193,7 +193,7 @@ class BufferFull(EndsOfRound):
                     return
                 if not self.ends and not pool.ever_selectable().any():
                     raise NobodyLeftError
-            # With all places taken no client is looked for.
+            # If all places are taken, no client is chosen.
             if len(pool.in_flight) < self.dispatch.concurrency:
                 self._waking.wake_at(float(pool.availability.next_change_s.min()))
             yield self._waking.event()
@@ -209,11 +209,11 @@ class BufferFull(EndsOfRound):
     def _on_end(self, update: Update) -> None:
         self.ends.append(update)
         self.pacing.on_end(update)
-        # Clients that end at one instant are followed, and counted, together.
+        # Count, and replace, all clients that end at one instant together.
         self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the ends that the pacing takes; all ends if the model waited, or an end that is left would be too old."""
+        """Return the ends that the pacing takes. Return all ends if the model waited, or if an end left over would be too old."""
         self.rule.on_close(self._number)
         taken = self.pacing.count_taken(self.ends)
         if self._waited or self.rule.too_old(self._number, self.ends[taken:]):

@@ -1,4 +1,4 @@
-"""Sub-channels with states under a server: access to them, who assigns them, and what is measured and recorded of them."""
+"""Sub-channels with states under a server: access, assignment, and instruments."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class OwnLinks:
-    """No such sub-channels: every client has a link of its own, or waits in the one queue of the uplink."""
+    """Null object: every client has a link of its own, or waits in the one queue of the uplink."""
 
     access: AssignedAccess[Update] | None = None
     assignment: Assignment = NoAssignment()
     instruments: Sequence[Instrument] = ()
     recording: Sequence[Recording] = ()
     detections: Detections | None = None
-    """Of changes that a scheduler declares, where there is one."""
+    """Instrument of the changes that a scheduler declares, or None."""
 
 
 class ScheduledChannels(OwnLinks):

@@ -1,4 +1,4 @@
-"""Checks of the answers of policies and schedulers, which may be the user's own."""
+"""Checks of the answers of policies and schedulers, which may be users' classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_selection(
 
     `nobody`: the choice may be empty. `at_most`: the number of clients that may begin now; None: any number.
 
-    Raises AnswerError for what no policy may return (it may be the user's own).
+    Raises AnswerError for any other answer.
     """
     if isinstance(answer, Selection):
         clients = _clients(answer.clients, selectable, at_most)
@@ -48,7 +48,7 @@ def _clients(chosen: IntArray, selectable: BoolArray, at_most: int | None) -> In
 
 
 def check_probe(asked: IntArray, idle: BoolArray) -> IntArray:
-    """The clients a policy wants to probe, as int64; raises AnswerError for what no policy may return."""
+    """Return the clients that a policy wants to probe, as int64; raises AnswerError for any other answer."""
     asked = np.asarray(asked)
     if asked.ndim != 1 or (asked.dtype.kind not in "iu" and len(asked)):
         raise AnswerError("policy", "probe", asked, "expected a 1-d array of client indices")
@@ -61,7 +61,7 @@ def check_probe(asked: IntArray, idle: BoolArray) -> IntArray:
 
 
 def check_schedule(channels: IntArray, clients: int, count: int, contention: bool) -> list[int]:
-    """The sub-channel of each client as a list; raises AnswerError for what no scheduler may return."""
+    """Return the sub-channel of each client as a list; raises AnswerError for any other answer."""
     channels = np.asarray(channels)
     if channels.shape != (clients,) or channels.dtype.kind not in "iu":
         raise AnswerError("scheduler", "assign", channels, f"expected the sub-channel of each of {clients} clients")

@@ -41,7 +41,7 @@ class WaitRule:
 
     def closes(self, state: RoundState) -> bool | BoolArray:
         """Return True if the round closes in this state. Ends at the very instant of the deadline are in time."""
-        # Without attempts there is nothing to wait for, but a deadline.
+        # Without attempts only a deadline can be waited for.
         closes: bool | BoolArray = (state.ended == state.expected) & ((state.expected > 0) | (self.deadline_s is None))
         if self.first is not None:
             closes = closes | (state.delivered >= self.first)
@@ -55,7 +55,7 @@ class WaitRule:
         return closes | over
 
     def name(self, state: RoundState) -> str:
-        """Return the name of what closes a round in `state`."""
+        """Return the name of the rule that closes a round in `state`."""
         if state.looking:
             return "deadline"
         enough = [count for count in (self.first, self.at_least) if count is not None]
@@ -86,7 +86,7 @@ def _no_deadline(deadline_s: float) -> ParameterError:
 
 
 class _OfOneRound(StateFields):
-    """A round is about the attempts that were begun as it opened."""
+    """Base of rules whose rounds consist of the attempts begun when the round opened."""
 
     folds_none = False
     takes_all = False
@@ -94,11 +94,11 @@ class _OfOneRound(StateFields):
     closing: Closing | None = None
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """They themselves, in the order of selection."""
+        """Return `attempts`, in the order of selection."""
         return attempts
 
     def pending(self) -> Sequence[Attempt]:
-        """None: what ends later is not counted for any round."""
+        """Return no attempts: later ends do not count for any round."""
         return ()
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
@@ -120,7 +120,7 @@ class _OfOneRound(StateFields):
 
 
 class WhenEnded(_OfOneRound):
-    """Closes a round as `rule` says, which sees every end of an attempt that was begun in it."""
+    """Closes a round as `rule` says. The rule sees every end of the round's attempts."""
 
     def __init__(self, *, pool: ClientPool, rule: ClosingRule) -> None:
         self.pool = pool
@@ -128,11 +128,13 @@ class WhenEnded(_OfOneRound):
         self.closing: Closing | None = self
         self._event = pool.clock.event()
         self._state = self._foreseen = RoundState(0.0, 0, 0.0)
-        """The round right after its last end, or as it opened; and so right before its close, where `fold` has found that."""
+        """State of the round right after its last end, or at its opening; right before its close if `fold` has computed the
+        close.
+        """
         self._last: int | None = None
-        """Number of the attempt of the round that ended last; None: none has."""
+        """Number of the round's attempt that ended last, or None."""
         self._look_s: float | None = None
-        """Time of the look that closes the round, where `fold` has found that; None: an end does."""
+        """Time of the look that closes the round, if `fold` has computed that; None: an end closes it."""
         self._alarm_s = _EVER
         pool.follow(self._on_end, self._on_ends)
 
@@ -142,13 +144,13 @@ class WhenEnded(_OfOneRound):
         self._event = self.pool.clock.event()
 
     def limit(self, deadline_s: float) -> None:
-        """From the next round on; raises ParameterError for a rule of a class that has no deadline."""
+        """Set the deadline from the next round on; raises ParameterError if the rule's class has no deadline."""
         if not isinstance(self.rule, WaitRule):
             raise _no_deadline(deadline_s)
         self.rule = replace(self.rule, deadline_s=deadline_s)
 
     def open_state(self) -> State:
-        """Return what its rule has seen of the round."""
+        """Return the state of the open round, as its rule has seen it."""
         return {"open_round": self.open_round, "state": asdict(self._state), "last": self._last}
 
     def load_open_state(self, state: State) -> None:
@@ -168,10 +170,12 @@ class WhenEnded(_OfOneRound):
         return close
 
     def wait(self) -> Process[None]:
-        """Wait for the close of the open round: a known time for a round that was foreseen whole, else the rule on each end."""
+        """Wait for the close of the open round: until a known time if the whole round was foreseen, otherwise by the rule at
+        each end.
+        """
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
-            # Last of its instant: another event of it may still turn the whole round into updates by events.
+            # Last of its instant, because another event of the instant may still convert the round to updates by events.
             yield self.pool.clock.event_at(whole.closes_s, LAST)
             self.open_round = None
             whole.on_close()
@@ -203,14 +207,14 @@ class WhenEnded(_OfOneRound):
             state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, mine] == DELIVERED))
 
     def _set_alarm(self) -> None:
-        # No alarm while an earlier one is to come: that of a round that closed early rings into a later one, and is set again.
-        # Otherwise a long deadline over short rounds would fill the clock with alarms that nobody waits for.
+        # Keep a single alarm on the clock. The alarm of a round that closed early rings in a later one, and is then set again.
+        # Otherwise long deadlines with short rounds would fill the clock with useless alarms.
         if self.open_round is None:
             return
         look_s = float(self.rule.next_look_s(self._state))
         if self.pool.clock.now < look_s < self._alarm_s:
             self._alarm_s = look_s
-            # After everything else of that instant: who arrives exactly at the deadline is in time.
+            # After everything else of that instant: an update exactly at the deadline is in time.
             self.pool.clock.call_at(look_s, self._ring, look_s, priority=LAST)
 
     def _ring(self, look_s: float) -> None:
@@ -223,7 +227,7 @@ class WhenEnded(_OfOneRound):
         self._set_alarm()
 
     def _close(self, look_s: float | None = None) -> None:
-        # At once, not when the server's process wakes: what arrives later in this very instant is late already.
+        # Close at once, not when the server's process wakes: updates that arrive later at this instant are late already.
         self._note_close(self._state, self._last, look_s)
         self.open_round = None
         self._event.succeed()
@@ -234,7 +238,7 @@ class WhenEnded(_OfOneRound):
         if look_s is None:
             cause, seen = Cause(END, last), state
         else:
-            # A look is a timer, which the last end has set only if it would move with that.
+            # The last end is the cause of a look only if the look moves with that end.
             by_end = last is not None and look_follows_end(rule, state)
             cause = Cause(END, last) if by_end else Cause(OPEN, causes.opened)
             seen = replace(state, now_s=look_s, looking=True)
@@ -242,7 +246,10 @@ class WhenEnded(_OfOneRound):
 
 
 class FixedLength(_OfOneRound):
-    """Round t ends at t times `round_s`, counted from the run's start. `announce` is told when, as the round opens."""
+    """Round t ends at t times `round_s` seconds after the run's start.
+
+    `announce` is called with that time when the round opens.
+    """
 
     takes_all = True
 
@@ -258,22 +265,22 @@ class FixedLength(_OfOneRound):
         self._announce(self._end_s)
 
     def wait(self) -> Process[None]:
-        # After everything else of that instant: who arrives exactly as the round ends is in time.
+        # After everything else of that instant: an update exactly at the end of the round is in time.
         yield self.pool.clock.event_at(self._end_s, LAST)
         self.pool.causes.close_by_schedule("fixed length")
 
 
 def check_round_s(round_s: float) -> float:
-    """A length of rounds, seconds; raises ValueError unless it is > 0 and finite."""
+    """Return `round_s`, a length of rounds in seconds; raises ValueError unless it is > 0 and finite."""
     if not 0 < round_s < _EVER:
         raise ParameterError("round_s", round_s, "must be > 0 seconds and finite")
     return round_s
 
 
 class NothingOnTheAir(_OfOneRound):
-    """A round is over when nothing is being sent and something was, or nobody has anything left to send.
+    """A round closes when no transmission is in flight after at least one was, or when no client has anything to send.
 
-    `wait_for_compute`: it also waits for everyone who still gets the model or computes.
+    `wait_for_compute`: the round also waits for clients that receive the model or compute.
     """
 
     takes_all = True
@@ -304,7 +311,7 @@ class NothingOnTheAir(_OfOneRound):
         return (not self.wait_for_compute and pool.life.uploads > self._sent_before) or not pool.in_flight
 
     def _on_end(self, update: Update) -> None:
-        # Not at once: who becomes ready in this very instant still belongs to the round.
+        # Not at once: clients that become ready at this instant still belong to the round.
         if self._closing is not None and not self._called:
             self._called = True
             self.pool.clock.call_at(self.pool.clock.now, self._close, priority=LAST)
@@ -317,7 +324,7 @@ class NothingOnTheAir(_OfOneRound):
             closing.succeed()
 
 class End(NamedTuple):
-    """Outcome of one attempt that has not entered a model yet."""
+    """End of one attempt that has not entered a model yet."""
 
     client: int
     begun_round: int
@@ -340,7 +347,7 @@ class End(NamedTuple):
 
 
 class EndsOfRound(StateFields):
-    """A round is about the attempts that ended in it, whenever they began."""
+    """Base of rules whose rounds consist of the attempts that ended in the round, of any beginning."""
 
     folds_none = False
     takes_all = True
@@ -349,15 +356,15 @@ class EndsOfRound(StateFields):
 
     def __init__(self) -> None:
         self.ends: list[Attempt] = []
-        """Attempts that have ended; of a run that goes on from a saved state, as `End`."""
+        """Attempts that have ended; those before a saved state was restored are `End` objects."""
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """In the order in which they ended."""
+        """Return the attempts in the order of ends."""
         ends, self.ends = self.ends, []
         return Ended(ends)
 
     def pending(self) -> Sequence[Attempt]:
-        """Attempts that count for a later round."""
+        """Return the attempts that have ended and count for a later round."""
         return self.ends
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
@@ -386,7 +393,7 @@ class EndsOfRound(StateFields):
 
 
 class FixedLengthCarryOver(EndsOfRound):
-    """Round t ends at t times `round_s`; an attempt that misses a close counts for the round in which it ends."""
+    """Round t closes at t times `round_s` seconds. An attempt that misses a close counts for the round in which it ends."""
 
     def __init__(self, *, pool: ClientPool, round_s: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The server of FedCompass: every client is given as many local steps as make it arrive together with others.
+"""The server of FedCompass: it assigns each client a number of local steps such that clients of a group arrive together.
 
 Li et al., "FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a Computing Power-Aware
 Scheduler", ICLR 2024. A client's speed is what the server sees of it, the seconds from dispatch to arrival for each step. Clients
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class BySteps(StateFields, Dispatch):
-    """Dispatch in which every client that is present works the steps that it is given, unless its update waits for its group.
+    """Dispatch in which every present client works its assigned steps, unless its update waits for its group.
 
-    A client begins at most once a round: (round, client) is the address of its draws.
+    A client begins at most once in a round, because (round, client) addresses its draws.
     """
 
     state_fields = ("scheduler", "waiting")
@@ -47,18 +47,18 @@ class BySteps(StateFields, Dispatch):
         self._sent = Single()
         self.attempts: Attempts = self._sent
         self.waiting: dict[int, int] = {}
-        """Clients that wait for the model that their update enters, with the round in which they began it."""
+        """Clients that wait for the model that their update enters, with the round in which the update began."""
         self._on_group: Callable[[int], None] = lambda number: None
         self._begun: BoolArray = np.zeros(pool.count, np.bool_)
         self._number = 0
         self._chosen: IntArray = np.zeros(0, np.int64)
 
     def listen(self, on_group: Callable[[int], None]) -> None:
-        """Call `on_group` with the number of every group that is made."""
+        """Call `on_group` with the number of every new group."""
         self._on_group = on_group
 
     def keep_waiting(self, update: Update) -> None:
-        """Let the client of an update that has arrived wait for the model that it enters."""
+        """Note that the client of an arrived update waits for the model that the update enters."""
         self.waiting[update.client] = update.begun_round
 
     @property
@@ -79,7 +79,7 @@ class BySteps(StateFields, Dispatch):
         return self._chosen
 
     def leave_out(self, client: int) -> None:
-        """It begins nothing in this round."""
+        """Exclude `client` from this round."""
         self._chosen = self._chosen[self._chosen != client]
         self._begun[client] = True
 
@@ -101,7 +101,7 @@ class BySteps(StateFields, Dispatch):
         now, scheduler = self.pool.clock.now, self.scheduler
         self._begun[clients] = True
         steps = dict.fromkeys(clients.tolist(), 0)
-        # The fastest first; clients of unknown speed are asked for all steps.
+        # The fastest first. Clients of unknown speed get all steps.
         for client in clients[np.argsort(scheduler.step_s[clients], kind="stable")].tolist():
             scheduler.group_of.pop(client, None)
             steps[client], made = scheduler.assign(client, now)
@@ -111,14 +111,14 @@ class BySteps(StateFields, Dispatch):
         self._sent += self.pool.start(self._number, clients, self.learner.version, given).updates
 
     def tell(self, closed: ClosedRound) -> None:
-        """The scheduler was told as they arrived."""
+        """Do nothing: the scheduler has learned of updates at their arrival."""
 
 
 class GroupComplete(EndsOfRound):
-    """Close as a group is complete, or at its latest time with at least one update in.
+    """Close when a group is complete, or at its latest time with at least one update.
 
-    It also closes as an update arrives from a client without a group, which is applied alone. An update that arrives later than
-    its group enters the next model of a group, or a model of its own if no client is at work any more.
+    It also closes when an update of a client without a group arrives, which is applied alone. An update later than its group
+    enters the next model of a group, or its own model if no client is at work any more.
     """
 
     state_fields = ("_late", "_ready")
@@ -128,9 +128,9 @@ class GroupComplete(EndsOfRound):
         self.pool = pool
         self.dispatch = dispatch
         self._late: list[tuple[int, int]] = []
-        """(client, round it was begun in) of what has arrived later than its group."""
+        """Updates that have arrived later than their group, as (client, round of the beginning)."""
         self._ready: list[list[tuple[int, int]]] = []
-        """Updates of the next models, likewise."""
+        """Updates of the next models, as (client, round of the beginning)."""
         self._waking = Waking(pool.clock)
         self._open = False
         dispatch.listen(self._set_alarm)
@@ -138,7 +138,7 @@ class GroupComplete(EndsOfRound):
         pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
-        """Open the round; attempts that ended before it count for it."""
+        """Open the round. Attempts that ended before it count for it."""
 
     def wait(self) -> Process[None]:
         yield from self._wait()
@@ -152,7 +152,7 @@ class GroupComplete(EndsOfRound):
                 return
             if not pool.in_flight:
                 if self._late:
-                    # There is no group that could take it along.
+                    # No group is left that the late update could enter.
                     self._ready.append(self._late)
                     self._late = []
                     return
@@ -164,7 +164,7 @@ class GroupComplete(EndsOfRound):
             yield self._waking.event()
 
     def _set_alarm(self, number: int) -> None:
-        # After everything else of that instant: who arrives exactly at the latest time is in time.
+        # After everything else of that instant: an update exactly at the latest time is in time.
         self.pool.clock.call_at(self.dispatch.scheduler.groups[number].latest_s, self._ring, number, priority=LAST)
 
     def _ring(self, number: int) -> None:
@@ -185,7 +185,7 @@ class GroupComplete(EndsOfRound):
             dispatch.keep_waiting(update)
             self._ready.append([(client, update.begun_round)])
         elif group < 0:
-            # Its update waits; the client does not.
+            # The update waits for a group, but its client does not.
             self._late.append((client, update.begun_round))
         else:
             dispatch.keep_waiting(update)
@@ -193,7 +193,7 @@ class GroupComplete(EndsOfRound):
         self._waking.wake_at_end_of_instant()
 
     def _over(self, arrived: list[int]) -> None:
-        """A group is over, of which these have arrived; none: it leaves nothing."""
+        """Handle the end of a group, of which the clients `arrived` have delivered. An empty group makes no model."""
         if arrived:
             self._ready.append([*((client, self.dispatch.waiting[client]) for client in arrived), *self._late])
             self._late = []
@@ -220,7 +220,7 @@ class GroupComplete(EndsOfRound):
 
 
 class OpenGroups(Instrument):
-    """Column with the number of groups under way as a round closes."""
+    """Instrument for the number of groups at work when a round closes."""
 
     round_columns = ("groups",)
 

@@ -1,4 +1,4 @@
-"""Dispatch of the model: a policy chooses the clients of a round, or the members of a slot take part."""
+"""Dispatch of the model: to clients chosen by a policy, or to the members of a slot."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class SelectionRule:
     streams: Streams
     """Source of the policy's random numbers, at the address "policy"."""
     need: int = 0
-    """Number of selectable clients that a round waits for; 0: none, so that a round may pass without clients."""
+    """Number of selectable clients that a round waits for; 0: a round may pass without clients."""
     reselect_busy: bool = False
     """True if a busy client may be selected, which aborts its old update."""
     probing: Probing | None = None
-    """Asks clients for their loss, for a policy that does so; None: nobody asks."""
+    """Probes of clients, for a policy that uses them, or None."""
 
     @property
     def instruments(self) -> Sequence[Instrument]:
@@ -48,10 +48,10 @@ class SelectionRule:
 
 
 class PolicyDispatch(StateFields, Dispatch):
-    """The policy of `rule` chooses the clients of a round, all at once, out of those that are selectable as it opens.
+    """Dispatch in which the policy of `rule` chooses all clients of a round at its opening, out of the selectable ones.
 
-    `carry_over`: latencies are told of the attempts that ended in the round, whenever they began; otherwise of those begun in it,
-    where one that was not delivered is told as the time after which the server stopped waiting.
+    `carry_over`: the policy learns latencies of attempts that ended in the round; otherwise of attempts begun in it, and an
+    undelivered one counts as the time after which the server stopped waiting.
     """
 
     state_fields = ("policy",)
@@ -67,9 +67,9 @@ class PolicyDispatch(StateFields, Dispatch):
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: Attempts = Single()
         self.view: RoundView
-        """View of the policy as the present round began."""
+        """View of the policy at the beginning of the present round."""
         self.outcome: RoundOutcome
-        """Outcome that the policy observed as the last round closed."""
+        """Outcome that the policy observed when the last round closed."""
         self._selectable: BoolArray
         self._chosen: IntArray
         self._steps: IntArray | None = None
@@ -81,7 +81,7 @@ class PolicyDispatch(StateFields, Dispatch):
         self._presence = Presence(pool)
 
     def repeat(self, selection: IntArray | Selection) -> None:
-        """Take `selection` in place of the policy's from the next round on; the policy is asked only for its probes."""
+        """Repeat `selection` from the next round on; the policy then decides only about probes."""
         self._repeated = selection
 
     @property
@@ -93,16 +93,16 @@ class PolicyDispatch(StateFields, Dispatch):
         return self._chosen if self._steps is None else Selection(self._chosen, self._steps)
 
     def wait(self, number: int) -> Process[None]:
-        """Wait until `need` clients are selectable; raise NobodyLeftError if none ever will be and none is at work."""
+        """Wait until `need` clients are selectable; raise NobodyLeftError if no client ever will be and none is at work."""
         pool, busy_too = self.pool, self.reselect_busy
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), None, self.need)
         if not (self._selectable.any() or pool.under_way or pool.ever_selectable().any()):
             raise NobodyLeftError
 
     def prepare(self, number: int) -> Process[None]:
-        """Let the policy probe clients before it selects, again and again while it asks for more.
+        """Let the policy probe clients before it selects, repeatedly if it wants more.
 
-        Probes take time, in which clients come and go: after them it waits once more for selectable clients.
+        Clients come and go during probes, so this waits for selectable clients again afterwards.
         """
         self._rng, self._probed = self._draws.generator(number), NOBODY_PROBED
         if self._probing is None:
@@ -137,7 +137,7 @@ class PolicyDispatch(StateFields, Dispatch):
         return self._chosen
 
     def leave_out(self, client: int) -> None:
-        """Take `client` out of the selection of the present round."""
+        """Remove `client` from the selection of the present round."""
         stays = self._chosen != client
         self._chosen, self._steps = self._chosen[stays], None if self._steps is None else self._steps[stays]
 
@@ -149,7 +149,7 @@ class PolicyDispatch(StateFields, Dispatch):
     def tell(self, closed: ClosedRound) -> None:
         attempts = closed.attempts
         if not len(attempts):
-            # The policy observes nothing; without this, instruments would read the outcome of the round before.
+            # The policy observes nothing. Reset the outcome, or instruments would read that of the round before.
             nothing = np.zeros(0)
             self.outcome = round_outcome(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
             return
@@ -162,9 +162,9 @@ class PolicyDispatch(StateFields, Dispatch):
 
 
 class MembersDispatch(StateFields, Dispatch):
-    """The members of a slot train together, round after round, as many of them as are there.
+    """Dispatch to the members of a slot that are present, in every round.
 
-    `whole`: a round waits until every member is selectable; otherwise for the first of them. `reselect_busy` as of
+    `whole`: a round waits until every member is selectable; otherwise for the first one. `reselect_busy`: as in
     `SelectionRule`.
     """
 
@@ -185,7 +185,7 @@ class MembersDispatch(StateFields, Dispatch):
         self._presence = Presence(pool)
 
     def open_slot(self, members: IntArray | Selection) -> None:
-        """The members of the slot; raises ValueError unless they are distinct clients, at least one."""
+        """Set the members of the slot; raises ValueError unless they are distinct clients, at least one."""
         chosen, steps = check_selection(members, np.ones(self.pool.count, np.bool_))
         order = np.argsort(chosen)
         self.members, self._steps = chosen[order], None if steps is None else steps[order]
@@ -195,7 +195,7 @@ class MembersDispatch(StateFields, Dispatch):
         return self._chosen if self._chosen_steps is None else Selection(self._chosen, self._chosen_steps)
 
     def wait(self, number: int) -> Process[None]:
-        """Until they are there."""
+        """Wait until the members needed are selectable."""
         pool, busy_too = self.pool, self.reselect_busy
         among = np.zeros(pool.count, np.bool_)
         among[self.members] = True
@@ -203,7 +203,7 @@ class MembersDispatch(StateFields, Dispatch):
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), among, need)
 
     def prepare(self, number: int) -> Iterable[Event]:
-        """Nobody is asked for anything."""
+        """Do nothing: members are not probed."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -213,7 +213,7 @@ class MembersDispatch(StateFields, Dispatch):
         return self._chosen
 
     def leave_out(self, client: int) -> None:
-        """It is taken from the members that are there."""
+        """Remove `client` from the members of the present round."""
         stays = self._chosen != client
         self._chosen, steps = self._chosen[stays], self._chosen_steps
         self._chosen_steps = None if steps is None else steps[stays]
@@ -223,4 +223,4 @@ class MembersDispatch(StateFields, Dispatch):
         self.attempts = self.pool.start(number, chosen, self.learner.version, self._chosen_steps) if len(chosen) else Single()
 
     def tell(self, closed: ClosedRound) -> None:
-        """Nobody decides by a round: who takes part is settled slot by slot."""
+        """Do nothing: members are decided for slots, so no policy learns from a round."""

@@ -1,4 +1,4 @@
-"""Facts that a summary states of the coordinator of a run, so that readers of tables need not know its kind."""
+"""Facts about the coordinator of a run in the summary, so that readers of tables need not know its kind."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Facts:
     """Properties of the coordinator that readers of the tables must know."""
 
     carries_over: bool
-    """True if a round is about the attempts that end in it, whenever they began."""
+    """True if a round consists of the attempts that end in it; otherwise of those that begin in it."""
     resends: bool
-    """True if an update may take several attempts, one a round."""
+    """True if an update may take several attempts, one for each round."""
     fixed_length: bool
     """True if rounds close at times that are set before the run."""
     slotted: bool
@@ -28,12 +28,12 @@ class Facts:
     """Phases of attempts whose end does not shift one to one with their start, in ascending order."""
 
     def plain(self) -> Notes:
-        """Return them as plain data."""
+        """Return the facts as plain data."""
         return {**asdict(self), "inexact": list(self.inexact)}
 
 
 def facts_of(pool: ClientPool, *, slotted: bool) -> Facts:
-    """Return the facts of the coordinator that the clients of `pool` work for."""
+    """Return the facts of the coordinator of the clients of `pool`."""
     causes, life = pool.causes, pool.life
     return Facts(
         carries_over=life.serving.takes_all and not life.retry,

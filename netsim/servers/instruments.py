@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Reward(Instrument):
-    """The policy's reward and the genie's (PAUSE eq. 9, 10, 15)."""
+    """Instrument for the rewards of the policy and of the genie (PAUSE eq. 9, 10, 15)."""
 
     state_fields = ("meter",)
     round_columns = ("reward", "genie_reward")
@@ -28,7 +28,7 @@ class Reward(Instrument):
         self.meter = meter
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """`reward` and `genie_reward`."""
+        """Return `reward` and `genie_reward`."""
         dispatch, medium = self.dispatch, self.dispatch.pool.medium
         reward, genie = self.meter.measure(
             dispatch.outcome, dispatch.view, lambda clients: medium.latency_s(closed.number, closed.start_s, clients)
@@ -37,7 +37,7 @@ class Reward(Instrument):
 
 
 class Jamming(Instrument):
-    """Columns for the effect of jammers and collisions on a round's transmissions, and for the cost of jamming."""
+    """Instrument for the effect of jammers and collisions on a round's transmissions, and for the cost of jamming."""
 
     state_fields = ("_spent_before",)
     round_columns = ("jammed", "collided", "jam_dwells")
@@ -48,7 +48,7 @@ class Jamming(Instrument):
         self._spent_before = 0
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """`jammed`, `collided` and `jam_dwells`."""
+        """Return `jammed`, `collided` and `jam_dwells`."""
         spent = self.jammers.spent
         said = {
             "jammed": sum(update.jammed is True for update in closed.ended),
@@ -64,7 +64,7 @@ class Jamming(Instrument):
 
 
 class CableJamming(Instrument):
-    """Columns for the effect of jammers on the transfers over a network of cables, and for the cost of jamming."""
+    """Instrument for the effect of jammers on the transfers over a network of cables, and for the cost of jamming."""
 
     state_fields = ("_before",)
     round_columns = ("jammed", "jam_dwells")
@@ -75,7 +75,7 @@ class CableJamming(Instrument):
         self._before = (0, 0)
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """`jammed`: transfers hit, of all kinds, and `jam_dwells`."""
+        """Return `jammed` (hit transfers of all kinds) and `jam_dwells`."""
         before, self._before = self._before, (self._cables.hit, self._jammers.spent)
         return {"jammed": self._before[0] - before[0], "jam_dwells": self._before[1] - before[1]}
 
@@ -85,12 +85,12 @@ class CableJamming(Instrument):
 
 
 class Undisturbed(Instrument):
-    """The null object of `Jamming`, where there are no jammers and no two transmissions can meet."""
+    """Null object of `Jamming`, for runs without jammers in which no two transmissions can meet."""
 
     round_columns = Jamming.round_columns
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """None of what `Jamming` counts."""
+        """Return zeros, as `Jamming` would count them."""
         return {"jammed": 0, "collided": 0, "jam_dwells": 0}
 
     def counts(self) -> dict[str, int]:
@@ -99,7 +99,7 @@ class Undisturbed(Instrument):
 
 
 class Restarts(Instrument):
-    """The changes of clients' latencies that a policy declares: it has no column for them, and tells `on_declared`."""
+    """Instrument for the changes of clients' latencies that a policy declares. It fills no column, and calls `on_declared`."""
 
     state_fields = ("_told",)
 
@@ -118,7 +118,7 @@ class Restarts(Instrument):
 
 
 class Detections(Instrument):
-    """The changes that a scheduler declares, each a record of its own. `jammers`: whether there are any."""
+    """Instrument for the changes that a scheduler declares, which have a table. `jammers`: True if the run has jammers."""
 
     state_fields = ("_hits",)
 
@@ -127,7 +127,7 @@ class Detections(Instrument):
         self.reads_ends = jammers
         self.recorder = recorder
         self._on_declared: Callable[[int, list[int]], None] = lambda round, channels: None
-        # By sub-channel: transmissions that a jammer hit since the scheduler last declared a change.
+        # Transmissions hit by a jammer since the scheduler last declared a change, by sub-channel.
         self._hits: dict[int, int] = {}
 
     @property
@@ -145,7 +145,7 @@ class Detections(Instrument):
         self.recorder = recorder
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """No column: what was declared goes into its own table."""
+        """Return no column: declared changes go into their own table."""
         for update in closed.ended:
             if update.jammed and update.channel is not None:
                 self._hits[update.channel] = self._hits.get(update.channel, 0) + 1

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class NobodyLeftError(Exception):
-    """No client is selectable and none ever will be."""
+    """Error: no client is selectable, and none ever will be."""
 
 
 class Attempt(Protocol):
-    """Attempt as a round's close sees it; `netsim.clients.update.Update` explains each attribute."""
+    """Attempt, in the form that the close of a round reads; `netsim.clients.update.Update` explains each attribute."""
 
     @property
     def client(self) -> int: ...
@@ -73,7 +73,7 @@ class Attempt(Protocol):
 
 
 class Sent(NamedTuple):
-    """Attempt that has ended, as instruments see it; `netsim.clients.update.Update` explains each attribute."""
+    """Attempt that has ended, in the form that instruments read; `netsim.clients.update.Update` explains each attribute."""
 
     channel: int | None
     jammed: bool | None
@@ -82,30 +82,32 @@ class Sent(NamedTuple):
 
 @dataclass(slots=True)
 class ClosedRound:
-    """A round that is over."""
+    """A round that has closed."""
 
     number: int
     start_s: float
     end_s: float
     attempts: Attempts
-    """Attempts that the round is about, as its close rule says."""
+    """Attempts that belong to the round, as its close rule says."""
     content: Content | None
-    """Of the delivered updates in the order of `attempts`, as far as it is wanted."""
+    """Requested content of the delivered updates, in the order of `attempts`."""
     version: int | None
-    """The model's before they were folded into it; None: nothing is trained."""
+    """Version of the model before these updates were aggregated; None without training."""
     opened_by: Cause
-    """The cause of its opening."""
+    """Cause of the opening."""
     closed_by: Cause
-    """The cause of its close."""
+    """Cause of the close."""
     close_rule: str | None
-    """The name of the rule that closed it, as the rule states it."""
+    """Name of the rule that closed the round, as the rule states it."""
     ended: Sequence[Update | Sent]
-    """All attempts that ended since the last close, whichever round they began in; where an instrument looks at them. Those that
-    ended before a state was saved that the run goes on from are told as `Sent`."""
+    """All attempts, of any round, that ended since the last close; empty unless an instrument reads them.
+
+    Attempts that ended before a restored state was saved are `Sent` objects.
+    """
 
     @property
     def clients(self) -> IntArray:
-        """(n,) the clients of its attempts."""
+        """Clients (n,) of the attempts."""
         return np.asarray(self.attempts.column("client"), np.int64)
 
 
@@ -117,74 +119,74 @@ class Dispatch(Stateful, Protocol):
     needs_losses: bool
     """True if it reads the losses that came with updates."""
     attempts: Attempts
-    """Begun as the present round opened."""
+    """Attempts begun when the present round opened."""
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
-        """(round, client) of every change that the policy or scheduler has declared so far."""
+        """Changes that the policy or scheduler has declared so far, as (round, client)."""
 
     @property
     def selection(self) -> IntArray | Selection:
         """Clients that take part in the present round from the beginning, as decided."""
 
     def wait(self, number: int) -> Iterable[Event]:
-        """Let time pass, by the events to wait for, until round `number` may open; raises NobodyLeftError where it never can."""
+        """Yield events to wait for until round `number` may open; raises NobodyLeftError if it never can."""
 
     def prepare(self, number: int) -> Iterable[Event]:
         """The round has opened: let time pass until it can be said who takes part; raises NobodyLeftError as `wait`."""
 
     def choose(self, number: int, start_s: float) -> IntArray:
-        """Return the clients that take part from the beginning, (n,), now that it is `start_s`."""
+        """Return the clients (n,) that take part from the beginning. `start_s`: the present time."""
 
     def send(self, number: int) -> None:
         """Begin the attempts of those chosen."""
 
     def leave_out(self, client: int) -> None:
-        """`client` begins nothing in the round that has just been chosen, and nobody else in its place."""
+        """Remove `client` from the round for which clients were just chosen, without a replacement."""
 
     def tell(self, closed: ClosedRound) -> None:
         """Report the outcome of the round to the policy or scheduler."""
 
     def held_versions(self, number: int) -> Iterable[int]:
-        """Return the versions that clients hold and may begin from in round `number`, beside those of updates under way."""
+        """Return the versions that clients hold and may begin from in round `number`, beside those of updates in flight."""
         return ()
 
 
 class CloseRule(Stateful, Protocol):
-    """Rule for the close of a round, and for the attempts that it is then about."""
+    """Rule for the close of a round, and for the attempts that belong to it."""
 
     folds_none: bool = False
-    """True if the learner is also told of a round in which nothing was delivered."""
+    """True if the learner also aggregates a round without deliveries."""
     takes_all: bool = False
-    """True if the server takes every update, whichever round it was begun in."""
+    """True if the server takes updates of every round."""
     open_round: int | None = None
-    """The round whose updates the server takes, where it does not take all; None: those of no round."""
+    """Round whose updates the server takes, if it does not take all; None: it takes none."""
     closing: Closing | None = None
-    """The closing of the round that has opened, where it follows from the round's own ends; None: it goes by more."""
+    """Closing rule of the open round, if the close depends only on ends of the round's attempts; otherwise None."""
 
     def open(self, number: int, start_s: float, expected: int) -> None:
-        """Round `number` opens, with so many attempts from the beginning."""
+        """Open round `number` with `expected` attempts."""
 
     def limit(self, deadline_s: float) -> None:
-        """The round that opens next closes `deadline_s` after its start at the latest; raises ParameterError where none can."""
+        """Set the deadline of rounds from the next one on; raises ParameterError if the rule has no deadline."""
 
     def wait(self) -> Iterable[Event]:
-        """Let time pass to the close; raises NobodyLeftError where it can never come."""
+        """Yield events to wait for until the close; raises NobodyLeftError if it can never come."""
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """The attempts that the round is about, in which `attempts` were begun."""
+        """Return the attempts that belong to the closing round, in which `attempts` were begun."""
 
     def pending(self) -> Sequence[Attempt]:
-        """Attempts that have ended and count for a later round."""
+        """Return the attempts that have ended and count for a later round."""
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
-        """Return the round's `deliveries` as the learner gets them."""
+        """Return the round's `deliveries` in the form for the learner."""
 
     def abandon(self) -> None:
         """Handle the end of a round without a close."""
 
     def open_state(self) -> State:
-        """Return the state of a rule within a round that `state_dict` does not have."""
+        """Return the part of the state that exists only within a round, beside `state_dict`."""
         return {}
 
     def load_open_state(self, state: State) -> None:
@@ -192,7 +194,7 @@ class CloseRule(Stateful, Protocol):
 
 
 class DeclaredChanges(Protocol):
-    """The changes of sub-channels that a scheduler declares."""
+    """Interface to the changes of sub-channels that a scheduler declares."""
 
     def detects(self) -> bool:
         """Return True if the scheduler watches for changes."""
@@ -202,53 +204,53 @@ class DeclaredChanges(Protocol):
 
 
 class Instrument(StateFields):
-    """Measures from outside: it changes nothing, and adds columns to the record of a round, and of its attempts.
+    """Base of instruments: they measure without changing anything, and add columns to the records of rounds and attempts.
 
-    This one measures nothing; others override what they have something to say on.
+    This one measures nothing; subclasses override methods.
     """
 
     round_columns: Sequence[str] = ()
     """Columns of rounds that `columns` fills."""
     reads_ends = False
-    """True if it reads `ClosedRound.ended`."""
+    """True if the instrument reads `ClosedRound.ended`."""
 
     @property
     def detections(self) -> DeclaredChanges | None:
-        """The instrument itself if it records the changes that a scheduler declares; None otherwise."""
+        """Return the instrument itself if it records the changes that a scheduler declares; None otherwise."""
         return None
 
     def open(self, number: int) -> None:
-        """The round has opened; nothing has been sent."""
+        """Handle the opening of a round, before anything is sent."""
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """Return its columns of the round's record."""
+        """Return the instrument's columns of the round's record."""
         return {}
 
     def counts(self) -> dict[str, int]:
-        """Columns that add up over rounds, since the start of the run."""
+        """Return columns that are running sums since the start of the run."""
         return {}
 
 
 class Alteration:
-    """Changes a round that has been opened, before anything of it is sent, to find out what would have come of it then.
+    """Base of alterations of an open round before anything is sent, for what-if studies.
 
     This one changes nothing.
     """
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
-        """`chosen` (n,) take part in round `number` from the beginning; who of them does so, in their order."""
+        """Return the clients that take part in round `number`, out of `chosen` (n,), in the same order."""
         return chosen
 
     def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels of attempts that `clients` (n,) begin now; None: none are assigned."""
+        """Return the sub-channels (n,) of attempts that `clients` begin now, or None if none are assigned."""
         return loop.assignment.channels(clients)
 
     def on_close(self, closed: ClosedRound) -> None:
-        """A round has closed; nothing has been aggregated yet."""
+        """Handle the close of a round, before its updates are aggregated."""
 
 
 class _ContentAt:
-    """The entries of `content` at `places` (n,), in this order."""
+    """View of the entries of `content` at `places` (n,), in this order."""
 
     def __init__(self, content: Content, places: IntArray) -> None:
         self.updates = None if content.updates is None else content.updates[places]
@@ -257,10 +259,10 @@ class _ContentAt:
 
 
 class RoundLoop:
-    """Rounds one after the other, by a dispatch rule and a close rule.
+    """Runs rounds one after the other, by a dispatch rule and a close rule.
 
-    `assignment`: sub-channel of each client. `straggle`: attempts in flight at the close go on; otherwise they end as late.
-    `outlast`: updates may enter models of later rounds, so the learner must keep the versions that they start from.
+    `assignment`: assigns sub-channels to clients. `straggle`: attempts in flight at the close go on; otherwise they end as
+    late. `outlast`: updates may enter models of later rounds, so the learner must keep the versions that they start from.
     """
 
     def __init__(
@@ -283,17 +285,17 @@ class RoundLoop:
         self.instruments = instruments
         self.straggle = straggle
         self.outlast = outlast
-        """True if the learner gets the versions that attempts under way start from, after every round."""
+        """True if the learner gets, after every round, the versions from which attempts in flight started."""
         self._on_open: list[Callable[[int], None]] = []
         self._alteration = Alteration()
         self.round = 0
-        """Rounds closed."""
+        """Number of rounds closed."""
         self.is_open = False
         """True while a round is under way."""
         self.opener: Cause | None = None
-        """Cause of the next opening, if the round opens at once; None: the close of the previous round, or the run's start."""
+        """Cause of the next opening, if the round opens at once; None: the close of the round before, or the run's start."""
         self._asked_s: float | None = None
-        """Time since which the next round waits for clients to open; None: it does not wait."""
+        """Time since which the next round waits for clients, or None."""
         self._start_s, self._opened_by = 0.0, Cause(START)
         """Start of the present round, and the cause of its opening."""
         self.assignment: Assignment = assignment or NoAssignment()
@@ -304,7 +306,7 @@ class RoundLoop:
 
     @property
     def detections(self) -> DeclaredChanges | None:
-        """The instrument of the changes that a scheduler declares, or None without a scheduler."""
+        """Return the instrument of the changes that a scheduler declares, or None without a scheduler."""
         return next((found for part in self.instruments if (found := part.detections) is not None), None)
 
     @property
@@ -322,7 +324,7 @@ class RoundLoop:
         return self._alteration.channels(self, clients)
 
     def follow_openings(self, on_open: Callable[[int], None]) -> None:
-        """Call `on_open` with the number of every round before anything of it; earlier listeners are called first."""
+        """Call `on_open` with the number of every round before anything else of it. Earlier listeners are called first."""
         self._on_open.append(on_open)
 
     def alter(self, alteration: Alteration) -> None:
@@ -330,11 +332,11 @@ class RoundLoop:
         self._alteration = alteration
 
     def add_instrument(self, instrument: Instrument) -> None:
-        """Measure by `instrument`, too, which reads no ends, from the next round on."""
+        """Add an instrument from the next round on. It must not read `ClosedRound.ended`."""
         self.instruments = [*self.instruments, instrument]
 
     def run_round(self) -> Process[ClosedRound]:
-        """Run one round as a process of the clock; or the rest of the round under way, after a state was loaded.
+        """Run one round as a process of the clock, or the rest of a round whose state was loaded.
 
         Raises NobodyLeftError if there can never be another.
         """
@@ -410,14 +412,14 @@ class RoundLoop:
         return causes.closing or causes.timer_cause(set_by)
 
     def _aggregate(self, number: int, attempts: Attempts) -> Content | None:
-        """Aggregate the delivered updates; return what the dispatch rule and records want of their content, or None."""
+        """Aggregate the delivered updates; return the content that the dispatch rule and records need, or None."""
         if not self.learner.aggregates:
             return None
         delivered = ~np.asarray(attempts.column("censored"), np.bool_)
         if not delivered.any() and not self.close.folds_none:
             return None
 
-        # An aggregation may depend on the order of the updates: every server passes them in the order of delivery.
+        # An aggregation may depend on the order of updates, so every server passes them in the order of delivery.
         places = attempts.order_of_end()
         places = places[delivered[places]]
 
@@ -463,7 +465,7 @@ class RoundLoop:
             "close": self.close.state_dict(),
             "learner": self.learner.state_dict(),
             "instruments": [instrument.state_dict() for instrument in self.instruments],
-            # Attempts of other rounds may end between two records, too.
+            # Attempts of other rounds may also end between two records.
             "ends": [{name: getattr(end, name) for name in Sent._fields} for end in self._ends],
         }
 
@@ -487,7 +489,7 @@ class RoundLoop:
     def load_state_dict(self, state: State) -> None:
         """Load a state of a round boundary; the clock must be at the time of the state."""
         self.round = state["round"]
-        # The order on the clock: access, then updates, which join the access, then the next dwell of jammers.
+        # Restore in this order: access, then updates, which join the access, then the next dwell of jammers.
         self.pool.medium.load_state_dict(state["medium"], self.round, self.clock.now)
         self.pool.load_state_dict(state["pool"])
         self.dispatch.load_state_dict(state["dispatch"])

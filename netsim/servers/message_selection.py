@@ -47,7 +47,7 @@ class EveryonePresent:
 
 
 class _Losses(NamedTuple):
-    """Content of updates of which the application reports only the losses."""
+    """Content of updates for which the application reports only losses."""
 
     loss: FloatArray
     loss_rms: FloatArray

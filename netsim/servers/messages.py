@@ -67,7 +67,7 @@ class Message:
         self.client, self.kind, self.bytes_down, self.expires_s = client, kind, bytes_down, expires_s
         self.work, self.on_end = work, on_end
         self.outcome = ""
-        """Outcome; empty while it is under way."""
+        """Outcome; empty while the message is in progress."""
         self.number = self.round = 0
         self.sent_s = 0.0
         self.loss = float("nan")
@@ -80,7 +80,7 @@ class Message:
 
 
 class MessageSizes(Sizes):
-    """Sizes of the messages that clients are sent, and of the replies that they send; each message sets its own."""
+    """Sizes of messages and replies; each message sets its own."""
 
     __slots__ = ("replies", "requests")
 
@@ -114,11 +114,11 @@ class Messages:
         self._in_work: dict[int, Message] = {}
         self._queues: dict[int, deque[Message]] = {}
         self._open: dict[int, Message] = {}
-        """Messages under way that can expire, by number."""
+        """Messages in progress that can expire, by number."""
         self._ending: Message | None = None
         """Message that ends before it leaves the server."""
         self._numbers: IntArray = np.zeros(len(sizes.requests), np.int64)
-        """(K,) messages begun by each client: the addresses of their random numbers."""
+        """Number of messages (K,) begun by each client, which addresses their random numbers."""
         self._sent = 0
         self.followers: list[Callable[[Message, Update], object]] = []
         """Listeners called with each message that has left the server, and its update, as the update ends."""
@@ -130,18 +130,18 @@ class Messages:
         pool.watchers.append(self._on_presence)
 
     def present(self) -> BoolArray:
-        """(K,) True for clients that are present."""
+        """True (K,) for clients that are present."""
         return self.pool.selectable(busy_too=True)
 
     def idle(self) -> BoolArray:
-        """(K,) True for clients that are present and have no message."""
+        """True (K,) for clients that are present and have no message."""
         idle = self.present().copy()
         idle[list(self._in_work)] = False
         idle[[client for client, queue in self._queues.items() if queue]] = False
         return idle
 
     def send(self, messages: Sequence[Message]) -> None:
-        """Send messages in this order; those to absent clients end at once."""
+        """Send messages in this order. Messages to absent clients end at once."""
         now, here, begun = self.pool.clock.now, self.present(), []
         for message in messages:
             self._sent += 1
@@ -187,7 +187,7 @@ class Messages:
         return load
 
     def describe(self, update: Update) -> None:
-        """Set what the record of `update` says of its message."""
+        """Copy kind and bytes of the message to the record of `update`."""
         message = self._in_work.get(update.client) if self._ending is None else self._ending
         if message is not None:
             update.kind, update.selected_s, update.round = message.kind, message.sent_s, message.round

@@ -1,4 +1,4 @@
-"""Opinions of a model: all clients test it, and may upload what they found."""
+"""Opinions of a model: all clients test it, and may upload the results."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Tests:
-    """All clients test the model at once; a slot waits for the last of them.
+    """Tests of the model by all clients at once; a slot waits for the last of them.
 
-    `law`: how long that takes. `evaluated` (K,) samples of training that are as much work as the test, each of which takes a time
-    of `sample`, besides; None: nothing. `rounds_per_slot`: by which round of training `sample` is asked.
+    `law`: duration of a test. `evaluated` (K,): work of the test in samples of training, each of which takes a time of `sample`
+    in addition; None: no additional time. `rounds_per_slot`: converts slots to rounds, in which `sample` is drawn.
     """
 
     __test__ = False
@@ -47,7 +47,7 @@ class Tests:
         self._everyone: IntArray = np.arange(clients)
 
     def durations_s(self, number: int, time_s: float) -> FloatArray:
-        """(K,) how long the test after slot `number` takes (0: before the first)."""
+        """Return the durations (K,) of the test after slot `number` (0: before the first), seconds."""
         count = len(self._everyone)
         durations_s: FloatArray = np.array(self._durations.draw(number, time_s, self._everyone).values_at(time_s, count))
         each = self._sample.draw(max(number * self._rounds_per_slot, 1), time_s, self._everyone)
@@ -57,9 +57,9 @@ class Tests:
 
 
 class OpinionUplink:
-    """The clients' channels for opinions of `size_bytes`: messages of `transport` over a `Star`.
+    """Channels for opinions of `size_bytes`: messages of `transport` over a `Star`.
 
-    The server waits for all opinions that may still come, at most `wait_s` after the last test. What is then under way is cut
+    The server waits for all opinions that may still come, at most `wait_s` seconds after the last test. Later opinions are cut
     off. Raises ValueError for a negative wait.
     """
 
@@ -72,7 +72,7 @@ class OpinionUplink:
         self._draws = StarDraws(transport, "opinion", streams, attempts=transport.max_resends + 1)
 
     def collect(self, slot: int, ready_s: FloatArray) -> Process[BoolArray]:
-        """Wait for the opinions that clients send at `ready_s` (K,), none before now; return the clients (K,) that were heard."""
+        """Wait for the opinions that clients send at `ready_s` (K,), not before now; return True (K,) for those that arrived."""
         transport, clock = self.transport, self.transport.clock
         transport.open_slot(slot, clock.now)
         self._draws.open_slot(slot, clock.now)
@@ -86,16 +86,16 @@ class OpinionUplink:
         return upload.arrived_from
 
     def state_dict(self) -> State:
-        """Return the state of the channels and of what acts on them."""
+        """Return the state of the channels and of outages and jammers."""
         return self.transport.state_dict()
 
     def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
-        """Take the state at the close of `slot`."""
+        """Restore the state at the close of `slot`."""
         self.transport.load_state_dict(state, slot, time_s)
 
 
 class _Upload(PeerProtocol):
-    """The opinions of one slot, each of which sets out at its time of `ready_s` (K,)."""
+    """The opinions of one slot. Each is sent at its time of `ready_s` (K,)."""
 
     def __init__(self, transport: Transport, draws: StarDraws, ready_s: FloatArray, size_bytes: int) -> None:
         super().__init__(links=transport, draws=draws)
@@ -104,7 +104,7 @@ class _Upload(PeerProtocol):
         self.arrived_from: BoolArray = np.zeros(len(ready_s), np.bool_)
 
     def _begin(self) -> None:
-        # Opinions that set out together are one batch.
+        # Opinions sent at one time form a batch.
         for time_s in np.unique(self._ready_s).tolist():
             clients = np.flatnonzero(self._ready_s == time_s).tolist()
             if time_s == self.links.clock.now:

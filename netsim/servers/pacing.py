@@ -30,25 +30,25 @@ _NEVER = -1.0
 
 
 class Pacing(Stateful, Protocol):
-    """Says whether enough has arrived, or long enough ago, for a new model."""
+    """Decides whether a new model is due, by the number of deliveries or by time."""
 
     name: str
-    """Of the rule, as rounds state it."""
+    """Name of the rule in the records of rounds."""
 
     def on_open(self, start_s: float) -> None:
-        """A round has opened: the last model was made at `start_s`."""
+        """Handle the opening of a round: the last model was made at `start_s`."""
 
     def on_end(self, update: Update) -> None:
-        """The attempt of `update` has ended."""
+        """Handle the end of the attempt of `update`."""
 
     def due(self, ends: Sequence[Attempt]) -> bool:
-        """Return True if a model may be made now of `ends`; called whenever the answer may have changed."""
+        """Return True if a model may be made of `ends` now; called whenever the answer may have changed."""
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
-        """Return True if a round closes now with `ends`, n >= 1, as no client is at work and none is left to ask."""
+        """Return True if a round must close now with `ends`, n >= 1, given that no client is at work and none can be chosen."""
 
     def count_taken(self, ends: Sequence[Attempt]) -> int:
-        """Return the number of `ends`, from the first on, that the closing round is about."""
+        """Return the number of `ends`, from the first on, that belong to the closing round."""
 
 
 def arrivals(ends: Sequence[Attempt]) -> int:
@@ -76,7 +76,7 @@ class Deliveries(StateFields):
         return arrivals(ends) >= self.buffer
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
-        """Always: no more can arrive."""
+        """Return True: no more updates can arrive."""
         return True
 
     def count_taken(self, ends: Sequence[Attempt]) -> int:
@@ -96,7 +96,7 @@ class LatencyPacing:
     unknown_latency_s: float = 180.0
     """L_k of a client that has delivered nothing yet; the default is that of the authors' code."""
     check_every_s: float | None = None
-    """Only at multiples of it the server looks whether a model is due; None: at any time."""
+    """The server checks at multiples of this time whether a model is due; None: at any time."""
 
     def __post_init__(self) -> None:
         for name in ("unknown_latency_s", "check_every_s"):
@@ -106,10 +106,10 @@ class LatencyPacing:
 
 
 class ByLatency(StateFields):
-    """A model of all that has arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
+    """A model of all updates that have arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
 
-    L_k is the time from the selection of client k to its last delivery. No model is made of no update: where none has arrived by
-    then, the first that does is waited for. `wake`: callback that makes the server ask `due` again.
+    L_k is the time from the selection of client k to its last delivery. If no update has arrived by then, the server waits for
+    the first. `wake`: callback that makes the server call `due` again.
     """
 
     state_fields = ("latency_s",)
@@ -121,12 +121,12 @@ class ByLatency(StateFields):
         self.pool = pool
         self.concurrency = concurrency
         self.latency_s: FloatArray = np.full(pool.count, parameters.unknown_latency_s)
-        """(K,) L_k."""
+        """L_k (K,) of each client, seconds."""
         self._check_every_s = parameters.check_every_s
         self._wake = wake
         self._start_s = 0.0
         self._slowest: Update | None = None
-        """That of the greatest L_k as it was last looked for."""
+        """Client with the greatest L_k at the last search."""
         self._due_s = _NEVER
         """Time at which a model is due; _NEVER: it must be computed again."""
         self._alarm_s = _NEVER
@@ -141,7 +141,7 @@ class ByLatency(StateFields):
             self._slowest, self._due_s = None, _NEVER
 
     def due(self, ends: Sequence[Attempt]) -> bool:
-        """Return True if a model is due now, after `ends` of this round; if not, put the next question on the clock."""
+        """Return True if a model is due now, after `ends` of this round; if not, schedule the next check."""
         now = self.pool.clock.now
         if not arrivals(ends):
             return False  # the server asks again at the first arrival
@@ -153,7 +153,7 @@ class ByLatency(StateFields):
             return True
         if check_s != self._alarm_s:
             self._alarm_s = check_s
-            # After everything else of that instant: what arrives in it enters the model.
+            # After everything else of that instant: updates that arrive at it enter the model.
             self.pool.clock.call_at(check_s, self._wake, priority=LAST)
         return False
 
@@ -168,7 +168,7 @@ class ByLatency(StateFields):
         self._due_s = self._start_s + float(self.latency_s[slowest]) / self.concurrency
 
     def _next_check_s(self, time_s: float) -> float:
-        """The first time from `time_s` on at which the server looks."""
+        """Return the first time from `time_s` on at which the server checks."""
         every_s = self._check_every_s
         if every_s is None:
             return time_s
@@ -176,9 +176,9 @@ class ByLatency(StateFields):
         return before_s if before_s >= time_s else (math.floor(time_s / every_s) + 1) * every_s
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
-        """Return True if nothing has arrived; otherwise a model is due as soon as the server looks."""
+        """Return True if no update has arrived; otherwise a model is due at the next check."""
         return not arrivals(ends)
 
     def count_taken(self, ends: Sequence[Attempt]) -> int:
-        """All."""
+        """Return the number of all ends."""
         return len(ends)

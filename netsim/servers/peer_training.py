@@ -36,14 +36,14 @@ _NOBODY = np.zeros(0, np.int64)
 
 
 class ModelDraws(EdgeDraws):
-    """The draws of messages at (own round of the sender, attempt, edge), whichever round of the run they are sent in."""
+    """Draws of messages at (own round of the sender, attempt, edge). They do not depend on the round of the run."""
 
     def _index(self, key: int, attempt: int) -> int:
         return attempt << 64 | key
 
 
 class PeersAtWork(StateFields):
-    """The peers of `pool` and what they do for each other: dispatch of a run without a server, and host of `protocol`.
+    """The peers of `pool`: dispatch of a run without a server, and host of `protocol`.
 
     `size_bytes` (K,): bytes of a model as each peer sends it.
     """
@@ -79,7 +79,7 @@ class PeersAtWork(StateFields):
         self._training: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers in local training."""
         self._start: IntArray = self.model.copy()
-        """(K,) model that each peer's last local training starts from: the present one may change meanwhile."""
+        """Model (K,) from which each peer's last local training started; the present model may change meanwhile."""
         self._at_work = 0
         """Number of peers in local training."""
         self._away: BoolArray = np.ones(peers, np.bool_)
@@ -101,7 +101,7 @@ class PeersAtWork(StateFields):
         self._beginning = -1
         """The peer whose own round begins at this instant and has not started its training; -1: none."""
         self._cause: Cause | None = None
-        """The cause of what happens now; None: the opening of a round, or a return."""
+        """Cause of present events; None: the opening of a round, or a return."""
         self.closer: Cause | None = None
         """The cause of the close of the present round, once all own rounds are finished."""
         protocol.attach(self)
@@ -124,7 +124,7 @@ class PeersAtWork(StateFields):
         return _NOBODY
 
     def send(self, number: int) -> None:
-        """Let peers begin that have not; the others go on by themselves."""
+        """Begin the peers that have not begun; the others go on by themselves."""
         self.look_around()
 
     def leave_out(self, client: int) -> None:
@@ -134,7 +134,7 @@ class PeersAtWork(StateFields):
         return ()
 
     def tell(self, closed: ClosedRound) -> None:
-        """Let go of models that nothing needs any more."""
+        """Release models that are not needed any more."""
         on_the_way = (*self.transport.under_way(), *self.transport.paused.values())
         contents = [message.content[0] for message in on_the_way if message.content[0] != NOTE]
         starts = self._start[self._training].tolist()
@@ -145,7 +145,7 @@ class PeersAtWork(StateFields):
         self._last_round = rounds
 
     def look_around(self) -> None:
-        """Notice peers that came and went, and count how much is left of the present round."""
+        """Handle peers that came and went, and count the own rounds left in the present round."""
         pool, self._cause = self.pool, None
         self._may_finish = self._last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
@@ -173,13 +173,13 @@ class PeersAtWork(StateFields):
         return self._left == 0 and not self._away.all()
 
     def is_blocked(self) -> bool:
-        """True if nothing is under way and no peer will come: no round ever closes."""
+        """True if nothing is in progress and no peer will come, so that no round ever closes."""
         if self._at_work or self.transport.waiting or self._timers:
             return False
         return not (self._away & self.pool.ever_here()).any()
 
     def rounds_ahead(self) -> int:
-        """Own rounds by which the peer that is farthest is ahead of the run's round."""
+        """Number of own rounds by which the farthest peer is ahead of the run's round."""
         return int(self.round.max()) - 1 - self.open_round
 
     # Host
@@ -216,7 +216,7 @@ class PeersAtWork(StateFields):
     def _send(self, peer: int, edges: Sequence[int], key: int, size_bytes: int, model: int, attached: float) -> None:
         if not edges:
             return
-        # A message that answers another one is caused by what let that one leave.
+        # The cause of an answer is the cause of the message that it answers.
         cause = self._cause or Cause(SCHEDULE)
         if self._beginning == peer:
             cause = Cause(SENT, self.pool.started + 1)
@@ -242,7 +242,7 @@ class PeersAtWork(StateFields):
         self._begin(peer)
 
     def _begin(self, peer: int) -> None:
-        # A run without time in it would go on for ever in one instant.
+        # Without any durations a run would go on for ever in one instant.
         if self.round[peer] <= self._last_round if self.protocol.every_peer else self._may_finish > 0:
             self._beginning = peer
             self.protocol.begin(peer)
@@ -257,7 +257,7 @@ class PeersAtWork(StateFields):
     def _arm(self, time_s: float, peer: int, key: int, cause: Cause) -> None:
         timer = (time_s, peer, key, cause)
         self._timers.append(timer)
-        # A message that arrives in the same instant comes before.
+        # Messages that arrive at the same instant come before.
         self.pool.clock.call_at(time_s, self._ring, timer, priority=LAST)
 
     def _ring(self, timer: tuple[float, int, int, Cause]) -> None:
@@ -345,7 +345,7 @@ class AllFinished(EndsOfRound):
 
 
 class MessagesBetweenPeers(Instrument):
-    """Columns for the messages of a round, for what jammers did to them, and how far peers are ahead."""
+    """Instrument for the messages of a round, jamming of them, and the lead of the farthest peer."""
 
     state_fields = ("_before",)
 

@@ -1,4 +1,4 @@
-"""Waiting until enough clients are there for a round to begin."""
+"""Waiting until enough clients are available for a round to begin."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ _EVER = float("inf")
 
 
 class Presence:
-    """Waiting until enough clients are there."""
+    """Waits until enough clients are available."""
 
     def __init__(self, pool: ClientPool) -> None:
         self._pool = pool
         self._waking = Waking(pool.clock)
 
     def wait_for(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Process[BoolArray]:
-        """Wait until `need` clients of `among` (K,; None: all) are `able` () -> (K,); return that. Raises NobodyLeftError."""
+        """Wait until `able()` (K,) is True for `need` clients of `among` (K,; None: all); return its value.
+
+        Raises NobodyLeftError if that can never be.
+        """
         pool, waking, before = self._pool, self._waking, None
         while int(np.count_nonzero(now_able := _restrict(able(), among))) < need:
             before = now_able
@@ -36,7 +39,7 @@ class Presence:
                 raise NobodyLeftError
             pool.go_by_events()
             waking.wake_at(next_s)
-            # A client comes or goes, or an attempt ends.
+            # Wait for the next client that comes or goes, or the next end of an attempt.
             pool.followers.append(waking.wake)
             pool.watchers.append(waking.wake)
             yield waking.event()

@@ -1,4 +1,4 @@
-"""Asking clients for their loss before a policy selects: over the links, which takes time and bytes, or by a free oracle."""
+"""Probes of clients' losses before a policy selects: over the links, which takes time and bytes, or by a free oracle."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _STEPS = (
 
 
 class Probing(Instrument, ABC):
-    """Probes of clients: asks, records each probe, and fills the columns `probes`, `probes_answered` and `probe_s`.
+    """Base of probing: records each probe, and fills the columns `probes`, `probes_answered` and `probe_s`.
 
-    `samples`: a client evaluates the model on so many of its samples (None: on all). The losses are those of the learner, and
-    only of the clients that answered. `evaluated` (K,): samples that each client evaluates; None if unknown. `losses`: True if
-    the loss is asked for; otherwise the answers have none. `tests`: True if clients may be asked to test the model.
+    Losses come from the learner, for the clients that answered only. `samples`: number of samples on which a client evaluates
+    the model (None: all). `evaluated` (K,): samples that each client evaluates; None if unknown. `losses`: True if answers
+    contain losses. `tests`: True if clients may be asked to test the model.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("asked", "answered")
@@ -58,7 +58,7 @@ class Probing(Instrument, ABC):
         self.holders: frozenset[int] = frozenset()
         """Clients that hold the present model since they were probed in this round."""
         self.asked = 0
-        """Probes so far."""
+        """Number of probes so far."""
         self.answered = 0
         """Number of probes that were answered."""
         self._spent_s = 0.0
@@ -68,8 +68,10 @@ class Probing(Instrument, ABC):
     def ask(
         self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
     ) -> Process[Probed]:
-        """Ask `clients` (n,) in round `number`, for the loss of the model, `version`, or for what else the policy wants to know;
-        `times`: how often that was done before in this round; `test`: for its accuracy on test data of their own."""
+        """Probe `clients` (n,) in round `number` about the model `version`.
+
+        `times`: number of earlier calls in this round. `test`: ask for the accuracy on their own test data instead of the loss.
+        """
 
     @property
     def filled_columns(self) -> set[str]:
@@ -85,7 +87,7 @@ class Probing(Instrument, ABC):
         recorder.probes_with([name for name in ProbeRow._fields if name in filled])
 
     def stop(self) -> None:
-        """The run is over: record what has not ended."""
+        """Record probes in flight at the end of the run."""
 
     def losses_of(self, number: int, clients: IntArray, answered: Any) -> FloatArray:
         """Return the losses (n,) that `clients` answered; NaN where `answered` (n,) is False, or nothing is trained."""
@@ -129,8 +131,9 @@ class Probing(Instrument, ABC):
 
 
 class TimedProbing(Probing):
-    """By `probes`, over the links. Who answered holds the model, and is not sent it again if it is then selected, unless
-    `reuse_model` is False.
+    """Probing by `probes`, over the links.
+
+    A client that answered holds the model, and does not get it again if it is then selected, unless `reuse_model` is False.
     """
 
     state_fields = ("probes",)
@@ -155,7 +158,7 @@ class TimedProbing(Probing):
         return super().filled_columns | steps | ({"samples"} if self.probes.counts_samples else set())
 
     def count(self, client: int) -> int | None:
-        # Count for the present question: another one may be about other samples.
+        # Count for the present question, because questions may differ in their samples.
         evaluated = self.probes.evaluated
         return None if evaluated is None else int(evaluated[client])
 
@@ -172,12 +175,12 @@ class TimedProbing(Probing):
         self._record(_answers_by_client(clients, losses, accuracy))
         elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
         if self.reuse_model:
-            # Clients that answered before in this round hold the model, too.
+            # Clients that answered earlier in this round hold the model, too.
             self.holders |= frozenset(clients[answered].tolist())
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s, accuracy=accuracy)
 
     def _record(self, told: dict[int, tuple[float, float]]) -> None:
-        """Record the probes that have ended; `told`: (loss, accuracy) by client."""
+        """Record the probes that have ended. `told`: (loss, accuracy) by client."""
         for probe in self.probes.take_ends():
             self.recorder.probe(self._row(probe, *told.get(probe.client, (_NAN, _NAN))))
 
@@ -225,7 +228,7 @@ class TimedProbing(Probing):
 
 
 class FreeProbing(Probing):
-    """By an oracle: everyone asked answers at once, and nothing is sent."""
+    """Probing by an oracle: every client answers at once, and nothing is sent."""
 
     def ask(
         self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
@@ -254,6 +257,6 @@ class FreeProbing(Probing):
 
 
 def _answers_by_client(clients: IntArray, losses: FloatArray, accuracies: FloatArray | None) -> dict[int, tuple[float, float]]:
-    """Return (loss, accuracy) by client, for `clients` (n,); NaN where it was not asked for."""
+    """Return (loss, accuracy) by client, for `clients` (n,); NaN for a value that was not requested."""
     tested = np.full(len(clients), _NAN) if accuracies is None else accuracies
     return dict(zip(clients.tolist(), zip(losses.tolist(), tested.tolist(), strict=True), strict=True))

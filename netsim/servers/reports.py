@@ -18,9 +18,9 @@ _NAN = float("nan")
 
 
 def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArray, *, phases: bool) -> RoundOutcome:
-    """Return the outcome of a round as a policy sees it; `latency_s`, `censored` (n,) of its attempts.
+    """Return the outcome of a round for its policy.
 
-    `phases`: clients report how long each step took.
+    `latency_s`, `censored`: (n,) of the round's attempts. `phases`: True if clients report the durations of steps.
     """
     updates = None if closed.content is None else closed.content.updates
     return RoundOutcome(
@@ -68,7 +68,7 @@ def communication_row(slot: int, closed: ClosedRound) -> CommunicationRow:
 
 
 def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, float]]:
-    """The losses of the updates of a round that arrived, by client and the round each was begun in."""
+    """Return the losses of delivered updates of a round, by client and round of the update's beginning."""
     content = closed.content
     if content is None or content.loss is None or content.loss_rms is None:
         return {}

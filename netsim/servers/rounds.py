@@ -1,4 +1,4 @@
-"""A server whose record is a round: the loop, evaluation of the model, and the rows that a round and its attempts leave."""
+"""A server with a record for each round: the loop, evaluation of the model, and rows of rounds and attempts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NAN = float("nan")
 _BLANK: ColumnValues = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_defaults
-"""A row without values: all columns in order, NaN or their default."""
+"""A row without values: all columns in order, each NaN or its default."""
 
 
 class Book(StateFields):
@@ -90,10 +90,10 @@ class Recording(Protocol):
 
 
 class AttemptRows:
-    """The client table: a row for each attempt, written at its end; or, `at_close`, at the close, in the order of clients.
+    """The client table: a row for each attempt, written at its end; with `at_close` at the close of the round, in the order of
+    clients, for rows that contain values known only then.
 
-    `at_close` suits rows that contain the outcome of a round for a client. If losses are recorded, which are known only at the
-    close, ended attempts wait until then, in the order of their ends.
+    If losses are recorded, which are known only at the close, ended attempts wait until then, in the order of their ends.
     """
 
     def __init__(self, *, loop: RoundLoop, recorder: Recorder, at_close: bool = False) -> None:
@@ -128,7 +128,7 @@ class AttemptRows:
         self._held.append(update.row())
 
     def record_round(self, closed: ClosedRound) -> None:
-        """Record the attempts of a round that has closed; its instruments have been read."""
+        """Record the attempts of a closed round, after its instruments have been read."""
         if self.at_close:
             losses = losses_by_update(closed) if self._with_losses else {}
             for update in self.loop.dispatch.attempts.updates:
@@ -137,7 +137,7 @@ class AttemptRows:
                 else:
                     self._table.append(self._values(update))
         elif self._held:
-            # Attempts that count for a later round have no losses yet.
+            # Hold attempts back that count for a later round: they have no losses yet.
             later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
             losses, held = losses_by_update(closed), self._held
             self._held = [row for row in held if (row.client, row.round) in later]
@@ -166,7 +166,7 @@ class AttemptRows:
             self._table.append(self._values(update if update.outcome else update.unfinished_row(now)))
 
     def state_dict(self) -> State:
-        """The rows held."""
+        """Return the rows held back."""
         return {"held": [row._asdict() for row in self._held]}
 
     def load_state_dict(self, state: State) -> None:
@@ -181,16 +181,16 @@ def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, 
 
 
 class LoopServer(StateFields):
-    """Common base of servers: the rounds of one loop, with what their clients do among themselves.
+    """Common base of servers: the rounds of one loop, and messages and decisions of clients among themselves.
 
     `AttemptRows` and `Book` write the records.
     """
 
     loop: RoundLoop
-    """The rounds; of a server with slots, those of communication."""
+    """Loop of the rounds; with slots, of the communication rounds."""
     _book: Book
     waited_for_lost_s = 0.0
-    """Longest timeout with which an app waited for a message as it was lost, seconds; inf: without a timeout."""
+    """Longest timeout with which an app waited for a message that was lost, seconds; inf: it waited without a timeout."""
 
     @property
     def clients(self) -> ClientPool:
@@ -199,7 +199,7 @@ class LoopServer(StateFields):
 
     @property
     def in_flight(self) -> int:
-        """Attempts that have begun and have not ended."""
+        """Number of attempts in flight."""
         return self.loop.pool.under_way
 
     @property
@@ -220,7 +220,7 @@ class LoopServer(StateFields):
         return counts
 
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        """Call `told` with the number of every slot, before its first event. Without slots nothing is called."""
+        """Call `told` with the number of every slot before its first event. Without slots, do nothing."""
 
 
 class RoundServer(LoopServer):

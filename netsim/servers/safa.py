@@ -37,11 +37,12 @@ _NAN = float("nan")
 
 
 class ByVersion(StateFields, Dispatch):
-    """Everyone present takes part, each from the model that its version entitles it to.
+    """Dispatch to all present clients.
 
-    `lag_tolerance`: rounds by which a model may be old for its client to go on with it; who is at work on an older one drops it,
-    which ends as aborted. A client that lost what it trained, or came back, trains again from the model it holds, without a
-    download; the model that was lost on its way is sent again, as the newest. Raises ValueError for a tolerance below 0.
+    Each trains from the newest model, or goes on from the model that it holds. `lag_tolerance`: largest age in rounds of a
+    model with which a client may go on; a client at work on an older model drops its update, which ends as aborted. A client
+    whose update was lost, or that came back, trains again from the model that it holds, without a download. If the model was
+    lost on its way, the newest model is sent. Raises ValueError for a tolerance below 0.
     """
 
     state_fields = ("_wants", "_begun", "_made_round", "_version")
@@ -56,14 +57,14 @@ class ByVersion(StateFields, Dispatch):
         self.lag_tolerance = lag_tolerance
         self.attempts: Attempts = Single()
         self.renewed: IntArray = np.zeros(0, np.int64)
-        """Clients that were forced to take the present model as the round opened."""
+        """Clients that were forced to take the present model when the round opened."""
         self._wants: BoolArray = np.ones(pool.count, np.bool_)
-        """(K,) who has nothing to train on: has delivered, or was never sent a model."""
+        """True (K,) for clients that need a new model: they have delivered, or never got a model."""
         self._made_round: IntArray = np.zeros(pool.count, np.int64)
-        """(K,) after which round the model was made that each client holds, and its version."""
+        """Round (K,) after which the model that each client holds was made, and its version."""
         self._version: IntArray = np.zeros(pool.count, np.int64)
         self._begun: IntArray = np.zeros(pool.count, np.int64)
-        """(K,) the round in which each client last began anything."""
+        """Round (K,) in which each client last began an attempt."""
         self._chosen: IntArray = np.zeros(0, np.int64)
         self._sent_to: IntArray = np.zeros(0, np.int64)
         self._presence = Presence(pool)
@@ -91,7 +92,7 @@ class ByVersion(StateFields, Dispatch):
         return self._chosen
 
     def leave_out(self, client: int) -> None:
-        """It begins nothing; what it is at work on it goes on with."""
+        """Exclude `client` from new attempts of the round; an attempt in flight goes on."""
         self._chosen, self._sent_to, self.renewed = (
             group[group != client] for group in (self._chosen, self._sent_to, self.renewed)
         )
@@ -101,7 +102,7 @@ class ByVersion(StateFields, Dispatch):
         self.attempts = Single()
         if not len(self._chosen):
             return
-        # Before anything begins: where nothing takes time, it may end within the call.
+        # Update the state before attempts begin: without durations they may end within the call.
         self._begun[self._chosen] = number
         self._wants[self._sent_to] = False
         self._made_round[self._sent_to], self._version[self._sent_to] = number - 1, version
@@ -116,9 +117,9 @@ class ByVersion(StateFields, Dispatch):
         self.attempts = Single(begun[client] for client in self._chosen.tolist() if client in begun)
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
-        """Begin the attempts of `clients` (n,) from one version; `holders` as of `ClientPool.start`.
+        """Begin the attempts of `clients` (n,) from one version; `holders` as in `ClientPool.start`.
 
-        A dispatch made of this one may begin fewer of them: the others hold the model, and may begin in a later round.
+        Subclasses may begin fewer clients: the others hold the model, and may begin in a later round.
         """
         return self.pool.start(number, clients, version, holders=holders)
 
@@ -131,7 +132,7 @@ class ByVersion(StateFields, Dispatch):
             self._wants[update.client] = True
 
     def held_versions(self, number: int) -> list[int]:
-        """Versions from which clients may still begin in round `number`."""
+        """Return the versions from which clients may still begin in round `number`."""
         may = ~self._wants & (number - 1 - self._made_round <= self.lag_tolerance)
         return sorted(set(self._version[may].tolist()))
 
@@ -177,9 +178,13 @@ class PickedArrived(EndsOfRound):
         self._after_all = selection == "after-all"
         self._speed_s = speed_s
         self._last: set[int] = set()
-        """Clients whose updates were picked in the last round."""
+        """Clients whose updates were picked in the last round. They have lower priority in this one."""
         self._others: list[int] = []
-        """Clients not in `_last` that were at work when last looked at: each end then costs a step, not one for each client."""
+        """Clients not in `_last` that were at work at the last scan.
+
+        Clients are scanned again only when all of these have ended, so that an end costs one step instead of one for each
+        client.
+        """
         self._arrived = self._first = 0
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
@@ -187,7 +192,7 @@ class PickedArrived(EndsOfRound):
         pool.follow(self._on_end)
 
     def limit(self, deadline_s: float) -> None:
-        """From the next round on."""
+        """Set the deadline from the next round on."""
         self.deadline_s = deadline_s
 
     def open(self, number: int, start_s: float, expected: int) -> None:
@@ -223,7 +228,7 @@ class PickedArrived(EndsOfRound):
         return bool(self._others)
 
     def _set_alarm(self) -> None:
-        # One at a time: that of a round that closed early rings into a later one, and is then set again.
+        # Keep a single alarm on the clock: the alarm of a round that closed early rings in a later one, and is then set again.
         if not self._alarm_set:
             self._alarm_set = True
             # After everything else of that instant: who arrives exactly at the deadline is in time.
@@ -247,7 +252,7 @@ class PickedArrived(EndsOfRound):
             self._first += end.client not in self._last
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """All that ended since the last close, in order; the picks are made."""
+        """Return all attempts that ended since the last close, in order, and pick updates."""
         ends, self.ends = self.ends, []
         arrived = [end for end in ends if not end.censored]
         may = [end for end in arrived if self.may_be_picked(end)]
@@ -259,7 +264,7 @@ class PickedArrived(EndsOfRound):
         return Ended(ends)
 
     def may_be_picked(self, end: Attempt) -> bool:
-        """Return True if an update that has arrived may be one of those of this round's model."""
+        """Return True if an arrived update may be picked for this round's model."""
         return not self._after_all or end.begun_round == self._number
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
@@ -275,7 +280,7 @@ class PickedArrived(EndsOfRound):
 
 
 class Picks(Instrument):
-    """Columns for the number of updates picked, the arrival of the last of them, and the clients forced to renew."""
+    """Instrument for the number of picked updates, the arrival of the last of them, and the clients forced to renew."""
 
     round_columns = ("picked", "picked_s", "renewed")
 
@@ -284,7 +289,7 @@ class Picks(Instrument):
         self.close = close
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """`picked`, `picked_s` and `renewed`."""
+        """Return `picked`, `picked_s` and `renewed`."""
         picked = self.close.picked
         last_s = max((one.outcome_s for one in picked), default=_NAN)
         return {"picked": len(picked), "picked_s": last_s - closed.start_s, "renewed": len(self.dispatch.renewed)}
@@ -310,7 +315,7 @@ def safa_server(
 
 
 def server_of(*, dispatch: ByVersion, close: PickedArrived, learner: Learner, channels: OwnLinks) -> RoundServer:
-    """The server of this dispatch and this close rule, which may be of classes made of these."""
+    """Return the server for a dispatch and a close rule, which may be instances of subclasses."""
     loop = RoundLoop(
         pool=dispatch.pool,
         dispatch=dispatch,

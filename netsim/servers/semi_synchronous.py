@@ -28,7 +28,7 @@ def semi_synchronous_server(
     round_s: float,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Round t ends at t times `round_s` seconds. Raises ValueError unless `round_s` is > 0 and finite."""
+    """Return the server. Round t ends at t times `round_s` seconds. Raises ValueError unless `round_s` is > 0 and finite."""
     channels = channels or OwnLinks()
     dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner, carry_over=True)
     loop = RoundLoop(

@@ -40,24 +40,24 @@ class OpinionLearner(Learner, Protocol):
     """Learner whose model all clients can test."""
 
     def opinions(self, slot: int) -> FloatArray:
-        """(K,) each client's opinion of the present model, in [0, 1]."""
+        """Return the opinion (K,) of each client of the present model, in [0, 1]."""
 
     def best_opinion(self, slot: int) -> float:
-        """Return the average opinion, had the best m clients trained in this slot; NaN if unknown."""
+        """Return the average opinion that training by the best m clients would give in this slot; NaN if unknown."""
 
     def reset(self) -> None:
-        """Forget what was learnt: the model of before slot 1."""
+        """Reset the model to that before slot 1."""
 
 
 class OpinionPolicy(Stateful, Protocol):
     """Chooses the clients of a slot for a server that sees opinions."""
 
     def select(self, view: RoundView) -> IntArray | Selection:
-        """Distinct clients, at least one; shape (n,)."""
+        """Return distinct clients, at least one; shape (n,)."""
 
     @optional
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Learn from slot `round`: `clients` were selected, `opinions` (K,) are all clients'."""
+        """Learn from slot `round`. `clients`: selected clients. `opinions` (K,): opinions of all clients."""
 
     @optional
     def notes(self) -> Notes:
@@ -69,7 +69,7 @@ class IndexPolicy(Stateful, Protocol):
     """Index policy that each client computes by itself."""
 
     def index(self, round: int, belief: FloatArray) -> FloatArray:
-        """(K,) indices of slot `round` from beliefs (K,) (eq. 17)."""
+        """Return the indices (K,) of slot `round` from beliefs (K,) (eq. 17)."""
 
     @optional
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
@@ -109,7 +109,7 @@ class SlotServer(LoopServer, ABC):
         self.rounds_per_slot = rounds_per_slot
         self.reset_each_slot = reset_each_slot
         self.round = 0
-        """Slots closed."""
+        """Number of slots closed."""
         self._last_round = 0
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
         self._recording = recording
@@ -121,7 +121,7 @@ class SlotServer(LoopServer, ABC):
         return ("reward", "genie_reward", "members", "opinion", "opinion_s", "consensus_s")
 
     def end_after(self, rounds: int) -> None:
-        """Take this slot for the last of the run, whose model is evaluated."""
+        """Make `rounds` the last slot of the run: its model is evaluated."""
         self._last_round = rounds
 
     def run_round(self) -> Process[None]:
@@ -139,7 +139,7 @@ class SlotServer(LoopServer, ABC):
             self.rows.record_round(closed)
             self.recorder.communication(communication_row(slot, closed))
             trained = {name: trained.get(name, 0) + value for name, value in self.training.columns(closed).items()}
-        # Clients test and exchange now; attempts may end meanwhile.
+        # Clients test the model and exchange messages now; attempts may end meanwhile.
         self.clients.go_by_events()
         trained_s = self.clock.now
         ready_s = self._test(slot, trained_s)
@@ -159,13 +159,16 @@ class SlotServer(LoopServer, ABC):
 
     @abstractmethod
     def _decide(self, slot: int) -> Process[IntArray | Selection]:
-        """Settle who takes part in the slot, which takes time."""
+        """Decide the members of the slot; a process, because this takes time."""
 
     @abstractmethod
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
     ) -> Process[ColumnValues]:
-        """Let the tests end at `ready_s` (K,) and learn from the `opinions` (K,); further columns of the slot's record."""
+        """Close the slot: tests end at `ready_s` (K,), and policies learn from `opinions` (K,).
+
+        Return further columns of the slot's record.
+        """
 
     def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: ColumnValues) -> None:
         self.clients.charge()
@@ -206,16 +209,16 @@ class SlotServer(LoopServer, ABC):
             writer.record_to(recorder)
 
     def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
+        """Record attempts and messages in flight at the end of the run."""
         self.rows.record_unfinished()
         self.training.pool.medium.access.stop()
 
 
 class FlFaServer(SlotServer):
-    """FL&FA: all clients upload their opinions, the server's policy selects.
+    """FL&FA: all clients upload their opinions, and the server's policy selects.
 
-    Of an opinion that did not arrive the server keeps the client's last one; of a client it never heard of, the average of those
-    it heard (1/2 if there are none).
+    If an opinion does not arrive, the server uses the client's last one; without one, the average of the opinions that arrived
+    (1/2 if there are none).
     """
 
     state_fields = ("_heard", "policy")
@@ -274,7 +277,7 @@ class FlFaServer(SlotServer):
         self.uplink.transport.record_to(recorder)
 
     def record_unfinished(self) -> None:
-        """Record what is in flight, and what is jammed, as the run ends."""
+        """Record messages in flight, and present jamming, at the end of the run."""
         super().record_unfinished()
         self.uplink.transport.record_unfinished()
 
@@ -283,11 +286,11 @@ class FlFaServer(SlotServer):
         return super().notes() | self.policy.notes()
 
     def state_dict(self) -> State:
-        """Everything at a slot boundary, with what the server has heard."""
+        """Return the state at a slot boundary, with the opinions that the server has received."""
         return super().state_dict() | {"uplink": self.uplink.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state of a slot boundary; the clock must stand at its time."""
+        """Restore a state of a slot boundary. The clock must be at its time."""
         super().load_state_dict(state)
         self.uplink.load_state_dict(state["uplink"], self.round, self.clock.now)
         self._counts = self.uplink.transport.counts()
@@ -340,7 +343,7 @@ class FlDaServer(SlotServer):
 
     def _decide(self, slot: int) -> Process[IntArray | Selection]:
         if self._opinions is None:
-            # Before slot 1 all clients test the first model, for the opinions that the slot starts from.
+            # Before slot 1 all clients test the first model, which gives the opinions of that slot.
             tested_s = self._test(0, self.clock.now)
             yield self.clock.event_at(float(tested_s.max()), LAST)
             self._opinions = self.learner.opinions(0)
@@ -382,7 +385,7 @@ class FlDaServer(SlotServer):
         }
 
     def notes(self) -> Notes:
-        """The graph, the condition for one fixed point of the beliefs, and the messages."""
+        """Return notes on the graph, the condition for a unique fixed point of the beliefs, and the messages."""
         links = self._links
         return super().notes() | {
             "clients": links.graph.clients,
@@ -405,16 +408,16 @@ class FlDaServer(SlotServer):
         self._links.record_to(recorder)
 
     def record_unfinished(self) -> None:
-        """The run is over: record what is still in flight as such."""
+        """Record attempts and messages in flight at the end of the run."""
         super().record_unfinished()
         self._links.record_unfinished()
 
     def state_dict(self) -> State:
-        """Everything at a slot boundary, with messages in flight."""
+        """Return the state at a slot boundary, with messages in flight."""
         return super().state_dict() | {"consensus": self.consensus.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Take over a state of a slot boundary; the clock must stand at its time."""
+        """Restore a state of a slot boundary. The clock must be at its time."""
         super().load_state_dict(state)
         self.consensus.load_state_dict(state["consensus"], self.round)
         self._counts = self._count()

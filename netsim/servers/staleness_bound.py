@@ -1,4 +1,4 @@
-"""Rules of a buffered server for updates that grow too old while they are made (Port, Su and Li, IWQoS 2022).
+"""Rules of a buffered server for updates that grow too old during training (Port, Su and Li, IWQoS 2022).
 
 The server waits for them, or it notifies their clients, which then send their update at the end of the present epoch.
 """
@@ -23,20 +23,20 @@ _EVER = float("inf")
 
 
 class StalenessRule(Stateful, Protocol):
-    """Says whether a round may close, and acts as it does."""
+    """Interface: decides whether a round may close, and acts at the close."""
 
     def may_close(self, number: int) -> bool:
-        """Return True if round `number` may close now, its buffer being full."""
+        """Return True if round `number` may close now, given that its buffer is full."""
 
     def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
-        """True if the model after that of round `number` would find one of `updates` too old."""
+        """Return True if one of `updates` would be too old for the model after that of round `number`."""
 
     def on_close(self, number: int) -> None:
-        """Round `number` has closed."""
+        """Handle the close of round `number`."""
 
 
 class NoBound(StateFields):
-    """Updates may be as old as they become."""
+    """Null object: updates may have any age."""
 
     def may_close(self, number: int) -> bool:
         return True
@@ -49,7 +49,10 @@ class NoBound(StateFields):
 
 
 class WaitForOld(StateFields):
-    """A round waits for every update at work that the next one would find more than `bound` rounds old. ValueError below 1."""
+    """Rule by which a round waits for every update in progress that would be older than `bound` rounds in the next round.
+
+    Raises ValueError for a bound below 1.
+    """
 
     def __init__(self, *, pool: ClientPool, bound: int) -> None:
         if bound < 1:
@@ -58,7 +61,7 @@ class WaitForOld(StateFields):
         self.bound = bound
 
     def may_close(self, number: int) -> bool:
-        """Not while one is at work that was begun `bound` rounds ago."""
+        """Return False while an update that began `bound` rounds ago is in progress."""
         return not self.too_old(number, self.pool.in_flight.values())
 
     def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
@@ -81,13 +84,14 @@ class UrgentNotices(WaitForOld):
         if not 0.0 <= notice_s < _EVER:
             raise ParameterError("notice_s", notice_s, "must be >= 0 seconds and finite")
         self.notice_s = notice_s
-        # Local training then ends with a pass over the samples, wherever in the pass the notice arrives.
+        # The end of local training then does not shift one to one with its start: training ends with the pass in which the
+        # notice arrives.
         pool.causes.inexact.add("compute")
         self._under_way: list[tuple[float, int, int]] = []
-        """(arrival of a notice, client, first round of its update)."""
+        """Notices in flight: (arrival, client, first round of its update)."""
 
     def may_close(self, number: int) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def on_close(self, number: int) -> None:
@@ -109,7 +113,7 @@ class UrgentNotices(WaitForOld):
             shorten(self.pool, update)
 
     def state_dict(self) -> State:
-        """The notices under way."""
+        """Return the notices in flight."""
         return {"under_way": list(self._under_way)}
 
     def load_state_dict(self, state: State) -> None:

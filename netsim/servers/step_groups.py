@@ -1,4 +1,4 @@
-"""FedCompass's scheduler: groups of clients that are expected to arrive together, and the steps that make them do so.
+"""FedCompass's scheduler: groups of clients that are expected to arrive together, and their numbers of steps.
 
 Li et al., "FedCompass", ICLR 2024, Algorithms 1 and 2. It knows of time what it is told (`netsim.servers.compass`).
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _EVER = float("inf")
 _NEW = 0.9
-"""The weight of the newest measurement of a client's seconds per step."""
+"""Weight of the newest measurement in the average of a client's seconds per step."""
 
 
 @dataclass(slots=True)
@@ -33,10 +33,10 @@ class Group:
 
 
 class StepScheduler:
-    """Groups of clients, and the steps that each is given (FedCompass, Algorithms 1 and 2).
+    """Groups of clients, and the steps of each client (FedCompass, Algorithms 1 and 2).
 
-    `least`, `most`: Q_min and Q_max. `slack`: lambda, how much longer than expected a group may take. Raises ValueError for steps
-    below 1, a least above the most, and a slack below 1.
+    `least`, `most`: Q_min and Q_max. `slack`: lambda, the factor by which a group may take longer than expected. Raises
+    ValueError for steps below 1, a least above the most, and a slack below 1.
     """
 
     def __init__(self, *, clients: int, least: int, most: int, slack: float) -> None:
@@ -48,20 +48,23 @@ class StepScheduler:
             raise ParameterError("slack", slack, "must be >= 1 and finite")
         self.least, self.most, self.slack = least, most, slack
         self.step_s: FloatArray = np.full(clients, np.nan)
-        """(K,) seconds per step of each client; NaN: it has not arrived yet."""
+        """Seconds per step (K,) of each client; NaN before its first arrival."""
         self.groups: dict[int, Group] = {}
-        """By number, in the order of their creation."""
+        """Groups by number, in the order of creation."""
         self.group_of: dict[int, int] = {}
-        """The group of each client that has one; -1: it is later than its group."""
+        """Number of the group of each client in a group; -1: the client is later than its group."""
         self._number = 0
 
     def measure(self, client: int, seconds: float, steps: int) -> None:
-        """`client` took so long for so many steps, its messages included."""
+        """Note that `client` took `seconds`, messages included, for `steps` steps."""
         new, old = seconds / steps, float(self.step_s[client])
         self.step_s[client] = new if math.isnan(old) else (1.0 - _NEW) * old + _NEW * new
 
     def assign(self, client: int, now_s: float) -> tuple[int, int | None]:
-        """Steps for `client` from now on, and the number of a group made for it; None: it joins one, or has no speed yet."""
+        """Return the steps of `client` from now on, and the number of a new group made for it.
+
+        The number is None if it joins a group or its speed is unknown.
+        """
         step_s = float(self.step_s[client])
         if math.isnan(step_s):
             return self.most, None
@@ -77,7 +80,7 @@ class StepScheduler:
         return self._create(client, now_s, step_s)
 
     def _create(self, client: int, now_s: float, step_s: float) -> tuple[int, int]:
-        """Create a group whose members arrive when the fastest of another group could have made all steps once more."""
+        """Create a group that arrives when the fastest client of another group could have made all steps once more."""
         found = [
             _steps(group.latest_s + self._fastest_s(group) * self.most - now_s, step_s)
             for group in self.groups.values()
@@ -95,13 +98,19 @@ class StepScheduler:
         return float(self.step_s[group.members].min())
 
     def arrive(self, client: int) -> list[int] | None:
-        """`client` has arrived; the clients of its group, if it was the last of them: the group is over. None: it waits."""
+        """Handle the arrival of `client`.
+
+        Return the clients of its group if it was the last of them, which ends the group; None: it waits.
+        """
         group = self.groups[self.group_of[client]]
         group.arrived.append(client)
         return self._complete(self.group_of[client])
 
     def leave(self, client: int) -> list[int] | None:
-        """`client` will not arrive; the clients of its group that have, if all others have. None: there is nothing to do."""
+        """Handle that `client` will not arrive.
+
+        Return the arrived clients of its group if no other is awaited; otherwise None.
+        """
         number = self.group_of.pop(client, -1)
         if number < 0:
             return None
@@ -115,7 +124,7 @@ class StepScheduler:
         return self.close(number)
 
     def close(self, number: int) -> list[int]:
-        """The group is over: its clients that have arrived; the others are late."""
+        """End group `number`; return its clients that have arrived. The others are late."""
         group = self.groups.pop(number)
         for client in group.members:
             self.group_of[client] = -1
@@ -135,5 +144,5 @@ class StepScheduler:
 
 
 def _steps(span_s: float, step_s: float) -> float:
-    """Whole steps in so many seconds; inf where they take no time."""
+    """Return the whole number of steps in `span_s` seconds; inf if steps take no time."""
     return math.floor(span_s / step_s) if step_s > 0.0 else _EVER

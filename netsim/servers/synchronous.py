@@ -1,4 +1,4 @@
-"""Synchronous server: a policy chooses m clients, and the round closes once they have answered, or by a rule before.
+"""Synchronous server: a policy chooses m clients, and the round closes when all have answered, or earlier by a rule.
 
 It waits for all selected clients, for a deadline, or for the first n of m (over-selection); a round also closes as soon as none
 of its updates is in flight any more. An update that arrives after the close is late.
@@ -31,11 +31,11 @@ def synchronous_server(
     channels: OwnLinks | None = None,
     stragglers: Literal["finish", "cancel"] = "finish",
 ) -> RoundServer:
-    """Rounds one after the other.
+    """Return the server.
 
-    `wait`: the rule by which they close. `meter`: measures the policy's reward, or None. `stragglers`: "finish" lets the clients
-    that missed a close go on (they stay busy, their updates end as late, lost or aborted in their own time), "cancel" cancels
-    them as the round closes.
+    `wait`: rule of the close. `meter`: measures the policy's reward, or None. `stragglers`: with "finish", clients that missed
+    a close go on (they stay busy, and their updates end later as late, lost or aborted); with "cancel" the close ends their
+    attempts.
     """
     channels = channels or OwnLinks()
     dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner)

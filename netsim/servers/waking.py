@@ -12,7 +12,8 @@ _EVER = float("inf")
 class Waking:
     """Wakes the one process that waits for `event()`: now, at the end of this instant, or at a time.
 
-    A waking without a waiting process has no effect. So a process checks its own condition each time it wakes.
+    Without a waiting process a call has no effect, and calls may come early. So a process checks its own condition each time it
+    wakes.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -26,24 +27,24 @@ class Waking:
         return self._event
 
     def wake_at_end_of_instant(self) -> None:
-        """After everything else of this instant: what happens in it is seen together."""
+        """Wake the process after everything else of this instant, so that it handles all events of the instant at once."""
         clock = self._clock
         if self._called_s != clock.now:
             self._called_s = clock.now
             clock.call_at(clock.now, self.wake, priority=LAST)
 
     def wake_at(self, time_s: float) -> None:
-        """After everything else of that instant, so that it does not matter when this was asked for; infinity: never."""
+        """Wake the process at `time_s`, after everything else of that instant; inf: never."""
         if time_s < _EVER and time_s != self._alarm_s:
             self._alarm_s = time_s
-            # Not yet to wake: what else is last in that instant, and was asked for later, comes before.
+            # Do not wake directly: schedule again, so that other LAST calls of this instant, scheduled later, come before.
             self._clock.call_at(time_s, self._rings, priority=LAST)
 
     def _rings(self, payload: object) -> None:
         self.wake_at_end_of_instant()
 
     def wake(self, payload: object = None) -> None:
-        """At once."""
+        """Wake the process now."""
         self._called_s = -1.0
         event, self._event = self._event, None
         if event is not None:

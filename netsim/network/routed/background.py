@@ -1,4 +1,4 @@
-"""Traffic of others on a network: one flow for ever, a flow that comes and goes, or transfers that begin at random times."""
+"""Background traffic on a network: one flow for ever, an on-off flow, or transfers that begin at random times."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _NEVER = float("inf")
 
 
 class Source(ABC):
-    """Traffic of one source between two ends of `network`; `limit_bytes_per_s`: the most that a flow takes.
+    """Base of traffic of one source between two ends of `network`.
 
-    Owners of transfers are named, so that `name` must be no direction of a carrier.
+    `limit_bytes_per_s`: largest rate of a flow. `name` is the owner of its transfers, so it must differ from the directions of
+    carriers.
     """
 
     _endless = False
@@ -40,7 +41,7 @@ class Source(ABC):
         self._drawn = 0
         self._sent = 0
         self._due_s = _NEVER
-        """Time of the next event of its own; inf if there is none."""
+        """Time of the source's next event; inf if there is none."""
         network.listen(self._owner, self._over)
 
     @abstractmethod
@@ -49,10 +50,11 @@ class Source(ABC):
 
     @abstractmethod
     def _next(self) -> None:
-        """Do what is due now, and call `_call_in` for what comes next."""
+        """Run the event that is due now, and schedule the next one by `_call_in`."""
 
     def _over(self, key: Key, cause: str | None) -> None:
-        # A call, not a flow at once: a cable that carries nothing any more would lose it in the same instant for ever.
+        # Begin the next flow by a call, not directly: over a cable that carries nothing any more, flows would end and begin for
+        # ever in one instant.
         if self._endless and cause is None:
             self._call_in(0.0)
 
@@ -76,7 +78,7 @@ class Source(ABC):
         self._next()
 
     def state_dict(self) -> State:
-        """Counts, and the time of the next event."""
+        """Return counts, and the time of the next event."""
         return {"drawn": self._drawn, "sent": self._sent, "due_s": self._due_s}
 
     def load_state_dict(self, state: State) -> None:
@@ -87,7 +89,7 @@ class Source(ABC):
 
 
 class ConstantTraffic(Source):
-    """One flow for ever, at most at `limit_bytes_per_s`."""
+    """Traffic of one flow for ever, at most at `limit_bytes_per_s`."""
 
     _endless = True
 
@@ -99,7 +101,10 @@ class ConstantTraffic(Source):
 
 
 class OnOffTraffic(Source):
-    """A flow during exponential times of mean `on_s`, none during exponential times of mean `off_s`; first none."""
+    """Traffic of a flow during exponential times of mean `on_s`, and no flow during exponential times of mean `off_s`.
+
+    It begins off.
+    """
 
     def __init__(
         self,

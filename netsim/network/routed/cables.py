@@ -1,4 +1,4 @@
-"""Cables of a network with their laws, and the links that flows use: one for each direction, or one that both share."""
+"""Cables of a network with their laws, and the links of each cable: one for each direction, or one shared by both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Duplex = Literal["full-duplex", "half-duplex", "fat-pipe"]
 _NEVER = float("inf")
 _CABLE: IntArray = np.zeros(1, np.int64)
-"""A law of a cable has one entity."""
+"""Entities of a cable's laws: each has exactly one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Cable:
 
 
 class Capacity:
-    """The bandwidth of a cable as it changes in time."""
+    """Bandwidth of a cable over time."""
 
     __slots__ = ("_law", "_timeline", "_until_s", "bytes_per_s", "next_s", "stops_s")
 
@@ -56,12 +56,12 @@ class Capacity:
         self.bytes_per_s = 0.0
         """Bandwidth since the last `look`."""
         self.next_s = -_NEVER
-        """Time of the next change, as far as it is known; inf if there is none."""
+        """Time of the next known change; inf if there is none."""
         self.stops_s = _NEVER
-        """Time from which nothing ever passes again."""
+        """Time from which on the cable never carries anything again; inf: never."""
 
     def look(self, round: int, now_s: float) -> bool:
-        """Take the bandwidth in force in `round` at `now_s`; return True if it has changed."""
+        """Update the bandwidth to that in force in `round` at `now_s`; return True if it has changed."""
         law, self._until_s = self._timeline.at(round, now_s)
         if law is not self._law:
             self._law = law

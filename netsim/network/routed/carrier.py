@@ -76,7 +76,9 @@ class RoutedCarrier(Ports):
 
 
 class UnusedDirection(NoCarrier):
-    """Carries no model over `network`, since there is no server; keeps its state and opens its rounds as "down" does."""
+    """Stand-in for the carrier of models in a run without a server: it saves the state of `network` and opens its rounds, as
+    "down" does.
+    """
 
     def __init__(self, network: RoutedNetwork) -> None:
         self.network = network

@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from netsim.network.carriers import Key
 
 Hops = Sequence[tuple[int, str]]
-"""A route: the number of each cable on the way, and the node that it leads to."""
+"""A route: for each cable on the way its number and the node that it leads to."""
 
 
 ENDLESS_BYTES = 1e18
-"""Size of a flow without an end: one that has passed is followed by another. Flow times stay finite, as for all sizes."""
+"""Size of an endless flow, which is followed by another when it has passed, so that times of flows stay finite."""
 
 
 @dataclass(slots=True, eq=False)
 class Journey:
-    """A transfer under way. `owner`: the carrier or source that sent it; `source`, `target`: clients, or SERVER."""
+    """A transfer in progress. `owner`: carrier or source that sent it. `source`, `target`: client numbers, or SERVER."""
 
     owner: str
     key: Key
@@ -28,18 +28,18 @@ class Journey:
     size_bytes: float
     sent_s: float
     begin_s: float
-    """Time at which its flow begins."""
+    """Time at which the flow begins."""
     round: int
     cause: str | None
-    """Cause of its loss, as far as that is known; jamming and outages come on top."""
+    """Cause of the loss, if it is decided already; jamming and outages are checked at the end."""
     jammed: bool | None = False
 
     @property
     def endless(self) -> bool:
-        """True for background traffic that no size ends."""
+        """True for background traffic without an end."""
         return self.size_bytes >= ENDLESS_BYTES
 
     @property
     def good(self) -> bool:
-        """True if no law has lost it so far."""
+        """True if no cable's law has lost the transfer so far."""
         return self.cause is None

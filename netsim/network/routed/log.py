@@ -1,4 +1,4 @@
-"""Records of a network: a row for each transfer with the links that limited it, and for each round a row for each link."""
+"""Records of a network: a row for each transfer, with the links that limited it, and a row for each link and round."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TransferLog:
         self._usage = network.transfers.flows.keep_account()
         self._since_s = network.clock.now
         self._before: dict[str, float] = {}
-        """Bytes that had crossed each link as the round opened."""
+        """Bytes that had crossed each link when the round opened."""
         network.keep_log(self)
 
     def record_to(self, recorder: Recorder) -> None:
@@ -34,7 +34,7 @@ class TransferLog:
         self._recorder = recorder
 
     def end(self, number: int, journey: Journey, outcome: str, cause: str | None, *, passed: bool) -> None:
-        """Record a transfer that is over, or the run before it."""
+        """Record a transfer that has ended, or that the end of the run cuts off."""
         network, now = self._network, self._network.clock.now
         limited_s = network.transfers.limited_s(number)
         limit = max(limited_s, key=lambda link: limited_s[link], default=None)
@@ -74,13 +74,13 @@ class TransferLog:
         self._usage.begin_period(time_s)
 
     def record_unfinished(self) -> None:
-        """Record what is under way as the run ends."""
+        """Record the transfers in progress at the end of the run."""
         for number, journey in self._network.under_way.items():
             self.end(number, journey, "in_flight", None, passed=False)
         self.close_round(self._network.round, self._network.clock.now)
 
     def state_dict(self) -> State:
-        """Beginning of the round, and the bytes up to there."""
+        """Return the beginning of the round, and the bytes up to it."""
         return {"since_s": self._since_s, "before": dict(self._before)}
 
     def load_state_dict(self, state: State) -> None:
@@ -89,7 +89,7 @@ class TransferLog:
 
 
 def _kind(journey: Journey) -> str:
-    """Return the kind of a transfer as tables name it: models and updates have keys of one kind, and carriers of their own."""
+    """Return the kind of a transfer as tables name it. Keys do not tell models from updates; their carriers do."""
     if journey.owner.startswith("background"):
         return journey.owner
     kind = journey.key[0]

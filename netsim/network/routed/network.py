@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 _CABLE: IntArray = np.zeros(1, np.int64)
 _ENDS = 1 << 31
-"""Makes numbers of ends, which may be negative, addresses."""
+"""Offset that turns numbers of ends, which may be negative, into addresses of draws."""
 LOST_BY_LINK = "link"
 """Cause of a loss by the law of a cable."""
 
 _SAVED = tuple(field.name for field in fields(Journey) if field.name not in ("owner", "key"))
-"""Fields of a transfer under way that follow its owner and key in a saved state, in the order of its constructor."""
+"""Fields of `Journey` after owner and key in a saved state, in the order of its constructor."""
 
 
 class Traffic(Stateful, Protocol):
-    """Traffic of others on the network."""
+    """Background traffic on the network."""
 
     def begin(self) -> None:
         """Start the traffic, as the first round opens."""
@@ -55,23 +55,23 @@ class Log(Stateful, Protocol):
     """Records of what crosses the network."""
 
     def end(self, number: int, journey: Journey, outcome: str, cause: str | None, *, passed: bool) -> None:
-        """A transfer is over; `passed`: True if all its bytes have passed."""
+        """Record the end of a transfer. `passed`: True if all its bytes have passed."""
 
     def close_round(self, round: int, time_s: float) -> None:
-        """A round is over."""
+        """Record the end of a round."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all rows to `recorder` from now on."""
 
     def record_unfinished(self) -> None:
-        """The run is over."""
+        """Record what is in progress at the end of the run."""
 
 
 class RoutedNetwork:
-    """Transfers under way on a network of `cables`.
+    """Transfers in progress on a network of `cables`.
 
-    `hops`: the route from one end to the other, each a client's number or SERVER; the way back is the same cables in reverse.
-    `outages`: outages of cables, by their numbers.
+    `hops`: function that returns the route between two ends, each a client's number or SERVER. The way back uses the same
+    cables in reverse. `outages`: outages of cables, by number of the cable.
     """
 
     def __init__(
@@ -96,24 +96,24 @@ class RoutedNetwork:
         self.transfers = Transfers(clock=clock, links=self._links(), corrections=corrections)
         self.transfers.listen(self._on_arrival)
         self.under_way: dict[int, Journey] = {}
-        """Transfers under way, by number."""
+        """Transfers in progress, by number."""
         self._numbers: dict[tuple[str, Key], int] = {}
         self._sent: dict[tuple[str, str, int, int], int] = {}
-        """Number of transfers sent so far, by owner, kind, source and target: the address of their draws."""
+        """Number of transfers sent so far, by owner, kind, source and target. It addresses their draws."""
         self._due: list[tuple[float, int]] = []
-        """Heap of (time, number) of the cables whose bandwidth may change, or ends, then."""
+        """Heap of (time, number) of cables whose bandwidth may change or end at that time."""
         self._dead: set[int] = set()
-        """Cables on which nothing ever passes again."""
+        """Cables that never carry anything again."""
         self._calls_s = _NEVER
-        """Time at which a change of a bandwidth stands on the clock."""
+        """Time of the scheduled change of a bandwidth."""
         self.background: list[Traffic] = []
-        """Traffic of others, which begins with the first round."""
+        """Background traffic, which begins with the first round."""
         self._has_begun = False
         self._on_end: dict[str, Callable[[Key, str | None], None]] = {}
         self.log: Log | None = None
-        """Records of transfers and links, where a table asks for them."""
+        """Records of transfers and links, if a table needs them."""
         self.jammed: JammedRoutes[Journey] | None = None
-        """The cables as jammers see them."""
+        """Cables as jammable channels, or None without jammers."""
         self.jammers: Jammers | None = None
 
     def listen(self, owner: str, on_end: Callable[[Key, str | None], None]) -> None:
@@ -121,11 +121,11 @@ class RoutedNetwork:
         self._on_end[owner] = on_end
 
     def keep_log(self, log: Log) -> None:
-        """Tell `log` of each transfer and each round that ends from now on."""
+        """Record each transfer and each round that ends from now on in `log`."""
         self.log = log
 
     def jammed_cables(self) -> JammedRoutes[Journey]:
-        """Return the cables as jammers see them: a transfer is on all cables of its route from its beginning to its end."""
+        """Return the cables as jammable channels. A transfer holds all cables of its route from its beginning to its end."""
         return JammedRoutes(
             len(self.cables),
             channels_of=lambda journey: [n for n, _ in self.hops(journey.source, journey.target)],
@@ -180,7 +180,7 @@ class RoutedNetwork:
         return self.transfers.route(*([self.cables[n].link(node) for n, node in hops] for hops in (there, back)))
 
     def _drawn(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
-        """Return the seconds of the cables beside their delays, and what loses the transfer."""
+        """Return the drawn waits of the cables, seconds, and the cause by which a law of theirs loses the transfer, or None."""
         with_laws = [n for n, _ in hops if self.cables[n].wait is not None or self.cables[n].survivals is not None]
         if not with_laws:
             return 0.0, None
@@ -210,7 +210,7 @@ class RoutedNetwork:
         self.transfers.cancel(number)
 
     def is_ending(self, journey: Journey) -> bool:
-        """Return True if a transfer under way ends in this very instant."""
+        """Return True if a transfer in progress ends at this instant."""
         hops = self.hops(journey.source, journey.target)
         if any(n in self._capacities and self._capacities[n].stops_s == self.clock.now for n, _ in hops):
             return True
@@ -241,7 +241,7 @@ class RoutedNetwork:
     # Bandwidths.
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Take the laws of `round` into force, for transfers under way, too."""
+        """Apply the laws of `round`, also to transfers in progress."""
         if self.log is not None:
             self.log.close_round(self.round, time_s)
         self.round = round
@@ -259,19 +259,19 @@ class RoutedNetwork:
         self.renew()
 
     def renew(self) -> None:
-        """Look all bandwidths up again, since a law may have been replaced."""
+        """Read all bandwidths again: a script may have replaced a law."""
         self._due = []
         self._look(self._capacities)
 
     def _look_due(self) -> None:
-        """Look up the bandwidths that may have changed by now. Without transfers under way they have not been followed."""
+        """Read the bandwidths that may have changed by now. They are not followed while no transfer is in progress."""
         now, numbers = self.clock.now, set()
         while self._due and self._due[0][0] <= now:
             numbers.add(heappop(self._due)[1])
         self._look(sorted(numbers))
 
     def _look(self, numbers: Iterable[int]) -> None:
-        """Take the present bandwidths of these cables, and put the next change of any on the clock."""
+        """Apply the present bandwidths of these cables, and schedule the next change of any cable."""
         now = self.clock.now
         for n in numbers:
             capacity = self._capacities[n]
@@ -299,7 +299,7 @@ class RoutedNetwork:
         self._stop()
 
     def _stop(self) -> None:
-        """Lose what crosses a cable that never carries anything again."""
+        """Lose the transfers over cables that never carry anything again."""
         for number, journey in list(self.under_way.items()) if self._dead else ():
             if number in self.under_way and any(n in self._dead for n, _ in self.hops(journey.source, journey.target)):
                 journey.cause = TRACE_END
@@ -310,8 +310,8 @@ class RoutedNetwork:
     def alone_s(self, ends: Iterable[tuple[int, int]], sizes: FloatArray, starts_s: FloatArray, round: int) -> FloatArray:
         """Return the seconds that transfers take if each is alone on the network, under the laws in force in `round`; (n,).
 
-        `ends`: source and target of each, `sizes`: bytes, `starts_s`: beginnings. Draws of delays and corrections of the share
-        of a link are left out.
+        `ends`: source and target of each, `sizes`: bytes, `starts_s`: beginnings. Drawn delays, and corrections of the share of
+        a link, are ignored.
         """
         each = zip(ends, sizes.tolist(), starts_s.tolist(), strict=True)
         return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in each])
@@ -343,7 +343,7 @@ class RoutedNetwork:
             self.jammers.record_to(recorder)
 
     def record_unfinished(self) -> None:
-        """The run is over: record what is under way, and what is jammed."""
+        """Record transfers in progress, and present jamming, at the end of the run."""
         if self.log is not None:
             self.log.record_unfinished()
         if self.jammers is not None:
@@ -352,7 +352,7 @@ class RoutedNetwork:
     # Saved state.
 
     def state_dict(self) -> State:
-        """Transfers with their flows, counts of draws, and states of losses and outages."""
+        """Return transfers with their flows, counts of draws, and states of losses and outages."""
         return {
             "transfers": self.transfers.state_dict(),
             "under_way": [
@@ -368,7 +368,7 @@ class RoutedNetwork:
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        """Go on from the state at the close of `round`; what comes next is put on the clock."""
+        """Restore the state at the close of `round` and schedule the next events."""
         self.round, self._has_begun = round, True
         self.outages.load_state_dict(state["outages"])
         for cable in self.cables:

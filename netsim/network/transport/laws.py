@@ -1,4 +1,4 @@
-"""Laws of the links between clients: delay, bandwidth, loss, and what disturbs messages."""
+"""Laws of the links between clients: delay, bandwidth, loss, and disturbances."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ if TYPE_CHECKING:
     from netsim.network.transport.messages import Message
 
 _LEAST_KM_PER_S = 1e-9
-"""The least speed of propagation: a metre takes a fortnight, and no distance an infinite time."""
+"""Smallest speed of propagation, km/s: a metre takes a fortnight, so that every distance takes a finite time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLaws:
-    """The laws of all links. What differs between clients is the sender's.
+    """The laws of all links.
 
-    A message takes distance / `speed_km_per_s` + bytes / `bandwidth_bytes_per_s` + a draw of `delay`, and survives if `channel`
-    lets it. Raises ValueError where one of these is out of its range.
+    Values that differ between clients are those of the sender. A message takes distance / `speed_km_per_s` + bytes /
+    `bandwidth_bytes_per_s` + a draw of `delay`, and survives as `channel` decides. Raises ValueError for a value out of range.
     """
 
     delay: Timeline[DelayLaw]
     channel: Timeline[ChannelLaw]
-    """The state of one with memory moves on once a slot."""
+    """Channel law of the links; a law with memory advances once a slot."""
     speed_km_per_s: float = math.inf
     bandwidth_bytes_per_s: float | FloatArray = math.inf
-    """A number, or one a client (K,)."""
+    """Bytes a second: a number, or one for each client (K,)."""
     carrier: Carrier | None = None
-    """In its place, for a bandwidth that changes in time or that messages share: the bytes then follow the delay."""
+    """Carrier in place of a constant bandwidth, if bandwidth is shared or changes over time. The bytes then follow the delay."""
 
     def __post_init__(self) -> None:
         if not self.speed_km_per_s >= _LEAST_KM_PER_S:
             raise ParameterError("speed_km_per_s", self.speed_km_per_s, f"must be >= {_LEAST_KM_PER_S:g} km/s")
         least = float(np.min(self.bandwidth_bytes_per_s))
-        # At less, a message of a few bytes would take longer than any run.
+        # At a smaller bandwidth a message of a few bytes would take longer than any run.
         if not least >= 1e-6:
             raise ParameterError("bandwidth_bytes_per_s", least, "must be >= 1e-06 bytes/s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbances:
-    """Causes of loss beside the channel."""
+    """Causes of loss beside the channel law."""
 
     outages: Sequence[Cuts] = ()
-    """Outages of links, of every kind; of two that a message meets, the first one's cause counts."""
+    """Outages of links, of every kind. If a message meets two, the cause of the first counts."""
     clients: ClientOutages | None = None
-    """Outages of clients; None: no client is ever cut off."""
+    """Outages of clients, or None."""
     jammed: JammedRoutes[Message] | None = None
-    """Links that jammers can jam; None: there are no jammers."""
+    """Links that jammers can jam; None without jammers."""
     jammers: Jammers | None = None
     """The jammers of these links, on the clock."""
 

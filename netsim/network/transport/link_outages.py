@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def link_between(graph: PeerGraph, a: int, b: int) -> int:
-    """The number of the link of two neighbours; raises ValueError where they are none."""
+    """Return the number of the link between `a` and `b`; raises ValueError if they are not neighbours."""
     edge = np.flatnonzero((graph.source == a) & (graph.target == b))
     if not edge.size:
         raise ParameterError("links", (a, b), "these two are not neighbours; name a link of the graph", shown=f" has {(a, b)}")
@@ -36,10 +36,10 @@ def link_between(graph: PeerGraph, a: int, b: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """Links are down over [start_s, end_s), both ways; end_s inf: for good.
+    """Links that are down over [start_s, end_s), both ways; end_s inf: no end.
 
-    Either `links`, pairs of neighbours, or `groups` of clients: then every link between two groups is down (a partition); who is
-    named in none belongs to one further group.
+    Either `links`, pairs of neighbours, or `groups` of clients: then every link between two groups is down (a partition).
+    Clients in no group form one further group.
     """
 
     start_s: float
@@ -60,16 +60,18 @@ class Cuts(Protocol):
         """True if a link is ever down."""
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
-        """Why a message over `link` is lost that is under way over [start_s, end_s), or at the one instant; None: it is not."""
+        """Return the cause by which a message over `link` during [start_s, end_s), or at one instant, is lost; None if it is
+        not.
+        """
 
     def quiet_until(self, time_s: float) -> float:
-        """Until when no link is down, while no round opens; -inf: one is down now."""
+        """Return the time until which surely no link is down, if no round opens before; -inf: a link is down now."""
 
     def next_return_s(self, time_s: float) -> float:
         """Return the next time after `time_s` at which a link comes back; inf: never, or not before a round opens."""
 
     def returning(self, time_s: float) -> list[int]:
-        """Return the links that come back at exactly `time_s`, ascending, as far as these outages go."""
+        """Return the links that these outages release at exactly `time_s`, ascending."""
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the links that are down at `time_s` without a known end before the next round opens."""
@@ -82,7 +84,7 @@ class Cuts(Protocol):
 
 
 def links_down(graph: PeerGraph, outage: Outage) -> list[int]:
-    """The links that an outage takes down; raises ValueError for one that there is not, or a client that is named twice."""
+    """Return the links that an outage takes down; raises ValueError for an unknown link, or a client that is named twice."""
     if outage.groups:
         group_of = np.full(graph.clients, -1)
         for i, members in enumerate(outage.groups):
@@ -145,7 +147,7 @@ class Outages(StateFields):
 
 
 class _Unforeseen:
-    """Base of `Cuts` at times that nobody knows beforehand: they can begin at any time, and their ends are not waited for."""
+    """Base of `Cuts` at unknown times: they can begin at any time, and nothing waits for their ends."""
 
     def __bool__(self) -> bool:
         return True
@@ -171,7 +173,7 @@ class ScriptedCuts(_Unforeseen, ScriptedOutages):
 
 
 class Absences(_Unforeseen, StateFields):
-    """Links of clients that are away as a message would arrive; `here` returns (K,) True for clients that are present."""
+    """Links of clients that are away when a message arrives. `here` returns True (K,) for clients that are present."""
 
     def __init__(self, *, graph: PeerGraph, here: Callable[[], BoolArray]) -> None:
         self._here = here
@@ -184,12 +186,15 @@ class Absences(_Unforeseen, StateFields):
         return None if here[a] and here[b] else "away"
 
     def down_indefinitely(self, time_s: float) -> set[int]:
-        # Nobody waits for the return of a client.
+        # Messages do not wait for the return of a client.
         return set()
 
 
 class CutOff(StateFields):
-    """Links of clients that outages of `clients`, whose state is saved elsewhere, cut off: these neither send nor receive."""
+    """Links of clients that outages of `clients` cut off: these clients neither send nor receive.
+
+    The state of the outages is saved elsewhere.
+    """
 
     def __init__(self, *, graph: PeerGraph, clients: ClientOutages) -> None:
         self._clients = clients
@@ -197,7 +202,7 @@ class CutOff(StateFields):
         self._ends: list[tuple[int, int]] = [(a, b) for a, b in ends.tolist()]
         links_of = [(outage, np.flatnonzero(outage.hits[ends].any(axis=1)).tolist()) for outage in clients]
         self._links_of: list[tuple[ClientOutage, list[int]]] = [(outage, links) for outage, links in links_of if links]
-        """Each outage that hits a link, and the links that are down while it is on."""
+        """Outages that hit a link, each with the links that are down while it is on."""
 
     def __bool__(self) -> bool:
         return bool(self._clients)
@@ -223,7 +228,7 @@ class CutOff(StateFields):
 
 
 class AllCuts(StateFields):
-    """`Cuts` of several `kinds` together; of those that a message meets, the first one's cause counts."""
+    """`Cuts` of several `kinds` together. If a message meets several, the cause of the first kind counts."""
 
     state_fields = ("_kinds",)
 
@@ -247,7 +252,7 @@ class AllCuts(StateFields):
         return min((cuts.next_return_s(time_s) for cuts in self._kinds), default=math.inf)
 
     def returning(self, time_s: float) -> list[int]:
-        """Return the links that come back at exactly `time_s`, ascending; one that something else keeps down does not."""
+        """Return the links that come back at exactly `time_s`, ascending, without links that another outage keeps down."""
         back = {link for cuts in self._kinds for link in cuts.returning(time_s)}
         return sorted(link for link in back if self.cause(link, time_s, time_s) is None)
 

@@ -20,32 +20,32 @@ if TYPE_CHECKING:
 
 _EVER = math.inf
 _ALL = slice(None)
-SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # of the lower word of the address of a draw
+SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # bits of the lower word of the address of a draw
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
-_CACHED_BYTES = 1 << 27  # of the draws of a slot; what is forgotten, the oldest first, is drawn again and is the same
-# Of an address, all edges are drawn at about 25 ns an edge; one edge is read at its place in 100 times that, and a call takes as
-# much as two reads. What was asked for twice is asked for often: a read counts four times.
+_CACHED_BYTES = 1 << 27  # number of addresses kept; forgotten draws, oldest first, are drawn again with the same values
+# Drawing all edges of an address costs about 25 ns an edge. Reading a single edge costs 100 times that, and a call as much as
+# two reads. Addresses read twice are usually read often, so a read counts four times.
 _READ_COST, _CALL_READS = 400, 2
 _NO_DELAYS = repeat(0.0)
-_BYTES = 9  # of one edge at one address: its delay, and whether the message survives
+_BYTES = 9  # delay and survival of one edge at one address
 
 
 class EdgeDraws:
-    """The draws of one protocol: delay and survival of a message at (slot, key, attempt, edge), all edges in one call.
+    """Draws of one protocol: delay and survival of a message at (slot, key, attempt, edge).
 
-    Raises ValueError where the graph has more clients than a key has numbers.
+    All edges of an address are drawn in one call. Raises ValueError for a graph with more clients than a key can number.
     """
 
     def __init__(self, links: Transport, name: str, streams: Streams) -> None:
         self._places = links.graph.address
-        """(E,) the entity of each edge at an address."""
+        """Entity (E,) of each edge at an address."""
         if links.graph.clients >= 1 << KEY_BITS:
             shown = f" has {links.graph.clients} clients"
             raise ParameterError("graph", links.graph, f"must be fewer than {1 << KEY_BITS}", shown=shown)
         self.links = links
         self.name = name
         self.label = (name, 0)
-        """The protocol's name, and the slot."""
+        """Name of the protocol, and the slot."""
         edges = links.graph.edges
         self._delays = Durations(clients=links.graph.clients, law=links.delay, draws=streams[f"{name}.delay"], places=edges)
         self._survivals = links.survivals.share_states(streams[f"{name}.loss"], places=edges)
@@ -77,15 +77,15 @@ class EdgeDraws:
         self._no_delay, self._no_loss = no_delay is not None, no_loss is not None
 
     def lossless_until(self, time_s: float) -> float:
-        """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
+        """Return the time until which surely no message of this slot is lost and no law changes; -inf: one can be lost now."""
         if time_s >= self._until_s:
             self._renew(time_s)
         return self._until_s if self._no_loss else -_EVER
 
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
-        """Return the delay, the bytes and the flight of the first sendings of `key` over each edge, seconds (parts, E).
+        """Return the seconds of delay, bytes and flight of the first sendings of `key` over each edge (parts, E).
 
-        Under the laws in force.
+        The laws are those in force now.
         """
         links = self.links
         parts = [size_bytes / links.bandwidth_bytes_per_s, links.propagation_s]
@@ -95,7 +95,7 @@ class EdgeDraws:
         return np.array([delays, *parts])
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
-        """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
+        """Return delays (seconds, without the flight) and survivals of messages sent over `edges` at `time_s`, one each."""
         if time_s >= self._until_s:
             self._renew(time_s)
         if self._no_delay and self._no_loss:
@@ -104,7 +104,7 @@ class EdgeDraws:
         drawn = self._drawn.get(index)
         if drawn is None:
             cost = self._reads[index] = self._reads.get(index, 0) + len(edges) + _CALL_READS
-            # Single reads, until drawing all edges looks cheaper.
+            # Read single edges until drawing all edges seems cheaper.
             if cost * _READ_COST <= self.links.graph.edges:
                 delays, goods = self._draw(index, edges, time_s)
                 return _NO_DELAYS if delays is None else delays.tolist(), ALL_GOOD if goods is None else goods.tolist()
@@ -119,7 +119,9 @@ class EdgeDraws:
         )
 
     def _draw(self, index: int, edges: list[int] | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
-        """Return the delays (n,) and survivals (n,) of messages over `edges`; None where none takes time, or none is lost."""
+        """Return the delays (n,) and survivals (n,) of messages over `edges`; None in place of delays that are all 0, or
+        survivals that are all True.
+        """
         slot, places, senders = self.label[1], self._places[edges], self.links.graph.source[edges]
         delays, goods = None, None
         if not self._no_delay:
@@ -131,13 +133,13 @@ class EdgeDraws:
 
     def _index(self, key: int, attempt: int) -> int:
         """Return the address of the draws of `key` at an `attempt` (from 0) in the present slot, different for each of them."""
-        # A link that comes back often may count more attempts than have room in the lower word; the rest goes above it.
+        # A link that comes back often may cause more attempts than the lower word can hold; the rest goes to the upper word.
         high, low = attempt >> _ATTEMPT_BITS, attempt & _ATTEMPT_MASK
         return high << 64 | ((self.label[1] << KEY_BITS) | key) << _ATTEMPT_BITS | low
 
 
 class StarDraws(EdgeDraws):
-    """The draws of messages from each client to the server, one each in a slot, that are sent at most `attempts` times."""
+    """Draws of messages from each client to the server: one for each client in a slot, sent at most `attempts` times."""
 
     def __init__(self, links: Transport, name: str, streams: Streams, attempts: int) -> None:
         super().__init__(links, name, streams)

@@ -1,4 +1,4 @@
-"""A message between two clients, over an edge of their graph, and who is told what became of it."""
+"""Messages between two clients over an edge of their graph, and the interface of their handlers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from netsim.core.protocols import FloatArray, IntArray
 
 ALL_GOOD: Iterable[bool] = repeat(True)
-"""The survival of messages of which none is lost."""
+"""Survivals of messages if none is lost."""
 
 
 class Stage(IntEnum):
     """The next step of a message in flight."""
 
     DELAY = 0
-    """Its bytes join the carrier at `next_s`."""
+    """The bytes join the carrier at `next_s`."""
     BYTES = 1
-    """The carrier has had its bytes since `next_s`."""
+    """The carrier has had the bytes since `next_s`."""
     FLIGHT = 2
-    """It arrives at `next_s`."""
+    """The message arrives at `next_s`."""
     PAUSE = 3
-    """It was lost, and is sent again at `next_s`."""
+    """The message was lost, and is sent again at `next_s`."""
 
 
 class PeerGraph(Protocol):
@@ -50,7 +50,7 @@ class PeerGraph(Protocol):
     def starts(self) -> IntArray: ...
     @property
     def address(self) -> IntArray:
-        """(E,) each edge's number for addressed draws; half of it, rounded down, is the number of its link."""
+        """Number (E,) of each edge for addressed draws. Half of it, rounded down, is the number of the link."""
 
     @property
     def distance_km(self) -> FloatArray: ...
@@ -64,13 +64,13 @@ def link_count(graph: PeerGraph) -> int:
 def link_ends(graph: PeerGraph) -> IntArray:
     """Return the two clients of each link of `graph`, ascending; (links, 2)."""
     ends = np.zeros((link_count(graph), 2), np.int64)
-    # Either edge of a link will do: only the clients at its ends are needed.
+    # Either edge of a link gives its two clients.
     ends[graph.address >> 1] = np.sort(np.stack((graph.source, graph.target), axis=1))
     return ends
 
 
 def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
-    """Return the links of `graph` as jammers see them, numbered as its addresses are."""
+    """Return the links of `graph` as jammable channels, numbered by their addresses."""
     links = (graph.address >> 1).tolist()
     return JammedRoutes(
         link_count(graph),
@@ -80,7 +80,7 @@ def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
 
 
 class Star:
-    """A channel of its own from each of K `clients` to the server: edge k is client k's, and its only end that may be cut off."""
+    """Graph of K channels from `clients` to the server. Edge k belongs to client k, which is the only end that can be cut off."""
 
     def __init__(self, clients: int) -> None:
         self.clients = self.edges = clients
@@ -113,10 +113,10 @@ class MessageHandler(Protocol):
     def live(self) -> bool: ...
 
     def on_arrival(self, message: Message) -> None:
-        """A message got through."""
+        """Handle a message that has arrived."""
 
     def on_loss(self, message: Message) -> None:
-        """A message was lost and will not be sent again."""
+        """Handle a message that was lost and will not be sent again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -124,12 +124,12 @@ class Message:
     """One sending of one message over one directed edge."""
 
     handler: MessageHandler | None
-    """Handler that is called at the end; None: no handler waits."""
+    """Handler that is called at the end, or None."""
     label: tuple[str, int]
     """The protocol's name, and the slot."""
     edge: int
     key: int
-    """Key within the protocol; with the slot, the attempt and the edge it is the address of the draws."""
+    """Key within the protocol. With slot, attempt and edge it addresses the draws."""
     attempt: int
     tries: int
     """Number of earlier sendings of this message."""
@@ -138,32 +138,32 @@ class Message:
     sent_s: float
     due_s: float
     good: bool | None
-    """True if it gets through, unless something happens to it on the way. None (as of updates): not decided, never so here."""
+    """True if the channel lets the message through, unless it is disturbed on the way. Never None here, unlike for updates."""
     number: int
     jammed: bool | None = False
     cause: str | None = None
-    """Cause by which a link has lost it; None: it has not."""
+    """Cause by which a link has lost the message, or None."""
     stage: int = Stage.FLIGHT
     next_s: float = math.nan
-    """The time of the next step, or of the last one while a carrier has the bytes; see `Stage`."""
+    """Time of the next step, or of the last one while a carrier has the bytes; see `Stage`."""
     order: int = -1
-    """The number of the next step among the calls of the clock; -1 while a carrier has the bytes."""
+    """Number of the next step among the calls of the clock; -1 while a carrier has the bytes."""
 
 
 KEPT = tuple(field.name for field in fields(Message) if field.name not in ("handler", "order"))
-"""The fields of a message in flight that a saved state holds."""
+"""Fields of a message in flight that a saved state holds."""
 
 
 Common = tuple[MessageHandler | None, tuple[str, int], int, int, int, int, Any]
-"""Common part of the messages of a batch: handler, label, key, attempt, tries, size in bytes, content."""
+"""Fields shared by the messages of a batch: handler, label, key, attempt, tries, size in bytes, content."""
 
 
 class Batch:
-    """Messages of one content, one over each of `edges`, with one entry on the clock: that of the next to arrive.
+    """Messages of one content, one over each of `edges`, with a single entry on the clock: that of the next to arrive.
 
-    Thousands of messages under way are then a few hundred entries. `sent_s`, `dues_s`: seconds, one each. `sent`: the
-    fields of a message that all have, but for `edge`. `number`, `order`: the numbers of the first message and of its call; the
-    others follow in the order of `edges`.
+    Thousands of messages in flight then need a few hundred entries. `sent_s`, `dues_s`: times of sending and arrival, seconds,
+    one for each edge. `sent`: fields shared by all. `number`, `order`: numbers of the first message and of its call; the others
+    follow in the order of `edges`.
     """
 
     __slots__ = ("_at", "_goods", "_places", "_sent", "dues_s", "edges", "number", "order", "sent_s")
@@ -173,7 +173,7 @@ class Batch:
     ) -> None:
         self._sent, self.sent_s, self.number, self.order, self.edges, self.dues_s = sent, sent_s, number, order, edges, dues_s
         self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)
-        # Stable: of messages that arrive together the one that was sent first comes first.
+        # Stable sort: among messages that arrive together, the one that was sent first comes first.
         self._places = sorted(range(len(edges)), key=dues_s.__getitem__)
         self._at = 0
 
@@ -186,7 +186,7 @@ class Batch:
         return self._places[self._at :]
 
     def take(self) -> Message:
-        """Return the next message to arrive, which is in flight no more."""
+        """Remove and return the next message to arrive."""
         self._at += 1
         return self.message(self._places[self._at - 1])
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class AsynchronousBelief(BeliefProtocol):
-    """A client updates when a message arrives, and tells a neighbour only changes above the tolerance.
+    """A client updates when a message arrives, and sends a neighbour only changes above the tolerance.
 
-    With `work_s` 0 each arrival is answered at once by a message to every neighbour: the number of messages grows with every hop
-    until changes fall below the tolerance. The exchange ends when no message is under way and no client has a change to send.
-    A message that was overtaken by a later one of the same edge is ignored. A lost message is sent again when its link comes
-    back from an outage.
+    With `work_s` 0 each arrival is answered at once by a message to every neighbour: the number of messages grows with every
+    hop until changes fall below the tolerance. The exchange ends when no message is in flight and no client has a change to
+    send. Messages overtaken by a later one of the same edge are ignored. A lost message is sent again when its link comes back
+    from an outage.
     """
 
     def __init__(self, *, links: Transport, draws: EdgeDraws, maths: BeliefMath, rules: BeliefRules, fields: FloatArray) -> None:
@@ -112,9 +112,9 @@ class AsynchronousBelief(BeliefProtocol):
         if self._outstanding or not self.live:
             return
         cuts, address, now = self.links.cuts, self.links.graph.address, self.links.clock.now
-        # An edge that has used up its `max_exchanges` messages is not waited for.
+        # Do not wait for edges that have used up their `max_exchanges` messages.
         waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
-        # Only an outage of this instant is waited for, not one that is yet to come.
+        # Wait for outages that are on now only, not for future ones.
         if all(cuts.cause(link, now, now) is None for link in waiting - cuts.down_indefinitely(now)):
             self.complete = True
             self.stop_at(now)
@@ -131,7 +131,7 @@ class AsynchronousBelief(BeliefProtocol):
         self._watch()
 
     def on_links_return(self, links: set[int]) -> None:
-        """Send every message again that was not heard over `links`."""
+        """Send every message again that did not arrive over `links`."""
         address = self.links.graph.address
         for edge in sorted(self._unheard):
             if int(address[edge]) >> 1 in links:
@@ -143,7 +143,7 @@ class AsynchronousBelief(BeliefProtocol):
             self._say(edge)
 
     def result(self) -> BeliefResult:
-        """Return the messages heard so far."""
+        """Return the messages that have arrived so far."""
         messages = np.array(self._received)
         residual = float(np.abs(self._maths.step(self._fields, messages) - messages).max(initial=0.0))
         converged = self.complete and not self._cut_short and not self._unheard

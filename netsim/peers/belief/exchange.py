@@ -1,4 +1,4 @@
-"""Belief propagation as timed messages: its rules, the mathematics that it calls, and what comes of it.
+"""Belief propagation as timed messages: rules, mathematics, results.
 
 Synchronous (`synchronous.py`) or on arrival (`asynchronous.py`), it ends when the simulation, which sees everything,
 finds that no message changes any more; no client could know that. What the messages say is the mathematics' business
@@ -28,11 +28,11 @@ class MessageStormWarning(ParameterWarning):
 
 
 class BeliefMath(Protocol):
-    """Belief propagation over one graph without time; messages are log-odds, one a directed edge, (E,)."""
+    """Belief propagation over one graph, without time. Messages are log-odds, one for each directed edge (E,)."""
 
     @property
     def couplings(self) -> FloatArray:
-        """(E,) the coupling of each edge."""
+        """Coupling (E,) of each edge."""
 
     @property
     def convergence_constant(self) -> float:
@@ -50,10 +50,10 @@ class BeliefMath(Protocol):
         """Return the message that a client would now send to each neighbour, by what it received from and sent to each."""
 
     def beliefs(self, opinions: FloatArray, messages: FloatArray) -> FloatArray:
-        """(K,) beliefs from the messages that arrived."""
+        """Return beliefs (K,) from the messages that arrived."""
 
     def answers_until_quiet(self, tolerance: float, limit: int) -> float:
-        """Messages that an edge may carry if every arrival is answered at once, counted up to `limit`."""
+        """Return the number of messages, counted up to `limit`, that an edge may carry if every arrival is answered at once."""
 
     def exchange_times(
         self, *, exchanges: int, start_s: float, latency_s: Callable[[int], FloatArray], work_s: float
@@ -98,7 +98,7 @@ class BeliefRules:
         if not 0 <= self.work_s < math.inf:
             raise ParameterError("work_s", self.work_s, "must be >= 0 seconds and finite")
         if self.damping > 0 and self.update == "asynchronous" and self.work_s == 0:
-            # A damped message is not the last word: the client goes on by itself, and must not do so in no time.
+            # With damping a client updates repeatedly without new messages, and this must take time.
             raise ParameterError("damping", self.damping, "asynchronous updates with damping need work_s > 0")
         if self.message_bytes < 0:
             raise ParameterError("message_bytes", self.message_bytes, "must be >= 0")
@@ -109,12 +109,12 @@ class BeliefResult:
     """Result of belief propagation."""
 
     messages: FloatArray
-    """(E,) the last messages that arrived, as log-odds."""
+    """Last messages (E,) that arrived, as log-odds."""
     exchanges: int
     residual: float
-    """The largest change of a message in the last exchange."""
+    """Largest change of a message in the last exchange."""
     converged: bool
-    """No message changed by more than the tolerance."""
+    """True if no message changed by more than the tolerance."""
 
 
 class BeliefProtocol(PeerProtocol):
@@ -127,7 +127,7 @@ class BeliefProtocol(PeerProtocol):
 
     @abstractmethod
     def result(self) -> BeliefResult:
-        """Return the messages that the clients have heard by now."""
+        """Return the messages that have arrived by now."""
 
 
 def warn_of_storms(*, rules: BeliefRules, maths: BeliefMath) -> None:

@@ -33,7 +33,7 @@ class Iterates:
         return self.residual if self.done else math.nan
 
     def advance(self, missing: Sequence[int] = ()) -> None:
-        """Make one exchange; over the edges in `missing` nothing arrived, and the receiver keeps the last message."""
+        """Compute one exchange. Receivers keep their last message of edges in `missing`, over which nothing arrived."""
         old = self.messages
         new = self._maths.step(self._fields, old)
         if self._damping:
@@ -59,15 +59,15 @@ class SynchronousBelief(BeliefProtocol):
         graph = links.graph
         super().__init__(links=links, draws=draws, maths=maths, rules=rules, fields=fields)
         self.goal = 0
-        """The exchange after which all stop."""
+        """Exchange after which all clients stop."""
         self._ideal = self._plan()
         self._iterates: Iterates | None = None
         self._given_up: dict[int, list[int]] = {}
         self._degree: list[int] = []
         self._missing: tuple[list[int], list[int]] = ([], [])
-        """Messages that each client still waits for, in even exchanges and in odd ones; `exchange & 1` is the index."""
+        """Number of messages that each client still waits for, in even and in odd exchanges; the index is `exchange & 1`."""
         self._done = [0] * graph.clients
-        """Exchanges that each client has finished."""
+        """Number of exchanges that each client has finished."""
         self._left = graph.clients
         """Number of clients that have not finished all exchanges."""
 
@@ -105,7 +105,7 @@ class SynchronousBelief(BeliefProtocol):
 
     def _begin(self) -> None:
         self._degree = np.diff(self.links.graph.starts).tolist()
-        # At most two exchanges can have messages under way to a client: the one it is in, and the next.
+        # Messages in flight to a client belong to at most two exchanges: its present one and the next.
         self._missing = (self._degree.copy(), self._degree.copy())
         for client in range(self.links.graph.clients):
             self._go_on(client)
@@ -130,7 +130,7 @@ class SynchronousBelief(BeliefProtocol):
             self._finish()
 
     def _count(self, client: int) -> None:
-        """Count an exchange as finished; its place in `_missing` now belongs to the exchange after the next."""
+        """Count an exchange as finished. Its entry in `_missing` is reused for the exchange after the next."""
         self._done[client] += 1
         self._missing[self._done[client] & 1][client] = self._degree[client]
 

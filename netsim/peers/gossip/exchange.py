@@ -1,4 +1,4 @@
-"""Gossip as timed messages: its rules, the mathematics that it calls, and what `flooding.py` and `push.py` share.
+"""Gossip as timed messages: rules, mathematics, and the common base of `flooding.py` and `push.py`.
 
 In a slot every client makes one index, and messages spread (client, index) pairs. Clients are named by rank, their place in the
 decreasing order of all indices; nobody uses a rank it has not heard of. All clients name the same top m exactly when each of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from netsim.network.transport.transport import Transport
 
 Known = Any
-"""Knowledge of a client, or content of a message: plain, immutable, false if empty; made and read by a `Payload` alone."""
+"""Knowledge of a client, or content of a message: plain, immutable, false if empty. Only a `Payload` makes and reads it."""
 
 
 class Payload(Protocol):
@@ -44,19 +44,21 @@ class GossipMath(Protocol):
     def payload(self) -> Payload: ...
     @property
     def keeps_all(self) -> bool:
-        """True if clients pass on everything they hear, so that an item's spread depends on no other item."""
+        """True if clients forward everything they receive, so that an item's spread depends on no other item."""
 
     def ranks(self, index: FloatArray, priority: FloatArray | None) -> IntArray:
-        """(K,) each client's place in the decreasing order of `index`; of equals the lower `priority` first."""
+        """Return the place (K,) of each client in the decreasing order of `index`; among equals the lower `priority` comes
+        first.
+        """
 
     def contacts(self, u: FloatArray) -> IntArray:
-        """The edge to a random neighbour, for each client that has one, by uniforms (K,)."""
+        """Return the edge to a random neighbour of each client that has one, from uniforms (K,)."""
 
     def believers(self, held: Sequence[Known], ranks: IntArray) -> IntArray:
-        """The clients that believe to be in the top m, ascending."""
+        """Return the clients that believe themselves in the top m, ascending."""
 
     def disagreement(self, held: Sequence[Known]) -> float:
-        """Share of clients that do not name the true top m."""
+        """Return the share of clients that do not name the true top m."""
 
     def flooding_times(self, *, origins: IntArray, start_s: float, latency_s: FloatArray, work_s: float) -> FloatArray:
         """Return the time at which each client knows the item of each origin if all flood; seconds (origins, K)."""
@@ -103,7 +105,7 @@ class GossipProtocol(PeerProtocol):
         self.agreed_s = math.nan
         """Time at which all clients first named the same top m; NaN before."""
         self.until_agreement = True
-        """True: stop at agreement, or once it has become impossible. False: only `stop` ends the protocol."""
+        """True if the protocol stops at agreement, or once that is impossible; False if only `stop` ends it."""
         self.payload = maths.payload
         self.held: list[Known] = [maths.payload.item(rank) for rank in ranks.tolist()]
         self._maths, self._size, self._ranks = maths, size, ranks

@@ -103,16 +103,16 @@ class Flooding(GossipProtocol):
         if not self.live:
             return
         back = set(self.links.cuts.returning(self.links.clock.now))
-        # Links that return again and again would always have messages under way: the protocol would never end.
+        # Links that return repeatedly would always have messages in flight, and the protocol would never end.
         if not (self.until_agreement and self._nothing_to_learn(back)):
             self.on_links_return(back)
         self._watch()
 
     def on_links_return(self, links: set[int]) -> None:
-        """Send all that both ends of each of `links` know over it."""
+        """Send the knowledge of both ends of each of `links` over it."""
         for edge, address in enumerate(self.links.graph.address.tolist()):
             if address >> 1 in links:
-                # The same news may cross the link once more: other draws, above those of all resends so far.
+                # The same news may cross the link again: use draws of attempts above all resends so far.
                 self._eras[edge] = self._eras.get(edge, 0) + self.links.max_resends + 1
                 self._given_up.discard(edge)
                 news = self.held[self.links.sources[edge]]

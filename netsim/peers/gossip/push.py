@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Push(GossipProtocol):
-    """Every repetition each client tells one random neighbour all it knows; in push-pull that neighbour answers."""
+    """In every repetition each client sends all it knows to one random neighbour; with push-pull the neighbour answers."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Push(GossipProtocol):
             held = self.held[self.links.sources[edge]]
             self._outstanding += 1
             self.links.send(self, [edge], self.repetitions, self._size_bytes(held), held)
-        # Last of its instant: where nothing takes time, a repetition is over before the next begins.
+        # Last of its instant, so that a repetition ends before the next begins even if nothing takes time.
         due_s = max(clock.now, self._start_s + self.repetitions * rules.interval_s)
         clock.call_at(due_s, self._repeat, priority=LAST)
 
@@ -70,7 +70,7 @@ class Push(GossipProtocol):
         self.on_loss(message)
 
     def on_loss(self, message: Message) -> None:
-        """Count one message less under way."""
+        """Count one message less in flight."""
         self._outstanding -= 1
         self._stop_if_done()
 
