@@ -1,4 +1,4 @@
-"""Work that only training itself tells, for the engine: what an eager trainer processes is asked for as an update begins."""
+"""Work law of an eager trainer, whose amount of work is known only by training: it trains when an update begins."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Beginner(Protocol):
 
 
 class EagerWork:
-    """The amounts of `planned`, which expectations go by, and of each update what `learner` really processed."""
+    """Work law with the amounts of `planned` for expectations, and for each update the amounts that `learner` really processed.
+    """
 
     eager = True
 

@@ -37,7 +37,7 @@ class Randomness(Protocol):
 
 
 Metric = Callable[[NDArray[np.float32], IntArray], float]
-"""A number out of the scores (n, classes) of the test samples and their classes (n,)."""
+"""Function from the scores (n, classes) of the test samples and their classes (n,) to a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Quality:
     unscored: int = 0
     """Test samples whose scores are not finite, because the model is not or its numbers overflow. They count as wrong."""
     training_loss: float = math.nan
-    """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or nobody asked for it."""
+    """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or it was not requested."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Values of the user's own metrics, by name."""
+    """Values of the user's metrics, by name."""
     columns: Mapping[str, float] = field(default_factory=dict)
     """Further columns of the round, by name."""
 
@@ -64,10 +64,10 @@ def score_batches(
     *,
     batch_statistics: bool,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the scores (b, classes) by `model` (d,) of so many `samples`, and their labels (b,), in batches of 1000.
+    """Yield the scores (b, classes) of `model` (d,) on a number of `samples`, and their labels (b,), in batches of 1000.
 
-    `take(first, last)` returns inputs and labels of the samples first, .., last - 1. Where the device cannot hold a batch,
-    batches are half as large from there on, and a note of the trainer says so.
+    `take(first, last)` returns inputs and labels of the samples first, .., last - 1. If the device cannot hold a batch, batches
+    are halved from there on, and the trainer gets a note.
 
     Raises:
         MemoryError: the device cannot hold a single sample.
@@ -95,7 +95,7 @@ def measure(
     batch_statistics: bool,
     scores_out: list[Tensor] | None = None,
 ) -> tuple[BoolArray, float, int]:
-    """Return a mask (n,) of the samples classified rightly, the mean loss, and the number of samples without finite scores.
+    """Return a mask (n,) of the samples classified correctly, the mean loss, and the number of samples without finite scores.
 
     Samples are x (n, ...) with labels y (n,), scored by `model` (d,). Scores that are not finite count as wrong. No sample's loss
     counts as more than `losses.LOSS_CEILING`. `score_batches` sets the batches; `scores_out` receives the scores of each.
@@ -110,7 +110,7 @@ def measure(
         scored.append(finite_rows(scores))
         right.append((scores.argmax(1) == labels) & scored[-1])
         total += sum_bounded(loss.value(scores, labels))
-    # Both masks leave the device in one transfer: one for each batch would wait for the device each time.
+    # Both masks leave the device in a single transfer: each transfer waits for the device.
     right_mask, scored_mask = torch.stack([torch.cat(right), torch.cat(scored)]).cpu().numpy()
     return right_mask, float(total) / len(y), len(y) - int(scored_mask.sum())
 
@@ -129,7 +129,7 @@ def _half(trainer: LocalTrainer, samples: int, error: Exception) -> int:
 def local_sets(
     labels: IntArray, label_counts: IntArray, local: LocalTest, *, samples: int, generator: np.random.Generator
 ) -> IntArray:
-    """Local test sets of all clients out of samples with these labels: (K, samples) numbers in 0..len(labels)-1.
+    """Return the local test sets of all clients: (K, samples) numbers in 0..len(labels)-1 of the samples with these labels.
 
     "iid": all samples in random order, cut into shares; once they are used up, again in another order. "own": drawn so that each
     client's labels come in the proportions of its training data, `label_counts` (K, classes), as nearly as whole samples allow;
@@ -160,7 +160,7 @@ def local_sets(
 
 
 def _whole_shares(share: FloatArray, total: int) -> IntArray:
-    """Whole numbers that sum to `total`, as near to share * total as largest remainders bring them; `share` sums to 1."""
+    """Return whole numbers that sum to `total`, near share * total, by largest remainders. `share` must sum to 1."""
     exact = share * total
     counts = np.floor(exact).astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
@@ -168,9 +168,9 @@ def _whole_shares(share: FloatArray, total: int) -> IntArray:
 
 
 class Evaluator:
-    """Says when the model is evaluated, and evaluates it: on the whole test set, and on every client's local one.
+    """Decides when the model is evaluated, and evaluates it on the whole test set and on every client's local test set.
 
-    The samples of each label that a client holds say which of the test set it tests on.
+    The label counts of a client's training samples determine its local test set.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Evaluator:
         self._sets: dict[LocalTest, IntArray] = {}
         self._known: tuple[int, BoolArray, Quality] | None = None
         self.due_s = 0.0
-        """From when on the next evaluation is due, where that goes by simulated time."""
+        """Time from which on the next evaluation is due, if evaluations go by simulated time."""
 
     def due(self, round: int, time_s: float, last: bool) -> bool:
         """Return True to evaluate now: always in the first and the last round. A due evaluation counts as done."""
@@ -208,11 +208,11 @@ class Evaluator:
         return True
 
     def forget(self) -> None:
-        """Measure again, even a version number that was measured before."""
+        """Forget the last measurement, so that the same version number is measured again."""
         self._known = None
 
     def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
-        """Quality of `model` (d,), of this version, on the test set."""
+        """Return the quality of `model` (d,), of this version, on the test set."""
         _, quality = self._measure(version, model, batch_statistics)
         if self._metrics and not quality.metrics and self._known is not None:
             quality = replace(quality, metrics=self._own_metrics())
@@ -220,7 +220,7 @@ class Evaluator:
         return quality
 
     def accuracy(self, model: Tensor, *, batch_statistics: bool) -> float:
-        """Accuracy of `model` (d,) on the test set, in [0, 1]."""
+        """Return the accuracy of `model` (d,) on the test set, in [0, 1]."""
         right, *_ = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
         return float(right.mean())
 
@@ -236,7 +236,7 @@ class Evaluator:
         return values
 
     def local_tests(self, local: LocalTest) -> IntArray:
-        """(K, n) every client's local test set (see `local_sets`), drawn once."""
+        """Return every client's local test set (K, n) (see `local_sets`), drawn once."""
         sets = self._sets.get(local)
         if sets is None:
             generator = self._streams.generator(f"local-tests-{local}")
@@ -245,9 +245,9 @@ class Evaluator:
         return sets
 
     def opinions(self, version: int, model: Tensor, local: LocalTest, statistics: Mapping[int, Tensor] | None) -> FloatArray:
-        """(K,) accuracy on every client's local test set.
+        """Return the accuracy (K,) on every client's local test set.
 
-        One pass over the test set serves all clients, unless `statistics` holds each one's own of batch normalisation.
+        One pass over the test set serves all clients, unless `statistics` holds batch-normalisation statistics of each client.
         """
         sets = self.local_tests(local)
         if statistics is None:

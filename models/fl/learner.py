@@ -36,24 +36,24 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
-# Far above any model that classifies, and far enough below the largest float32 for sums of models to stay finite.
+# Far above the numbers of any working model, and low enough for sums of models to stay finite in float32.
 _PARAMETER_LIMIT = 1e30
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Content of delivered updates, as far as it was asked for; an entry for each update, in the order of deliveries."""
+    """Requested content of delivered updates. Arrays have an entry for each update, in the order of deliveries."""
 
     updates: FloatArray | None = None
-    """(n, d) the protected updates; a refused one is all zeros."""
+    """Protected updates (n, d); a refused update is all zeros."""
     loss: FloatArray | None = None
-    """(n,) mean loss of the first pass over the client's samples, in training: see `losses.FirstPass`."""
+    """Mean loss (n,) of the first pass over the client's samples, in training: see `losses.FirstPass`."""
     loss_rms: FloatArray | None = None
-    """(n,) root mean square of the losses of all samples of that pass."""
+    """Root mean square (n,) of the losses of all samples of that pass."""
 
 
 class Delivered(Protocol):
-    """The deliveries of one aggregation (`netsim.core.protocols.Deliveries`); every array has an entry an update."""
+    """Deliveries of one aggregation (`netsim.core.protocols.Deliveries`); arrays have an entry for each update."""
 
     @property
     def clients(self) -> IntArray: ...
@@ -75,11 +75,11 @@ class Unscored(NamedTuple):
     """Test samples for which the present model has no finite scores: it holds a number that is not finite, or overflows."""
 
     of: int
-    """Test samples."""
+    """Number of test samples."""
     samples: int = 0
-    """Test samples without scores, at the last evaluation."""
+    """Number of test samples without scores at the last evaluation."""
     since_round: int | None = None
-    """The first round of the evaluations in a row that found such samples; None: the last one found none."""
+    """First round of the latest evaluations in a row that found such samples; None: the last evaluation found none."""
 
     def after(self, round: int, samples: int) -> Unscored:
         """Return the record after the evaluation of `round`, which found this number of samples without scores."""
@@ -122,9 +122,9 @@ class FederatedLearner:
         workers: Workers | None = None,
     ) -> None:
         self.data_sizes: IntArray = task.data_sizes
-        """(K,) samples of each client."""
+        """Number of samples (K,) of each client."""
         self.label_counts: IntArray = task.label_counts
-        """(K, labels) how many samples of each label each client holds."""
+        """Number of samples (K, labels) of each label that each client holds."""
         self.records_losses = options.client_losses
         self.round_columns: Sequence[str] = ("accuracy", "loss", *(("training_loss",) if options.training_loss else ()))
         self._methods, self._streams = methods, streams
@@ -150,11 +150,11 @@ class FederatedLearner:
         metrics = methods.metrics
         self._evaluator = Evaluator(trainer=self._trainer, task=task, streams=streams, options=options, metrics=metrics)
         self._best_loss = math.inf if options.keep == "best" else None
-        """The lowest test loss so far, where only the best model is kept."""
+        """Lowest test loss so far, if only the best model is kept."""
         self.trained_updates = 0
-        """Updates computed and offered to the model so far."""
+        """Number of updates computed and offered to the model so far."""
         self.refused_updates = 0
-        """Updates among them that were not finite and so entered no model."""
+        """Number of these updates that were not finite and so entered no model."""
         self.unscored = Unscored(of=len(task.dataset.test_y))
         """Test samples that the last evaluation could not score."""
         frozen = ~self._trainer.layout.moves
@@ -172,7 +172,7 @@ class FederatedLearner:
 
     @property
     def version(self) -> int:
-        """Counts the aggregations that changed the model, from 0."""
+        """Number of aggregations that changed the model."""
         return self._versions.newest
 
     @property
@@ -210,7 +210,7 @@ class FederatedLearner:
         return self._content(computed, len(computed.content), want_updates, want_losses)
 
     def retain(self, versions: list[int]) -> None:
-        """All versions that updates under way started from, told after every aggregation; others may be dropped.
+        """Keep only `versions` of the model: updates in flight started from them. Called after every aggregation.
 
         Raises:
             ValueError: one of them is not there any more.
@@ -219,17 +219,17 @@ class FederatedLearner:
 
     @property
     def eager(self) -> bool:
-        """True if training runs as its client is sent the model, because time depends on it: see `begin`."""
+        """True if training runs when the model is sent, because durations depend on it: see `begin`."""
         return self._work.eager
 
     @property
     def model(self) -> torch.Tensor:
-        """The present model (d,)."""
+        """Present model (d,)."""
         return self._versions.model
 
     @property
     def parameters(self) -> int:
-        """Parameters of the network: the first columns of a model."""
+        """Number of parameters of the network, which are the first columns of a model."""
         return self._trainer.parameters
 
     def replace_model(self, model: torch.Tensor) -> None:
@@ -237,8 +237,8 @@ class FederatedLearner:
         self._versions.push(model)
 
     def train(self, updates: list[Update], models: Models) -> torch.Tensor:
-        """Return the models (n, d) of the clients of `updates` after local training from `models`; nothing is folded into any,
-        and nothing is compressed.
+        """Return the models (n, d) of the clients of `updates` after local training from `models`, without aggregation and
+        compression.
 
         A client whose update is not finite keeps the model that it started from.
 
@@ -255,7 +255,7 @@ class FederatedLearner:
         return self._work.up.exact
 
     def compressed(self, models: torch.Tensor, addresses: Sequence[tuple[int, int]]) -> torch.Tensor:
-        """Return what arrives of `models` (n, d), or of differences of models, that are sent as updates are.
+        """Return `models` (n, d), or differences of models, in the form in which they arrive if sent like updates.
 
         The draws of each are at its address. Running statistics, and parameters that are not trained, are not compressed.
         """
@@ -266,7 +266,7 @@ class FederatedLearner:
     ) -> tuple[Sequence[int], Sequence[int]]:
         """Train updates of `clients` (n,) from the model `version` ahead of their delivery, where training is `eager`.
 
-        `steps` (n,): those that each is asked for; None: as planned. Returns the samples that each processed, and its steps.
+        `steps` (n,): steps requested of each; None: as planned. Returns the samples that each processed, and its steps.
 
         Raises:
             MemoryError: the device cannot hold the updates.
@@ -287,7 +287,7 @@ class FederatedLearner:
         return self._work.executor.ahead
 
     def promise(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
-        """Let workers train updates that `clients` (n,) begin in `round` from the model `version`, while time goes on.
+        """Let workers train, ahead of their use, the updates that `clients` (n,) begin in `round` from the model `version`.
 
         `steps` as of `begin`. What is promised changes no result: an update that turns out otherwise is trained again.
         """
@@ -307,14 +307,14 @@ class FederatedLearner:
 
     @property
     def worker_facts(self) -> dict[str, Any] | None:
-        """Facts of the workers for the summary, or None without workers."""
+        """Return facts of the workers for the summary, or None without workers."""
         return self._work.executor.facts()
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
-        """Train what was delivered and fold it into the model; `version` counts up if anything was accepted.
+        """Train the delivered updates and aggregate them into the model. `version` counts up if an update was accepted.
 
-        Returns what is wanted of the updates; None: nothing is. What is wanted of updates that go on waiting in the buffer is
-        computed now and again later.
+        Returns the requested content of the updates, or None. Content of updates that stay in the buffer is computed now, and
+        again later.
 
         Raises:
             ValueError: an update starts from a version that is no longer kept.
@@ -365,7 +365,8 @@ class FederatedLearner:
     def compute_step(
         self, updates: list[Update], versions: Versions, of_all: tuple[int, int], want_losses: bool
     ) -> tuple[Computed, torch.Tensor | None]:
-        """Train `updates`, and return them with the step (d,) that they make of the newest of `versions`; None: none is finite.
+        """Train `updates`; return them with the step (d,) from the newest of `versions` that their aggregation gives; None if
+        no update is finite.
 
         `versions`: models of any node, in the store of this learner. `of_all`: clients of that node, and their samples.
 
@@ -410,13 +411,13 @@ class FederatedLearner:
         return computed, step
 
     def _received_losses(self, updates: list[Update]) -> FloatArray:
-        """(n,) mean loss of the present model, as clients receive it, on all samples of the client of each update."""
+        """Return the mean loss (n,) of the present model, as clients receive it, on all samples of each update's client."""
         model = self._work.receive(self._versions.id(self.version), self._store)
         statistics = self._work.memory.statistics if self._work.local_statistics else None
         return self._probing.losses(model, np.array([update.client for update in updates]), 0, None, statistics)
 
     def _fold_cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
-        """As `_fold`, by way of the cache, where what is held back is the last to enter; without any update, too."""
+        """Aggregate by the cache, which also works without updates. Updates held back enter the cache last."""
         assert self._cache is not None
         model = self._versions.model
         if deliveries.renewed is not None:
@@ -486,11 +487,11 @@ class FederatedLearner:
         return model
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
-        """Quality of the present model, or None where none is due.
+        """Return the quality of the present model, or None if no evaluation is due.
 
-        It is due in the first and the last round, and every `evaluate_every_rounds` rounds; with `evaluate_every_s` instead of
-        these at the first round that closes at or after each multiple of so many simulated seconds. Training losses are those
-        since the last evaluation: they are taken out, so that each is reported once.
+        It is due in the first and the last round, and every `evaluate_every_rounds` rounds; with `evaluate_every_s` instead at
+        the first round that closes at or after each multiple of it. Training losses are those since the last evaluation: they
+        are taken out, so that each is reported once.
         """
         return self.quality(round) if self.due(round, time_s, last) else None
 
@@ -499,29 +500,32 @@ class FederatedLearner:
         return self._evaluator.due(round, time_s, last)
 
     def quality(self, round: int) -> Quality:
-        """Quality of the present model, as `round` closes, with the training losses since the last evaluation."""
+        """Return the quality of the present model at the close of `round`, with the training losses since the last evaluation."""
         with naming_device(self._device, "testing the model"):
             quality = self._evaluator.quality(self.version, self._versions.model, batch_statistics=self._work.local_statistics)
         self.unscored = self.unscored.after(round, quality.unscored)
         return quality if self._work.losses is None else replace(quality, training_loss=self._work.losses.take())
 
     def accuracy_of(self, model: torch.Tensor) -> float:
-        """Accuracy of any `model` (d,) on the test set, in [0, 1]."""
+        """Return the accuracy of any `model` (d,) on the test set, in [0, 1]."""
         with naming_device(self._device, "testing the model"):
             return self._evaluator.accuracy(model, batch_statistics=self._work.local_statistics)
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """(n,) mean loss of the present model on the clients' own samples, or on so many of each: see `probing.Probing`."""
+        """Return the mean loss (n,) of the present model on all samples of each client, or on `samples` of them: see
+        `probing.Probing`.
+        """
         statistics = self._work.memory.statistics if self._work.local_statistics else None
         with naming_device(self._device, "testing the model on clients' samples"):
             return self._probing.losses(self._versions.model, clients, round, samples, statistics)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """(n,) accuracy of the present model on these clients' local test sets, in the proportions of each one's labels."""
+        """Return the accuracy (n,) of the present model on these clients' local test sets, in the proportions of their labels."""
         return self.opinions("own")[clients]
 
     def opinions(self, local: LocalTest) -> FloatArray:
-        """(K,) accuracy of the present model on every client's local test set, in [0, 1] (client analytics' opinions).
+        """Return the accuracy (K,) of the present model on every client's local test set, in [0, 1] (client analytics'
+        opinions).
 
         The sets are drawn once, from the test set: see `evaluation.local_sets`.
         """
@@ -530,11 +534,14 @@ class FederatedLearner:
             return self._evaluator.opinions(self.version, self._versions.model, local, statistics)
 
     def local_tests(self, local: LocalTest) -> IntArray:
-        """(K, n) numbers of the test samples in every client's local test set. ValueError: none can be drawn for a client."""
+        """Return the test samples (K, n), by number, in every client's local test set.
+
+        Raises ValueError if none can be drawn for a client.
+        """
         return self._evaluator.local_tests(local)
 
     def contribution(self) -> FloatArray:
-        """(K,) marginal contributions, each >= 0; ones where `contribution_samples` is 0."""
+        """Return the marginal contributions (K,), each >= 0; ones if `contribution_samples` is 0."""
         if self._contributions is None:
             return np.ones(len(self.data_sizes))
         with naming_device(self._device, "measuring contributions"):

@@ -40,7 +40,7 @@ class Methods:
     staleness: Staleness = field(default_factory=NoStaleness)
     server_optimizer: ServerOptimizer = field(default_factory=ServerSgd)
     local_training: LocalTraining | None = None
-    """User's own function in place of the steps of `optimizer`, or None."""
+    """User's function in place of the steps of `optimizer`, or None."""
     trainer: Trainer | None = None
     """User's own trainer in place of the steps of `optimizer`, or None."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Methods:
     compression: Compression = field(default_factory=NoCompression)
     """Compression of the clients' messages."""
     down_compression: Compression = field(default_factory=NoCompression)
-    """Compression of the model on its way to them."""
+    """Compression of the model on its way to the clients."""
 
     @property
     def own_trainer(self) -> Trainer | None:
@@ -57,7 +57,7 @@ class Methods:
 
     @property
     def own_key(self) -> str | None:
-        """Option that holds it, or None."""
+        """Name of the option that holds `own_trainer`, or None."""
         return "local_training" if self.local_training is not None else None if self.trainer is None else "trainer"
 
     def local_trainer(self, task: Task, device: torch.device, options: TrainingOptions) -> LocalTrainer:

@@ -56,12 +56,12 @@ class NodeLearner:
 
     @property
     def version(self) -> int:
-        """Counts the models of this node, from 0."""
+        """Number of the present model of this node, from 0."""
         return self._versions.newest
 
     @property
     def registered(self) -> int:
-        """Samples of all clients below the node."""
+        """Number of samples of all clients below the node."""
         return int(self._learner.data_sizes[self._clients].sum()) + sum(edge.registered for edge in self.edges.values())
 
     # Terms
@@ -130,15 +130,15 @@ class NodeLearner:
         return self._learner.evaluate(round, time_s, last) if self._above is None else None
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """Losses of the root's model."""
+        """Return losses of the root's model."""
         return self._learner.losses_of(clients, round, samples)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """Accuracies of the root's model."""
+        """Return accuracies of the root's model."""
         return self._learner.accuracies_of(clients)
 
     def retain(self, versions: list[int]) -> None:
-        """Keep the versions that attempts under way started from."""
+        """Keep the versions from which attempts in flight started."""
         self._versions.retain(versions, holder="engine")
 
     def contribution(self) -> FloatArray | None:

@@ -35,11 +35,11 @@ class _Training(NamedTuple):
     steps: int
     """Local steps; 0: as planned."""
     epsilon: float
-    """Privacy that its step may spend."""
+    """Privacy budget of its step."""
 
     @property
     def models(self) -> tuple[int, ...]:
-        """The models that it is made of."""
+        """Numbers of the models from which it is computed."""
         return (self.start,)
 
 
@@ -59,7 +59,7 @@ class _Message(NamedTuple):
 
     @property
     def models(self) -> tuple[int, ...]:
-        """The models that it is made of."""
+        """Numbers of the models from which it is computed."""
         return (self.model,)
 
 
@@ -113,10 +113,10 @@ class PeerLearner:
     """
 
     aggregates: bool = False
-    """Deliveries to a server do not exist."""
+    """False: without a server there are no deliveries."""
     records_losses: bool = False
     version: int = 0
-    """There is no server's model whose versions would count."""
+    """Constant 0: there is no server's model with versions."""
 
     def __init__(self, *, learner: FederatedLearner, tested: IntArray) -> None:
         self._learner, self._tested = learner, tested.tolist()
@@ -172,7 +172,7 @@ class PeerLearner:
         levels, left = self._levels(wanted), self._reached(needed)
         computed = {number for level in levels for number in level}
         self._pending = {number: model for number, model in self._pending.items() if number in computed or number in left}
-        # Models that only later models are made of are let go as soon as these are there.
+        # Models needed only for later models are released as soon as those are computed.
         uses = Counter(model for one in self._pending.values() for model in one.models)
         uses.update(needed)
         self._vectors = {number: vector for number, vector in self._vectors.items() if number in uses}
@@ -255,7 +255,7 @@ class PeerLearner:
         return None
 
     def retain(self, versions: list[int]) -> None:
-        """There are no versions."""
+        """Do nothing: there are no versions."""
 
     def models(self) -> Tensor:
         """Return the peers' present models (K, d), as of the last round that closed."""

@@ -11,10 +11,13 @@ from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray
 
 
 class SlotLearner:
-    """`learner`, and what its clients find: `local` says what they test on, i.i.d. samples or samples of their own labels."""
+    """Learner with opinions: `learner`, whose model all clients test.
+
+    `local`: i.i.d. test samples, or samples of the clients' own labels.
+    """
 
     aggregates = True
-    """Deliveries make a difference to it."""
+    """True: deliveries change the model."""
 
     def __init__(self, *, learner: FederatedLearner, local: LocalTest = "iid") -> None:
         if local not in ("iid", "own"):
@@ -29,7 +32,7 @@ class SlotLearner:
 
     @property
     def version(self) -> int:
-        """Counts the aggregations that changed the model, from 0."""
+        """Number of aggregations that changed the model."""
         return self._learner.version
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
@@ -40,7 +43,7 @@ class SlotLearner:
         return self._learner.evaluate(round, time_s, last)
 
     def opinions(self, slot: int) -> FloatArray:
-        """(K,) accuracy of the present model on every client's local test set."""
+        """Return the accuracy (K,) of the present model on every client's local test set."""
         return self._learner.opinions(self._local)
 
     def retain(self, versions: list[int]) -> None:
@@ -50,11 +53,11 @@ class SlotLearner:
         return self._learner.contribution()
 
     def best_opinion(self, slot: int) -> float:
-        """Return NaN: only a run of its own with the best set can tell."""
+        """Return NaN: only a separate run with the best set could measure it."""
         return math.nan
 
     def reset(self) -> None:
-        """The model, and the server optimizer, of before slot 1; counters and version numbers go on."""
+        """Reset the model and the server optimizer to the state before slot 1. Counters and version numbers go on."""
         now = self._learner.state_dict()
         kept = {name: now[name] for name in ("trained_updates", "refused_updates", "due_s")}
         self._learner.load_state_dict(self._first | kept | {"versions": [now["versions"][-1] + 1]})

@@ -13,11 +13,11 @@ from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
 SERVER = -1
-"""The node that stands for the server; clients are 0, 1, ..."""
+"""Number of the server as a node; clients are 0, 1, ..."""
 
 
 def edge_node(edge: int) -> int:
-    """Return the node that stands for an edge, by its number from 0."""
+    """Return the number of an edge as a node; `edge` counts from 0."""
     return SERVER - 1 - edge
 
 
@@ -25,11 +25,11 @@ class ModelId(NamedTuple):
     """Identity of a vector. It follows from the address of what made the vector, never from the order of computing."""
 
     node: int
-    """The node that made it: `SERVER`, a client, or an edge: `edge_node` of its number."""
+    """Node that made the vector: `SERVER`, a client, or `edge_node` of an edge."""
     kind: Literal["version", "trained"]
-    """A version of the node's model, or what the node ended with after local training."""
+    """"version": a version of the node's model; "trained": the node's model after local training."""
     number: int
-    """The number of the version, or the round in which the training was begun."""
+    """Number of the version, or the round in which training began."""
 
 
 class ModelStore:
@@ -59,7 +59,7 @@ class ModelStore:
         return len(self._vectors)
 
     def __getitem__(self, id: ModelId) -> Tensor:
-        """Return the vector of `id`; raises ParameterError where nothing holds it any more."""
+        """Return the vector of `id`; raises ParameterError if it has no holds."""
         vector = self._vectors.get(id)
         if vector is None:
             edge = f"edge {SERVER - 1 - id.node}"
@@ -75,13 +75,13 @@ class ModelStore:
         return id
 
     def hold(self, id: ModelId) -> ModelId:
-        """Hold `id` once more; raises ParameterError as reading it does."""
+        """Add a hold to `id`; raises ParameterError if it has none."""
         self[id]
         self._holds[id] += 1
         return id
 
     def release(self, id: ModelId) -> None:
-        """Take one hold away, and drop the vector with the last one."""
+        """Remove one hold; drop the vector with the last one."""
         self._holds[id] -= 1
         if not self._holds[id]:
             del self._holds[id], self._vectors[id]

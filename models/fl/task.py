@@ -18,13 +18,13 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A task of federated learning. Raises ValueError unless every client has a sample at least."""
+    """A task of federated learning. Raises ValueError unless every client has a sample."""
 
     dataset: Dataset
     partition: list[IntArray]
-    """The numbers of each client's training samples."""
+    """Numbers of each client's training samples."""
     network: nn.Module
-    """With the parameters of the first model."""
+    """Network, with the parameters of the first model."""
     loss: Loss
 
     def __post_init__(self) -> None:
@@ -35,11 +35,11 @@ class Task:
 
     @cached_property
     def data_sizes(self) -> IntArray:
-        """(K,) samples of each client."""
+        """Number of samples (K,) of each client."""
         return np.array([len(shard) for shard in self.partition], np.int64)
 
     @cached_property
     def label_counts(self) -> IntArray:
-        """(K, labels) how many samples of each label each client holds."""
+        """Number of samples (K, labels) of each label that each client holds."""
         labels = self.dataset.train_y.numpy()
         return np.stack([np.bincount(labels[shard], minlength=self.dataset.labels) for shard in self.partition])

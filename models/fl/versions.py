@@ -1,4 +1,4 @@
-"""The versions of a node's model that updates under way started from."""
+"""Versions of a node's model from which updates in flight started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.fl.store import SERVER, ModelId, ModelStore
 
 
 class Versions:
-    """The newest `kept` versions of the model of `node`, and those that a holder needs, in `store`.
+    """The newest `kept` versions of the model of `node`, and versions that a holder needs, in `store`.
 
     Memory follows the clients in flight, not the rounds. An engine whose updates may start from older versions calls `retain`
     after every aggregation with all versions in use. It alone knows the clients that were sent the newest version since its last
@@ -30,19 +30,19 @@ class Versions:
         self._held: dict[str, dict[int, ModelId]] = {}
 
     def id(self, version: int) -> ModelId:
-        """The id of a version."""
+        """Return the id of a version."""
         return ModelId(self._node, "version", version)
 
     @property
     def model(self) -> Tensor:
-        """The present model (d,)."""
+        """Present model (d,)."""
         return self.store[self.id(self.newest)]
 
     def __getitem__(self, version: int) -> Tensor:
         return self.store[self.start(version)]
 
     def start(self, version: int) -> ModelId:
-        """Return the id of a version that an update starts from; raises ParameterError if it is no longer kept."""
+        """Return the id of the version from which an update starts; raises ParameterError if it is no longer kept."""
         id = self.id(version)
         if id not in self.store:
             reason = (
@@ -54,22 +54,22 @@ class Versions:
 
     @property
     def kept(self) -> list[int]:
-        """The numbers of the newest versions, and of those that holders need, ascending."""
+        """Numbers of the newest versions, and of versions that holders need, ascending."""
         held = {version for versions in self._held.values() for version in versions}
         return sorted(held | {id.number for id in self._recent})
 
     def push(self, model: Tensor) -> None:
-        """Make `model` the newest version, and let the oldest of the newest ones go."""
+        """Make `model` the newest version, and release the oldest of the newest ones."""
         self.newest += 1
         self._recent.append(self.store.put(self.id(self.newest), model))
         while len(self._recent) > self._kept:
             self.store.release(self._recent.pop(0))
 
     def retain(self, versions: Iterable[int], *, holder: str) -> None:
-        """Keep what `holder` ("engine", "buffer") needs from now on, in place of what it needed before.
+        """Keep the `versions` that `holder` ("engine", "buffer") needs from now on; release those that it needed before.
 
         Raises:
-            ParameterError: a version is no longer there.
+            ParameterError: a version is no longer kept.
         """
         before, needed = self._held.get(holder, {}), sorted(set(versions))
         for version in needed:
@@ -86,7 +86,7 @@ class Versions:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over a state.
+        """Restore a state.
 
         Raises:
             ParameterError: the state is of a network of another size.

@@ -1,4 +1,4 @@
-"""The cache of SAFA: the last model of every client that the server has, of which the model of a round is the mean.
+"""The cache of SAFA: the last known model of every client. The model of a round is the mean of the entries.
 
 Wu, He, Lin, Mao, Maple and Jarvis, "SAFA: a semi-asynchronous protocol for fast federated learning with low overhead", IEEE
 Trans. Computers 70(5), 2021, eq. 6 to 8: before the aggregation the entries of the picked are replaced by their updates and those
@@ -21,11 +21,12 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 MOST_BYTES = 16 * 2**30
-"""Of the entries of all clients, once each has its own."""
+"""Largest memory of the entries, if every client has a different one."""
 
 
 class ModelCache:
-    """An entry for every client, the id of a model in `store`, and the mean of all entries weighted by `sizes` (K,), samples.
+    """Cache with an entry for every client (the id of a model in `store`), and the mean of all entries weighted by `sizes`
+    (K,), in samples.
 
     All entries are `first` at the beginning. Entries that are the same model are one vector: memory grows with the clients that
     have delivered.
@@ -48,24 +49,27 @@ class ModelCache:
         self._entries: dict[int, ModelId] = {}
 
     def renew(self, clients: IntArray, model: ModelId) -> None:
-        """Give the entries of `clients` (n,) up for `model`."""
+        """Replace the entries of `clients` (n,) by `model`."""
         for client in clients.tolist():
             self._replace(client, self._store.hold(model))
 
     def put(self, clients: IntArray, rounds: IntArray, models: Tensor) -> None:
-        """Replace the entries of `clients` (n,) by `models` (n, d), trained in `rounds` (n,); of each client the last."""
+        """Replace the entries of `clients` (n,) by `models` (n, d), trained in `rounds` (n,).
+
+        If a client occurs twice, its last model counts.
+        """
         for client, round, model in zip(clients.tolist(), rounds.tolist(), models, strict=True):
             self._replace(client, self._store.put(ModelId(client, "trained", round), model.clone()))
 
     def _replace(self, client: int, entry: ModelId) -> None:
-        """Make `entry`, which is held for it, the entry of `client`."""
+        """Replace the entry of `client` by `entry`, of which the caller passes one hold."""
         before = self._entries.get(client)
         self._entries[client] = entry
         if before is not None:
             self._store.release(before)
 
     def mean(self) -> Tensor:
-        """The mean of all entries (d,), each weighted by its client's share of all samples."""
+        """Return the mean of all entries (d,), weighted by the clients' shares of all samples."""
         clients = sorted(self._entries)
         shares = self._shares[clients]
         return self._store.mix(
@@ -73,7 +77,7 @@ class ModelCache:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The entries, and each different model once."""
+        """Return the entries, and each distinct model once."""
         different = [self._first, *dict.fromkeys(entry for _, entry in sorted(self._entries.items()))]
         return {
             "ids": [list(id) for id in different],
@@ -82,7 +86,7 @@ class ModelCache:
         }
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
-        """Take over a state."""
+        """Restore a state."""
         before = [self._first, *self._entries.values()]
         ids = [_saved_id(id) for id in state["ids"]]
         models = [torch.from_numpy(np.array(model, np.float32)).to(device) for model in state["models"]]

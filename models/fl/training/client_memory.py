@@ -1,5 +1,6 @@
-"""State of every client that goes on from one job to the next: statistics of batch normalisation, state of its optimizer, and
-what a trainer of the user's own keeps."""
+"""State of every client that is kept from one job to the next: batch-normalisation statistics, optimizer state, and state of a
+user's trainer.
+"""
 
 from __future__ import annotations
 
@@ -21,39 +22,39 @@ IntArray = NDArray[np.int64]
 
 @dataclass
 class OptimizerStates:
-    """The optimizers' states of n clients: `moments`, each (n, parameters), and the `steps` (n,) that each has taken so far."""
+    """Optimizer states of n clients: `moments`, each (n, parameters), and the number of `steps` (n,) so far."""
 
     moments: list[Tensor]
     steps: IntArray
 
     def keep(self, rows: list[int], moments: list[Tensor], steps: IntArray) -> None:
-        """The clients at `rows` ended with `moments`, each (rows, parameters), after `steps` (rows,)."""
+        """Store the final `moments`, each (rows, parameters), and `steps` (rows,) of the clients at `rows`."""
         for whole, moment in zip(self.moments, moments, strict=True):
             whole[rows] = moment
         self.steps[rows] = steps
 
 
 class Kept(NamedTuple):
-    """One client's own state; empty where it has none of a kind."""
+    """State of one client; fields are empty without a state of their kind."""
 
     statistics: Tensor
-    """(buffers,) running statistics."""
+    """Running statistics (buffers,)."""
     moments: Tensor
-    """(moments, parameters) of its optimizer."""
+    """Moments (moments, parameters) of the optimizer."""
     steps: int
-    """Steps that its optimizer has taken."""
+    """Number of steps that the optimizer has taken."""
     own: Any = None
-    """State that the user's own trainer returned for the client."""
+    """State that the user's trainer returned for the client."""
     round: int = 0
-    """The round of the job after which it was kept."""
+    """Round of the job that made this state."""
 
     def is_finite(self) -> bool:
-        """Return True if a client can go on from it: not after a training that diverged."""
+        """Return True if all numbers are finite: after a training that diverged, a client cannot continue from the state."""
         return bool(self.statistics.isfinite().all()) and bool(self.moments.isfinite().all())
 
 
 class ClientMemory:
-    """The last state of each client; `statistics`, `optimizer` and `own` say of what. A client starts without a state.
+    """Last state of each client. `statistics`, `optimizer` and `own` select its kinds. A client starts without a state.
 
     A state counts once the update that came with it is delivered. An update that is lost or aborted is never computed, and its
     client goes on as if it had not trained. States of optimizers may take `most_bytes`.
@@ -70,7 +71,9 @@ class ClientMemory:
         return self.keeps_statistics or self.keeps_optimizer or self.keeps_own
 
     def state_ids(self, clients: Sequence[int], rounds: Sequence[int]) -> list[StateId]:
-        """The states that jobs of `clients`, begun in `rounds`, go on from, if all of them are computed in this order."""
+        """Return the ids of the states from which jobs of `clients`, begun in `rounds`, continue, if all are computed in this
+        order.
+        """
         latest: dict[int, int] = {}
         ids = []
         for client, round in zip(clients, rounds, strict=True):
@@ -80,11 +83,11 @@ class ClientMemory:
         return ids
 
     def recall_own(self, clients: Sequence[int]) -> list[Any]:
-        """Return the states that the user's own trainer returned last for these clients; None for a client without one."""
+        """Return the states that the user's trainer returned last for these clients; None for a client without a state."""
         return [self._kept[client].own if client in self._kept else None for client in clients]
 
     def keep_own(self, clients: Sequence[int], rounds: Sequence[int], states: Sequence[Any]) -> None:
-        """Keep what the user's own trainer returned for `clients`, beside what they keep already."""
+        """Keep the states that the user's trainer returned for `clients`, beside their other states."""
         nothing = torch.zeros(0)
         for client, round, state in zip(clients, rounds, states, strict=True):
             before = self._kept.get(client, Kept(nothing, nothing, 0))
@@ -92,11 +95,11 @@ class ClientMemory:
 
     @property
     def statistics(self) -> dict[int, Tensor]:
-        """Running statistics of those clients that have their own."""
+        """Return the running statistics of clients that have their own, by client."""
         return {client: kept.statistics for client, kept in self._kept.items() if len(kept.statistics)}
 
     def copy(self) -> ClientMemory:
-        """The same, to go on from without changing this one."""
+        """Return a copy that can be changed independently."""
         other = ClientMemory(
             statistics=self.keeps_statistics, optimizer=self.keeps_optimizer, own=self.keeps_own, most_bytes=self._most_bytes
         )
@@ -112,8 +115,9 @@ class ClientMemory:
                 row.copy_(self._kept[client].statistics)
 
     def recall_optimizers(self, clients: Sequence[int], *, moments: int, like: Tensor) -> OptimizerStates | None:
-        """States of these clients' optimizers, of so many `moments` shaped `like` (n, parameters); None: all start without
-        memory."""
+        """Return the optimizer states of these clients, with a number of `moments` shaped `like` (n, parameters); None if all
+        start without memory.
+        """
         if not self.keeps_optimizer:
             return None
         states = OptimizerStates([torch.zeros_like(like) for _ in range(moments)], np.zeros(len(clients), np.int64))
@@ -130,7 +134,7 @@ class ClientMemory:
     ) -> None:
         """Keep `statistics` (n, buffers) and states of optimizers of `clients`, each once, after their jobs of `rounds`.
 
-        What is not finite is dropped.
+        States that are not finite are dropped.
 
         Raises:
             MemoryError: the states of all optimizers take more than `most_bytes`.

@@ -1,4 +1,4 @@
-"""A vector for each client that it keeps from participation to participation, as long as an update."""
+"""Vectors, as long as an update, that clients keep between participations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def check_bytes(clients: int, numbers: int, most_bytes: int) -> None:
-    """Raise MemoryError where `clients` vectors of so many 32-bit `numbers` take more than `most_bytes`."""
+    """Raise MemoryError if `clients` vectors of `numbers` 32-bit numbers take more than `most_bytes`."""
     takes = 4 * clients * numbers
     if takes > most_bytes:
         raise MemoryError(
@@ -21,11 +21,11 @@ def check_bytes(clients: int, numbers: int, most_bytes: int) -> None:
 
 
 class ClientVectors:
-    """A vector for each client, zeros before its first delivery: what compression left out, or what corrects gradients.
+    """A vector for each client, zeros before its first delivery: numbers that compression left out, or a correction of
+    gradients.
 
-    They go on with the updates that are delivered: one that is lost, late or aborted is never computed, and its client goes on
-    from what it had before. They take 4 d bytes for each client of which one was delivered, here and in a checkpoint, and
-    `most_bytes` in all.
+    Vectors change with delivered updates only: an update that is lost, late or aborted is never computed, and its client keeps
+    its vector. They take 4 d bytes for each client with a delivery, here and in a checkpoint, and at most `most_bytes`.
     """
 
     def __init__(self, *, most_bytes: int) -> None:
@@ -33,7 +33,7 @@ class ClientVectors:
         self._most_bytes = most_bytes
 
     def copy(self) -> ClientVectors:
-        """The same, to go on from without changing this one."""
+        """Return a copy that can be changed independently."""
         other = ClientVectors(most_bytes=self._most_bytes)
         other._vectors = dict(self._vectors)
         return other
@@ -46,10 +46,10 @@ class ClientVectors:
                 row.add_(vector)
 
     def keep(self, clients: Sequence[int], vectors: Tensor) -> None:
-        """These clients, each once, go on from `vectors` (n, d); what is not finite is dropped.
+        """Store `vectors` (n, d) of these clients, each client once. Vectors that are not finite are dropped.
 
         Raises:
-            MemoryError: there are more than `most_bytes` of them.
+            MemoryError: the vectors take more than `most_bytes`.
         """
         for row, client, usable in zip(vectors, clients, vectors.isfinite().all(1).tolist(), strict=True):
             if usable:

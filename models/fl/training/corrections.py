@@ -15,10 +15,10 @@ from models.fl.training.client_vectors import ClientVectors
 
 
 class Corrections:
-    """The vectors of all `clients` by `correction`: each client's own, and their mean over all of them, on the server.
+    """Vectors of `correction`: one for each of all `clients`, and their mean on the server.
 
-    Both move together, on delivery of the update that carries the change, so that the mean is that of the vectors at all times.
-    Clients that never delivered have zeros, which take no memory.
+    Both change together, on delivery of the update that carries the change, so that the mean is always exact. Clients without a
+    delivery have zeros, which take no memory.
     """
 
     def __init__(self, *, correction: Correction, clients: int, numbers: int, most_bytes: int, device: torch.device) -> None:
@@ -27,10 +27,10 @@ class Corrections:
         """True if the method keeps vectors; otherwise only the states may be called."""
         self._own = ClientVectors(most_bytes=most_bytes)
         self.mean = torch.zeros(numbers, device=device)
-        """(d,) of the vectors of all clients."""
+        """Mean (d,) of the vectors of all clients."""
 
     def vectors_of(self, clients: Sequence[int]) -> Tensor:
-        """(n, d) the vectors that these clients have."""
+        """Return the vectors (n, d) of these clients."""
         rows = self.mean.new_zeros(len(clients), len(self.mean))
         self._own.add_to(rows, clients)
         return rows
@@ -40,13 +40,13 @@ class Corrections:
         return self._correction.shift(own, self.mean)
 
     def after(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
-        """The vectors (n, d) with which clients end: see `protocols.Correction.after`."""
+        """Return the vectors (n, d) of clients after training: see `protocols.Correction.after`."""
         return self._correction.after(own, self.mean, moved, local, gradients)
 
     def deliver(self, clients: Sequence[int], own: Tensor, after: Tensor) -> None:
-        """The updates of `clients`, each once, have arrived: their vectors are no more `own` (n, d) but `after` (n, d).
+        """Replace the vectors `own` (n, d) of `clients`, each client once, by `after` (n, d): their updates have arrived.
 
-        Where the latter are not finite, they stay as they were.
+        Vectors stay unchanged if the new ones are not finite.
         """
         usable = after.isfinite().all(1)
         chosen = [client for client, use in zip(clients, usable.tolist(), strict=True) if use]
@@ -54,7 +54,7 @@ class Corrections:
         self._own.keep(chosen, after[usable])
 
     def add_to(self, step: Tensor, columns: slice | Tensor) -> None:
-        """Add to these `columns` of the server's `step`, in place, what the method says."""
+        """Add the server's part of the correction to `columns` of its `step`, in place."""
         if self._correction.on_server:
             step[columns] += self._correction.on_server * self.mean
 

@@ -1,4 +1,4 @@
-"""Executors of local training: in this process, or on workers, which may also train before a result is needed.
+"""Executors of local training: in this process, or on workers, which may also train ahead of need.
 
 Both train the same stacks. A network that is trained client by client has stacks of one client. All others are stacked as
 their results are needed, so that the sums of a stack do not depend on the number of workers.
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Training of n clients, without the vectors that they start from."""
+    """Training requested of n clients, without their starting vectors."""
 
     jobs: list[Job]
     batches: list[IntArray]
@@ -59,7 +59,7 @@ class Asked(NamedTuple):
 
 
 class OwnAsked(NamedTuple):
-    """Training of n clients by a trainer of the user's own, without the vectors that they start from."""
+    """Training requested of n clients by a user's trainer, without their starting vectors."""
 
     jobs: list[Job]
     shards: list[IntArray]
@@ -295,5 +295,5 @@ class OnWorkers:
 
 
 def _wants(stack: Stack) -> tuple[bool, bool, str]:
-    """Return which losses a stack measures: they change the order of sums, not the vectors."""
+    """Return the kinds of losses that a stack measures. They change the order of sums, not the vectors."""
     return stack.counts_losses, stack.passes is not None, stack.measure

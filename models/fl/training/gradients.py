@@ -16,8 +16,11 @@ from models.fl.training.losses import Loss
 
 
 class Gradients:
-    """Computes them of `loss`; `mixed`: forward and backward in bfloat16. `channels_last`: how images lie in memory where copies
-    are computed one by one."""
+    """Computes gradients of `loss`.
+
+    `mixed`: forward and backward passes in bfloat16. `channels_last`: memory layout of images if copies are computed one by
+    one.
+    """
 
     def __init__(
         self, *, network: nn.Module, layout: Layout, loss: Loss, mixed: bool, channels_last: bool, device: torch.device
@@ -26,22 +29,23 @@ class Gradients:
         self._names, self._count, self._trained = layout.names, layout.count, layout.trained
         self._mixed, self._channels_last, self._kind = mixed, channels_last, device.type
         self.by_hand: HandStacked | None = network if isinstance(network, HandStacked) and not mixed else None
-        """The network, where it computes the gradients of its copies itself."""
+        """Network, if it computes the gradients of its copies itself; otherwise None."""
 
     def training(self, *, now: bool) -> None:
-        """Put the network into the state for training, or for evaluation; one that computes by hand knows no difference."""
+        """Switch the network to training or evaluation. Networks that compute gradients themselves have no such modes."""
         if self.by_hand is None:
             self._network.train(now)
 
     def gradients_of_copies(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Write into `slots` the gradients of sum_b weights[k, b] loss(network_k(x[k, b]), y[k, b]) for each copy k of `views`.
 
-        What is not trained need not be written.
-        Returns the scores (n, B, classes) that they were computed from.
+        Gradients of parameters that are not trained need not be written. Returns the scores (n, B, classes) from which the
+        gradients follow.
         """
         if self.by_hand is not None:
             return self.by_hand.stacked_gradients(views, slots, x, y, weights, self._loss)
-        # The clients' losses do not depend on each other's parameters: the gradient of their sum is every client's own.
+        # The loss of a client does not depend on parameters of others, so the gradient of the sum holds every client's
+        # gradient.
         with torch.enable_grad():
             leaves = self._leaves(view.detach() for view in views)
             with self.autocast():
@@ -51,7 +55,7 @@ class Gradients:
         return scores.detach()
 
     def scores_of_copies(self, leaves: list[Tensor], x: Tensor) -> Tensor:
-        """Scores (n, B, classes) of the copies with the parameters `leaves`, each (n, *shape)."""
+        """Return the scores (n, B, classes) of the copies with parameters `leaves`, each (n, *shape)."""
 
         def one(values: dict[str, Tensor], inputs: Tensor) -> Tensor:
             return cast("Tensor", functional_call(self._network, values, (inputs,)))
@@ -59,18 +63,21 @@ class Gradients:
         return vmap(one)(dict(zip(self._names, leaves, strict=True)), x)
 
     def scores(self, views: list[Tensor], x: Tensor) -> Tensor:
-        """Scores (B, classes) of one copy, with the parameters and buffers `views`, each (*shape)."""
+        """Return the scores (B, classes) of one copy with parameters and buffers `views`, each (*shape)."""
         if self.by_hand is not None:
             return self.by_hand.scores(views, x)
         values = dict(zip(self._names, views, strict=True))
         return cast("Tensor", functional_call(self._network, values, (self.laid_out(x),)))
 
     def gradients_of_single(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-        """The same for a single copy, of its real samples only, those of weight > 0; their scores (samples, classes)."""
+        """Write the gradients of a single copy, for its real samples (weight > 0) only; return their scores (samples, classes).
+
+        Counterpart of `gradients_of_copies`.
+        """
         real = weights[0] > 0
         with torch.enable_grad():
             leaves = self._leaves(view[0].detach() for view in views[: self._count])
-            # Buffers are given as views of the row, so that what the network writes into them stays there.
+            # Buffers are views of the row, so that the network's changes of them are kept.
             values = [*leaves, *(view[0] for view in views[self._count :])]
             inputs = self.laid_out(x[0][real])
             with self.autocast():
@@ -80,21 +87,23 @@ class Gradients:
         return scores.detach()
 
     def laid_out(self, x: Tensor) -> Tensor:
-        """Images (B, C, H, W) with the channels of a pixel side by side, where a CPU convolves and pools those faster."""
+        """Return images (B, C, H, W) with the channels of a pixel side by side in memory, if a CPU convolves and pools those
+        faster.
+        """
         if not self._channels_last:
             return x
         _, channels, height, width = x.shape
-        # Where there is one channel both layouts are the same in memory: only the strides tell which one is meant.
+        # With one channel both layouts are the same in memory, and only the strides distinguish them.
         strides = (channels * height * width, 1, channels * width, channels)
         return x.contiguous(memory_format=torch.channels_last).as_strided(x.shape, strides)
 
     def autocast(self) -> AbstractContextManager[None]:
-        """The precision of a forward pass."""
-        # Without the cache of cast weights: every step has new ones.
+        """Return the context that sets the precision of a forward pass."""
+        # Without the cache of cast weights, because every step has new weights.
         return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed else nullcontext()
 
     def _leaves(self, tensors: Iterable[Tensor]) -> list[Tensor]:
-        """`tensors`, those that are trained as what a gradient is taken in."""
+        """Return `tensors`; trained ones become leaves that require gradients."""
         leaves = list(tensors)
         for place in self._trained:
             leaves[place].requires_grad_()

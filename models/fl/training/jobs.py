@@ -1,4 +1,4 @@
-"""Jobs of local training: what a client trains from, by identity."""
+"""Jobs of local training, which name their inputs by identity."""
 
 from __future__ import annotations
 
@@ -9,31 +9,35 @@ from models.fl.store import ModelId
 
 
 class StateId(NamedTuple):
-    """Identity of what a client keeps from job to job: its state after the job that was begun in `round`."""
+    """Identity of a client's state after the job that began in `round`."""
 
     client: int
     round: int
-    """0: the client has kept nothing yet."""
+    """Round of that job; 0: the client has no state yet."""
 
 
 class Job(NamedTuple):
-    """Local training of one client: a function of these fields, whenever and wherever it is computed."""
+    """Local training of one client.
+
+    Its result is a function of these fields, independent of time and place of the computation.
+    """
 
     client: int
     round: int
-    """The round in which the job was begun: with the client, the address of its random draws."""
+    """Round in which the job began. Together with the client it addresses the random draws."""
     start: ModelId
-    """The model that the client was sent."""
+    """Model that was sent to the client."""
     state: StateId
-    """The client's earlier state that the job goes on from."""
+    """State of the client from which the job continues."""
     steps: int
     """Local steps; 0: as planned."""
 
 
 def ready_together(jobs: Sequence[Job]) -> list[list[int]]:
-    """Return the rows of `jobs` in groups that can be computed at once, one group after the other.
+    """Return the rows of `jobs` in groups that can be computed together, one group after the other.
 
-    A job is ready once the state that it goes on from is there. States that no job of the list makes are there from the start.
+    A job is ready once the state from which it continues is computed. States that no job of the list makes exist from the
+    start.
 
     >>> first = ModelId(-1, "version", 0)
     >>> jobs = [Job(2, 1, first, StateId(2, 0), 0), Job(4, 1, first, StateId(4, 0), 0), Job(2, 3, first, StateId(2, 1), 0)]
@@ -43,7 +47,7 @@ def ready_together(jobs: Sequence[Job]) -> list[list[int]]:
     missing = {StateId(job.client, job.round) for job in jobs}
     groups, left = [], list(range(len(jobs)))
     while left:
-        # Jobs of one address that is there twice go one after the other, too.
+        # Two jobs of one address also go one after the other.
         group = [row for row in left if jobs[row].state not in missing] or left[:1]
         missing -= {StateId(jobs[row].client, jobs[row].round) for row in group}
         left = [row for row in left if row not in set(group)]

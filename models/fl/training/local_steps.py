@@ -1,4 +1,4 @@
-"""Input of the training of several clients, beside the model that each starts from."""
+"""Input of the training of several clients, beside the models from which they start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """The steps of n clients; fields as of `training.LocalTrainer.train`."""
+    """The steps of n clients. Fields have the meaning of the arguments of `LocalTrainer.train`."""
 
     batches: Sequence[IntArray]
     moves: Sequence[IntArray] | None
@@ -40,11 +40,11 @@ class LocalSteps:
 
     @property
     def taken(self) -> IntArray:
-        """(n,) steps that each client's optimizer has taken before."""
+        """Number of steps (n,) that each client's optimizer has taken before."""
         return np.zeros(len(self.batches), np.int64) if self.states is None else self.states.steps
 
     def keep(self, rows: list[int], some: LocalSteps, moments: list[Tensor]) -> None:
-        """The clients at `rows` have taken their steps, `some`, after which their optimizers are at `moments`."""
+        """Commit the steps `some` of the clients at `rows`, with the final `moments` of their optimizers."""
         if self.states is not None:
             self.states.keep(rows, moments, some.taken + np.array([len(batch) for batch in some.batches], np.int64))
         if self.tally is not None and some.tally is not None:

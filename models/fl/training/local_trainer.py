@@ -34,13 +34,14 @@ IntArray = NDArray[np.int64]
 # Above this many numbers a sample, convolutions on a CPU are faster client by client than stacked (15 clients, batches of 20, one
 # thread: stacked, 8x8x1 images take 0.4 to 0.5 times the sequential time, 28x28x1 images 1.1, 32x32x3 images 1.3 to 1.5 times).
 _STACKED_CPU_INPUT = 512
-# Parameters, gradients and moments of the clients trained at once. On a CPU what stays in its cache is faster (300 clients of the
-# 784-32-16-10 network: 20 % slower all at once than 15 to 30 at a time); a GPU wants as many as fit.
+# Numbers (parameters, gradients, moments) of the clients trained at once. On a CPU, training is faster if they fit into the
+# cache (300 clients of the 784-32-16-10 network: 20 % slower all at once than 15 to 30 at a time); on a GPU, with as many as
+# fit.
 _CHUNK_BYTES = {"cpu": 8 * 2**20, "cuda": 4 * 2**30}
 
 
 _BLOCK = 64
-"""Samples of a client whose gradient is computed at once, where it is of all of them."""
+"""Number of samples whose gradient is computed at once, for gradients over all samples of a client."""
 
 
 class LocalTrainer:
@@ -107,7 +108,7 @@ class LocalTrainer:
 
     @property
     def stacked(self) -> int:
-        """Most clients that are trained in one computation."""
+        """Largest number of clients that are trained in one computation."""
         return self._chunk
 
     def stacks(self, batches: Sequence[IntArray]) -> list[list[int]]:
@@ -122,7 +123,10 @@ class LocalTrainer:
         return bool(self.buffers or self.layout.normalisers)
 
     def own_training(self, trainer: Trainer, key: str) -> OwnTraining:
-        """Return training of the same network on the same data by the user's own `trainer`; `reason` says so by its `key`."""
+        """Return training of the same network on the same data by the user's `trainer`.
+
+        `key`: option that holds it, for messages.
+        """
         words = {"local_training": "local training is a function of your own", "trainer": "the trainer is your own"}
         self.reason, self.vectorised = words[key], False
         return OwnTraining(
@@ -146,22 +150,22 @@ class LocalTrainer:
         return tuple(self._x.shape[1:])
 
     def samples(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs (n, ...) and labels (n,) of the training samples `rows` (n,)."""
+        """Return inputs (n, ...) and labels (n,) of the training samples `rows` (n,)."""
         return self._x.index_select(0, rows), self._y[rows]
 
     def initial(self) -> Tensor:
-        """The network's present parameters and buffers as one row; shape (d,)."""
+        """Return the network's present parameters and buffers as one row (d,)."""
         return self.layout.row(self._network).to(self._x.device)
 
     def scores(self, row: Tensor, x: Tensor, *, batch_statistics: bool = False) -> Tensor:
-        """Scores (B, classes) of the network with the parameters of `row` (d,), as in evaluation.
+        """Return the scores (B, classes) of the network with the parameters of `row` (d,), in evaluation mode.
 
         `batch_statistics`: batch normalisation uses the statistics of `x` in place of the running ones in `row`, unless `x` is a
         single sample.
         """
         self._gradients.training(now=False)
         if batch_statistics and len(x) > 1:
-            # In training mode these layers overwrite their running statistics: not those of the caller's row.
+            # Copy first: in training mode these layers overwrite running statistics, which must not reach the caller's row.
             row = row.clone()
             for layer in self.layout.normalisers:
                 layer.train()
@@ -179,7 +183,7 @@ class LocalTrainer:
         first: FirstPass | None = None,
         shift: Tensor | None = None,
     ) -> Tensor:
-        """Final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
+        """Return the final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
 
         `seeds`: one a client, for networks that draw random numbers themselves (dropout); none where `vectorised`. `moves`: how
         each client's samples are cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None:
@@ -201,7 +205,8 @@ class LocalTrainer:
         while done < len(order):
             rows = order[done : done + self._chunk]
             in_place = rows == in_order
-            # Nothing of the others has changed where the device turns out too small.
+            # `select` returns copies, which `keep` commits only after the chunk: a chunk that does not fit is repeated in
+            # halves.
             some = steps.select(rows)
             try:
                 with nullcontext() if self.vectorised else seed_globally(seeds[rows[0]], self._x.device):
@@ -243,17 +248,17 @@ class LocalTrainer:
         self.note(f"out of memory while training {clients} clients at once: from then on {self._chunk} at once")
 
     def note(self, text: str) -> None:
-        """Add to `notes`, unless it is there."""
+        """Add `text` to `notes`, once."""
         if text not in self.notes:
             self.notes.append(text)
 
     def _train_chunk(self, rows: Tensor, local: LocalSteps) -> tuple[Tensor, list[Tensor]]:
-        """The rows (n, d) of a few clients, changed in place by their steps, and where their optimizers then are."""
+        """Return the rows (n, d) of a few clients, changed in place by their steps, and the final moments of their optimizers."""
         steps, chosen, weights, full, shifts = stack_batches(local.batches, local.moves, rows.device)
         taken, shift = local.taken, local.shift
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         columns = self.layout.columns
-        copies = not isinstance(columns, slice)  # what is indexed by a list of columns is no view
+        copies = not isinstance(columns, slice)  # indexing by a list of columns gives a copy, not a view
         anchor = theta[:, columns].clone() if self._proximal else theta
         moments = (
             [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
@@ -264,7 +269,8 @@ class LocalTrainer:
         active, at_work = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
         each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
         losses = StepLosses(self._loss, local.tally, local.first, stacked=self.vectorised)
-        # Memory that every step asks for again is mapped again, page by page, which takes longer than to fill it.
+        # Allocate buffers once: memory allocated in every step is mapped again, page by page, which takes longer than filling
+        # it.
         sample = self.input_shape
         memory = self._x.new_empty((chosen[:1].numel(), *sample))
         with torch.no_grad():
@@ -296,9 +302,10 @@ class LocalTrainer:
         return rows, moments
 
     def gradients(self, start: Tensor, samples: Sequence[IntArray]) -> Tensor:
-        """Gradients (n, columns that are trained) of the mean losses of n clients on all their `samples`, at the rows of `start`.
+        """Return the gradients (n, trained columns) of the mean losses of n clients on all their `samples`, at the rows of
+        `start`.
 
-        Each network is as in evaluation: running statistics are used and stay, nothing is drawn.
+        Networks are in evaluation mode: running statistics are used unchanged, and nothing is drawn.
         """
         self._gradients.training(now=False)
         columns, out = self.layout.columns, []
@@ -317,7 +324,7 @@ class LocalTrainer:
                     slots = self.layout.views(part[:active])[: self.layout.count]
                     x, y, weight = self._x[chosen[step, :active]], self._y[chosen[step, :active]], weights[step, :active]
                     compute(views, slots, x, y, weight)
-                    # A block's gradient is that of its mean loss.
+                    # A block gives the gradient of its mean loss, so it is weighted by its number of samples.
                     shares = (weight > 0).sum(1) / torch.tensor([len(one) for one in blocks[:active]], device=rows.device)
                     total[:active] += part[:active] * shares[:, None]
             out.append(total[torch.from_numpy(np.argsort(order))][:, columns])
@@ -330,7 +337,7 @@ class LocalTrainer:
         if any(True for _ in self._network.buffers()):
             return "the network keeps running statistics"
         if self.layout.normalisers:
-            # The copies that fill up short batches would enter the statistics.
+            # Samples that fill up short batches would enter the statistics.
             return "batch normalisation mixes the samples of a batch"
         if self._convolves and self._x.device.type == "cpu" and self._x[0].numel() > _STACKED_CPU_INPUT:
             return "convolutions of large images are faster client by client on a CPU"
@@ -341,9 +348,9 @@ class LocalTrainer:
             with torch.no_grad(), self._gradients.autocast():
                 self._gradients.scores_of_copies(views, self._x[:1].expand(2, 2, *self._x.shape[1:]))
         except torch.OutOfMemoryError:
-            raise  # no fault of the network
+            raise  # not caused by the network
         except (RuntimeError, ValueError, NotImplementedError) as error:
-            # What torch.func raises for an operation it has no rule for. A network that cannot take these data at all was refused
-            # as it was built, by a plain forward pass.
+            # torch.func raises RuntimeError for an operation without a rule. Networks that do not fit the data were refused
+            # when built, by a plain forward pass.
             return f"torch.func cannot stack the network ({(str(error).splitlines() or [type(error).__name__])[0]})"
         return None

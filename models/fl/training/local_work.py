@@ -1,4 +1,4 @@
-"""Work of a client with the model it was sent: its batches, its training, the protection of its update."""
+"""Local work of clients on a received model: batches, training, protection and compression of the update."""
 
 from __future__ import annotations
 
@@ -39,26 +39,28 @@ IntArray = NDArray[np.int64]
 
 
 class Update(NamedTuple):
-    """One delivered update: its client, the round it was started in, the model it started from, the budget it may spend."""
+    """Address of one update: client, round of its beginning, starting model, privacy budget."""
 
     client: int
     round: int
     start: ModelId
-    """A version of the server's model, or of any other node's."""
+    """Version of the model, of the server or another node, from which the update starts."""
     epsilon: float
     steps: int = 0
-    """Local steps, in place of those that are planned; 0: as planned."""
+    """Number of local steps; 0: as planned."""
 
 
 class Counted(NamedTuple):
-    """Samples, of all updates that entered a model or were offered to it."""
+    """Sums over all updates that were offered to a model: samples processed and samples planned."""
 
     processed: int = 0
     planned: int = 0
 
     @property
     def in_words(self) -> str | None:
-        """Sentence about a trainer whose work differs from what time and tables count; None if it does not."""
+        """Return a sentence about a trainer whose work differs from the amounts that time and tables count; None if it does
+        not.
+        """
         if self.processed == self.planned:
             return None
         return (
@@ -67,7 +69,7 @@ class Counted(NamedTuple):
         )
 
     def after(self, result: Result) -> Counted:
-        """Return the sums with those of one more result."""
+        """Return the sums with one more result added."""
         return Counted(self.processed + result.samples, self.planned + result.planned)
 
 
@@ -78,7 +80,7 @@ class Models(Protocol):
 
 
 class Computed(NamedTuple):
-    """Updates, each (n, d): where they started and what the server receives; what their clients ended with, and losses."""
+    """Computed updates: starting models and content for the server, (n, d) each; new states of the clients, and losses."""
 
     starts: Tensor
     content: Tensor
@@ -88,9 +90,9 @@ class Computed(NamedTuple):
     first: FirstPass | None
     own: Tensor | None
     after: Tensor | None
-    """The vectors of the clients that corrected their gradients, before and after; None: there is no such."""
+    """Correction vectors of the clients, before and after training; None without a correction."""
     results: dict[tuple[int, int], Result]
-    """Results of the user's own trainer, by client and round."""
+    """Results of the user's trainer, by client and round."""
 
 
 class LocalWork:
@@ -123,7 +125,7 @@ class LocalWork:
         self._own = self._own_training(methods, options, trainer)
         here = InProcess(trainer, self._own)
         self.executor: Executor = here if workers is None else OnWorkers(workers, _recipe(task, methods, options), trainer)
-        """Trains the clients."""
+        """Executor that trains the clients."""
         self.memory = ClientMemory(
             statistics=self.local_statistics,
             optimizer=options.optimizer_state == "kept",
@@ -135,7 +137,7 @@ class LocalWork:
         self._arrived: set[tuple[int, int]] = set()
         """Results whose updates were delivered."""
         self.counted = Counted()
-        """Samples that a trainer of the user's own processed, and those that were planned for it."""
+        """Sums of the samples that a user's trainer processed, and of those planned for it."""
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
         tensors, others = self.release.tensors, self.release.numbers - sum(self.release.tensors)
         self._demands = demands = methods.aggregation.demands
@@ -146,7 +148,7 @@ class LocalWork:
             down=None if methods.down_compression.exact else type(methods.down_compression).__name__,
         )
         self.up, self.down = both_ways(methods.compression, methods.down_compression, tensors, others, demands)
-        """The clients' updates on their way, and the model on its way to them."""
+        """Compression of updates on their way up, and of the model on its way down."""
         self.corrections = Corrections(
             correction=methods.aggregation.correction,
             clients=len(task.partition),
@@ -158,12 +160,12 @@ class LocalWork:
         self._passes_wanted = (options.client_losses or demands.loss == "running") and self._probing is None
         self._rms_measure, self._optimizer, self._proximal = options.reported_rms, methods.optimizer, options.proximal
         self.losses = LossTally() if options.training_loss else None
-        """Adds up the losses of what is trained; None: nobody wants to know them."""
+        """Sum of the losses in training; None if they are not requested."""
         self._partition = [np.asarray(shard, np.int64) for shard in task.partition]
         self._trainer, self._streams, self._work = trainer, streams, work
 
     def _own_training(self, methods: Methods, options: TrainingOptions, trainer: LocalTrainer) -> OwnTraining | None:
-        """The user's own training, where there is one; raises ParameterError for options that it leaves without effect."""
+        """Return the user's training, or None; raises ParameterError for options that it would leave without effect."""
         own = methods.own_trainer
         if own is None:
             return None
@@ -180,18 +182,18 @@ class LocalWork:
 
     @property
     def eager(self) -> bool:
-        """True if a trainer of the user's own runs as its clients are sent the model: see `begin`."""
+        """True if a user's trainer runs when the model is sent to clients: see `begin`."""
         return self._own is not None and self._own.eager
 
     def begin(self, updates: list[Update], models: Models) -> tuple[list[int], list[int]]:
         """Train ahead of delivery; returns the samples that each of `updates` processed, and its steps.
 
-        What the trainer keeps of a client counts from here on, whatever becomes of the update.
+        The trainer's state of a client counts from here on, for every outcome of the update.
         """
         assert self._own is not None
         jobs = self._jobs(updates)
         clients = {job.client for job in jobs}
-        # A client that begins again has dropped its former update, unless that was delivered.
+        # A client that begins again has dropped its earlier update, unless that was delivered.
         self._ahead = {key: one for key, one in self._ahead.items() if key[0] not in clients or key in self._arrived}
         starts = torch.stack([self.receive(update.start, models) for update in updates])
         results = self._own_results(self.memory, jobs, [self._batches(update) for update in updates], starts)
@@ -200,7 +202,7 @@ class LocalWork:
         return [result.samples for result in results], [result.steps for result in results]
 
     def on_delivery(self, client: int, round: int) -> None:
-        """Keep what was trained ahead for an update until it enters a model: it was delivered."""
+        """Keep the result trained ahead for a delivered update until it enters a model."""
         self._arrived.add((client, round))
 
     def _jobs(self, updates: list[Update]) -> list[Job]:
@@ -211,7 +213,7 @@ class LocalWork:
         ]
 
     def _own_results(self, memory: ClientMemory, jobs: list[Job], batches: list[IntArray], starts: Tensor) -> list[Result]:
-        """Return the results of the user's own trainer for `jobs`; those not done yet are done now, in one call."""
+        """Return the results of the user's trainer for `jobs`. Missing ones are computed now, in one call."""
         assert self._own is not None
         done = {row: self._ahead[key] for row, job in enumerate(jobs) if (key := (job.client, job.round)) in self._ahead}
         rows = [row for row in range(len(jobs)) if row not in done]
@@ -263,7 +265,7 @@ class LocalWork:
             after = self.corrections.after(own, moved, self.local_steps(updates), self._gradients(updates, starts))
         if self.local_statistics:
             content[:, width:] = 0.0
-            # Senders of models know their own only, which never change.
+            # Models that are sent never change, so a sender's copy stays valid.
             for row, update in enumerate(updates):
                 starts[row, width:] = models[update.start][width:]
         self.release.protect(
@@ -275,7 +277,7 @@ class LocalWork:
         return Computed(starts, content, memory, left_out, losses, reported or first, own, after, results)
 
     def receive(self, id: ModelId, models: Models) -> Tensor:
-        """Return the model (d,) of this `id` as all its receivers receive it."""
+        """Return the model (d,) of this `id` in the form in which all receivers get it."""
         model = models[id]
         if self.down.exact:
             return model
@@ -286,7 +288,7 @@ class LocalWork:
         return arrived
 
     def _compress(self, content: Tensor, jobs: list[Job]) -> ClientVectors:
-        """Put what arrives of the updates `content` (n, d) in their place, and return what the clients have then left out."""
+        """Replace the updates `content` (n, d) by what arrives after compression; return the numbers that clients left out."""
         if self.up.exact:
             return self.left_out
         columns = self._trainer.layout.columns
@@ -313,7 +315,7 @@ class LocalWork:
         return lambda row: self._streams.generator("update-compression", *addresses[row])
 
     def compressed(self, models: Tensor, addresses: Sequence[tuple[int, int]]) -> Tensor:
-        """Return what arrives of `models` (n, d), finite; see `FederatedLearner.compressed`."""
+        """Return `models` (n, d) in the form in which they arrive, finite; see `FederatedLearner.compressed`."""
         columns, arrived = self._trainer.layout.columns, models.clone()
         arrived[:, columns] = self.up.receive(models[:, columns], self._draws_at(addresses))
         return arrived
@@ -333,7 +335,7 @@ class LocalWork:
 
     @property
     def reported_in_words(self) -> str | None:
-        """Which losses come with updates, where they are not those of training."""
+        """Return a description of the losses reported with updates, or None if they are those of training."""
         told = "updates report the loss at the received model over all samples: a pass before training"
         return None if self._probing is None else told
 
@@ -413,7 +415,7 @@ class LocalWork:
         measured: Measured,
         shift: Tensor | None,
     ) -> Tensor:
-        """Return the rows (n, d) after `jobs`; `results` receives what a trainer of the user's own made of them."""
+        """Return the rows (n, d) after `jobs`. `results` receives the results of a user's trainer."""
         if self._own is not None:
             own = self._own_results(memory, jobs, batches, starts)
             results |= {(job.client, job.round): result for job, result in zip(jobs, own, strict=True)}
@@ -421,8 +423,8 @@ class LocalWork:
         return self.executor.train(self._asked(jobs, batches), starts, states, measured, shift)
 
     def _asked(self, jobs: list[Job], batches: list[IntArray]) -> Asked:
-        """Return `jobs` with their random numbers."""
-        # A network whose copies are trained at once draws nothing.
+        """Return the training input of `jobs`, with their batches and seeds."""
+        # A network whose copies are trained at once draws no random numbers.
         seeds = [] if self._trainer.vectorised else [self._streams.integer_seed("network-draws", j.round, j.client) for j in jobs]
         moves = [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None
         return Asked(jobs, batches, seeds, moves)
@@ -447,7 +449,7 @@ class LocalWork:
             self.executor.promise(self._asked([job], batches), start, states, Measured(self.losses, first))
 
     def local_steps(self, updates: list[Update]) -> LocalSteps:
-        """The local steps of `updates`, as they are taken; the optimizer must have a rate."""
+        """Return the local steps that `updates` take. The optimizer must have a rate."""
         clients, asked = (np.array(values, np.int64) for values in ([u.client for u in updates], [u.steps for u in updates]))
         taken = self._work.amounts(clients, np.where(asked > 0, asked, self._work.drawn[clients]))[1]
         return LocalSteps(
@@ -455,13 +457,15 @@ class LocalWork:
         )
 
     def _gradients(self, updates: list[Update], starts: Tensor) -> Tensor | None:
-        """Of each client's loss over all its samples at the model it was sent, where the method asks for them."""
+        """Return the gradient of each client's loss over all its samples at the received model, if the method requests it."""
         if not self._demands.gradient:
             return None
         return self._trainer.gradients(starts, [self._partition[update.client] for update in updates])
 
     def _received_moments(self, updates: list[Update], received: Mapping[ModelId, Tensor]) -> FirstPass | None:
-        """Losses of the models that clients were sent on all of their samples; None: those of training are reported."""
+        """Return the mean and rms losses of the received models on all samples of each client; None if losses of training are
+        reported.
+        """
         if self._probing is None:
             return None
         found = FirstPass(np.zeros(len(updates), np.int64))
@@ -473,7 +477,7 @@ class LocalWork:
         return found
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
-        """(n,) how many steps each update's first pass over its client's samples takes."""
+        """Return the number of steps (n,) of each update's first pass over its client's samples."""
         held = [len(self._partition[update.client]) for update in updates]
         done = [(batch >= 0).sum(1).cumsum() for batch in batches]
         return np.array([np.count_nonzero(seen <= samples) for seen, samples in zip(done, held, strict=True)], np.int64)
@@ -502,7 +506,7 @@ def _check_options(options: TrainingOptions, trainer: LocalTrainer) -> None:
 
 
 def _recipe(task: Task, methods: Methods, options: TrainingOptions) -> BenchRecipe:
-    """Return what workers train with; raises ParameterError for a trainer that stays in this process."""
+    """Return the recipe by which workers train; raises ParameterError for a trainer that cannot leave this process."""
     if methods.trainer is not None:
         reason = "leave it out: a trainer of your own gets all jobs that are needed together in one call, in this process"
         raise ParameterError("workers", "..", reason, shown="")
@@ -511,7 +515,7 @@ def _recipe(task: Task, methods: Methods, options: TrainingOptions) -> BenchReci
 
 
 def _addresses(jobs: list[Job]) -> tuple[list[int], list[int]]:
-    """The clients of `jobs`, and the rounds in which they were begun."""
+    """Return the clients of `jobs`, and the rounds in which they began."""
     return [job.client for job in jobs], [job.round for job in jobs]
 
 
@@ -524,7 +528,7 @@ def work_of(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, s
     return Work(
         data_sizes=data_sizes,
         clients=len(data_sizes),
-        # A batch of more samples than anybody holds is one of all samples, and would only take memory.
+        # A batch larger than every client's samples holds all samples anyway, and would only take memory.
         batch_size=np.minimum(asked, data_sizes.max()),
         epochs=options.epochs if plan.epochs is None else plan.epochs,
         steps=plan.steps,

@@ -1,4 +1,4 @@
-"""Local training by a trainer of the user's own: jobs in, updates out; what it returns is checked."""
+"""Local training by a user's trainer: jobs in, updates out. Its answers are checked."""
 
 from __future__ import annotations
 
@@ -27,42 +27,42 @@ Parameters: TypeAlias = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class LocalData:
-    """Data of one client, and what the scenario says of its training."""
+    """Data of one client, and the scenario's settings of its training."""
 
     x: Tensor
-    """(samples, ...) the client's inputs."""
+    """Inputs (samples, ...) of the client."""
     y: Tensor
-    """(samples,) their classes."""
+    """Classes (samples,) of the inputs."""
     batches: list[Tensor]
-    """Planned local steps: of each the numbers, in 0..samples-1, of the client's samples that it uses."""
+    """Planned local steps: for each step the numbers, in 0..samples-1, of the client's samples that it uses."""
     scores: Callable[[Parameters, Tensor], Tensor]
-    """(b, classes) scores that the network with these parameters gives inputs (b, ...); gradients pass."""
+    """Function that returns the scores (b, classes) of the network with given parameters on inputs (b, ...); differentiable."""
     loss: Callable[[Tensor, Tensor], Tensor]
-    """(b,) the scenario's loss of scores (b, classes) and classes (b,)."""
+    """Function that returns the scenario's loss (b,) of scores (b, classes) and classes (b,)."""
     trained: frozenset[str]
-    """The names of the parameters that are trained; the others keep their numbers, whatever is returned."""
+    """Names of the trained parameters. Other parameters keep their numbers, even if different ones are returned."""
     optimizer: Optimizer
-    """The scenario's, for rows of parameters; a function may take its own steps."""
+    """The scenario's optimizer, for rows of parameters. A function may ignore it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingJob:
-    """Local training of one client. What a trainer makes of it depends on these fields only."""
+    """Local training of one client. The result must depend on these fields only."""
 
     client: int
     round: int
-    """The round in which the update is begun; with the client the address of its random draws."""
+    """Round in which the update began. Together with the client it addresses the random draws."""
     start: ModelId
-    """The id of the model that the client starts from."""
+    """Id of the model from which the client starts."""
     parameters: dict[str, Tensor]
-    """That model as the client received it: tensors by name, running statistics included. The trainer may change them."""
+    """The received model: tensors by name, running statistics included. The trainer may change them."""
     data: LocalData
     steps: int
-    """Planned local steps: those of `data.batches`."""
+    """Number of planned local steps, the length of `data.batches`."""
     generator: np.random.Generator
     """Random numbers of this client and round."""
     seed: int
-    """A seed of this client and round for torch's generators, which are restored after the call."""
+    """Seed of this client and round for torch's generators, which are restored after the call."""
     state: Any = None
     """State that the trainer returned for this client before (`Trained.state`); None: no state yet."""
 
@@ -72,20 +72,21 @@ class Trained:
     """Result of the local training of one client."""
 
     parameters: Parameters
-    """The parameters after training; running statistics that are missing stay as they were."""
+    """Parameters after training; missing running statistics stay as they were."""
     samples: int
-    """Samples processed, each as often as it was used."""
+    """Number of samples processed, each counted as often as it was used."""
     losses: Any = ()
-    """(m,) losses of single samples in the first pass over the client's samples; empty: not measured."""
+    """Losses (m,) of single samples in the first pass over the client's samples; empty: not measured."""
     steps: int | None = None
-    """Steps taken; None: as planned."""
+    """Number of steps taken; None: as planned."""
     state: Any = None
     """State for the client's next job: None, numbers, strings, NumPy arrays, and lists and dicts of these."""
 
 
 LocalTraining: TypeAlias = Callable[[Parameters, LocalData, int, np.random.Generator], tuple[Parameters, int, Any]]
 """A function that trains one client: from parameters (which it may change), data, the number of steps and a generator to the
-parameters after training, the number of samples processed, and the losses (m,) of single samples in the first pass."""
+parameters after training, the number of samples processed, and the losses Losses (m,) of single samples in the first pass.
+"""
 
 
 class FunctionTrainer:
@@ -125,17 +126,17 @@ class Result:
     """Checked result of one job."""
 
     row: Tensor
-    """(d,) the network after training."""
+    """Network (d,) after training."""
     losses: Tensor
     """(m,) of single samples in the first pass."""
     samples: int
     planned: int
-    """Samples that were planned."""
+    """Number of planned samples."""
     steps: int
     state: Any
 
     def plain(self) -> list[Any]:
-        """The same as a checkpoint holds it: see `of_plain`."""
+        """Return the result as plain data for a checkpoint: see `from_plain`."""
         tensors = (self.row.cpu().numpy().copy(), self.losses.cpu().numpy().copy())
         return [*tensors, self.samples, self.planned, self.steps, deepcopy(self.state)]
 
@@ -148,7 +149,7 @@ class Result:
 
 
 class OwnTraining:
-    """Trains rows of parameters by a trainer of the user's own, and checks what it returns."""
+    """Trains rows of parameters by a user's trainer, and checks its answers."""
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class OwnTraining:
         by_function = isinstance(trainer, FunctionTrainer)
         self._role, self._method = ("local_training", "the function") if by_function else ("trainer", "train")
         self.eager = trainer.eager
-        """True if jobs run as their clients are sent the model."""
+        """True if jobs run when the model is sent to their clients."""
 
     def results(
         self, starts: Tensor, shards: list[IntArray], batches: list[IntArray], addresses: list[Address], states: list[Any]
@@ -176,10 +177,10 @@ class OwnTraining:
         Parameters that no pattern of `learner.trained` names keep their numbers.
 
         Raises:
-            AnswerError: the trainer returned something else than results of its jobs.
+            AnswerError: the trainer returned anything but results of its jobs.
         """
         self._network.train()
-        # As in training by an optimizer: a batch of one sample has no variance.
+        # Drop batches of one sample, as in training by an optimizer: they have no variance.
         least = 2 if self._layout.buffers or self._layout.normalisers else 1
         steps = [drawn[(drawn >= 0).sum(1) >= least] for drawn in batches]
         jobs = [
@@ -219,7 +220,7 @@ class OwnTraining:
 
     def _data(self, shard: IntArray, steps: IntArray) -> LocalData:
         chosen = torch.from_numpy(shard).to(self._x.device)
-        # Samples are numbered within the client's own, whose numbers are ascending or not.
+        # Renumber the samples within the client's own shard, which need not be sorted.
         order = np.argsort(shard, kind="stable")
         places = [order[np.searchsorted(shard, step[step >= 0], sorter=order)] for step in steps]
         return LocalData(
@@ -249,7 +250,7 @@ class OwnTraining:
         return Result(row, losses, int(answer.samples), planned, int(steps), answer.state)
 
     def _row(self, parameters: Parameters, start: Tensor) -> Tensor:
-        """The row (d,) of `parameters`; what is not trained keeps the numbers of `start` (d,)."""
+        """Return the row (d,) of `parameters`. Columns that are not trained keep the numbers of `start` (d,)."""
         row = start.clone()
         for place, view in enumerate(self._layout.views(row.unsqueeze(0))):
             name, shape = self._layout.names[place], tuple(self._layout.shapes[place])

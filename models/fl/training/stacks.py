@@ -23,10 +23,10 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class OwnPart:
-    """Part of a stack for a function of the user's own, an entry for each client."""
+    """Part of a stack for a user's trainer; an entry for each client."""
 
     shards: list[IntArray]
-    """The numbers of each client's samples."""
+    """Numbers of each client's samples."""
     addresses: list[Address]
 
 
@@ -36,16 +36,16 @@ class Stack:
 
     clients: list[int]
     rounds: list[int]
-    """The rounds in which their updates were begun."""
+    """Rounds in which the updates began."""
     batches: list[IntArray]
     seeds: list[int]
     moves: list[IntArray] | None = None
     taken: IntArray | None = None
-    """(n,) steps that the clients' optimizers have taken before; None: all start without memory."""
+    """Number of steps (n,) that the clients' optimizers have taken before; None: all start without memory."""
     counts_losses: bool = False
     """True if the losses of all samples are added up."""
     passes: IntArray | None = None
-    """(n,) steps of the clients' first passes; None: their losses are not measured."""
+    """Number of steps (n,) of the clients' first passes; None: their losses are not measured."""
     measure: RmsMeasure = "all"
     own: OwnPart | None = None
 
@@ -65,11 +65,11 @@ class Vectors:
     """Vectors of a stack of n clients, before or after training."""
 
     rows: Tensor
-    """(n, d) the networks."""
+    """Networks (n, d)."""
     moments: list[Tensor]
     """Moments of the optimizers, each (n, trained parameters); empty if all start without memory."""
     shift: Tensor | None = None
-    """(n, parameters that are trained) term added to every gradient."""
+    """Term (n, trained parameters) added to every gradient."""
 
     def parts(self) -> list[Tensor]:
         """Return all vectors, always in the same order."""
@@ -85,11 +85,11 @@ class Report:
     samples: int = 0
     mean: FloatArray | None = None
     rms: FloatArray | None = None
-    """(n,) of the losses of the first passes; None: not wanted."""
+    """Root mean square (n,) of the losses of the first passes; None if not requested."""
     taken: IntArray | None = None
-    """(n,) steps that the clients' optimizers have taken, including this training."""
+    """Number of steps (n,) that the clients' optimizers have taken, this training included."""
     results: tuple[Result, ...] = ()
-    """Results of the user's own function, whose rows are in the vectors."""
+    """Results of the user's trainer, without the rows, which are in the vectors."""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     """Wall time of the computation."""
@@ -113,7 +113,7 @@ class Shape:
 
     @property
     def size(self) -> int:
-        """Numbers of all vectors."""
+        """Number of numbers in all vectors."""
         return self.clients * (self.numbers + (self.moments + self.shifted) * self.trained)
 
     def views(self, numbers: NDArray[np.float32]) -> Vectors:
