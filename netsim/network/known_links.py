@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netsim.network.arrival import arrival_s
 from netsim.network.carriers import Carrier, NoCarrier, check_sizes
 
 if TYPE_CHECKING:
@@ -98,16 +99,16 @@ class FixedDraw:
 
     def __init__(self, delays: Delays, bytes_s: FloatArray) -> None:
         self._delays = delays
-        self._bytes_s, self._seconds = bytes_s, bytes_s.tolist()
+        self._bytes_s = bytes_s
+        self._seconds: list[float] = bytes_s.tolist()
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
-        # Add the delay first, as carriers with changing bandwidths do, so that the ends are the same to the last bit.
-        end_s: float = self._delays.ends_at(place, time_s, start_s) + self._seconds[place]
-        return end_s
+        begun_s = time_s if start_s is None else start_s
+        return arrival_s(begun_s, self._delays.at(place, time_s), self._seconds[place])
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
-        bytes_s = self._delays.ends_of(starts_s)
-        return None if bytes_s is None else bytes_s + self._bytes_s
+        delays_s = self._delays.each(starts_s)
+        return None if delays_s is None else arrival_s(starts_s, delays_s, self._bytes_s)
 
     def expire(self) -> bool:
         return self._delays.expire()

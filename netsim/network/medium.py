@@ -13,8 +13,9 @@ import numpy as np
 
 from netsim.core.null_objects import NoTime, NoWork
 from netsim.network.access import OwnLinkAccess, UplinkAccess
+from netsim.network.arrival import arrival_s
 from netsim.network.carriers import Carrier, NoCarrier, Port
-from netsim.network.draws import Durations, Survivals
+from netsim.network.draws import Durations, Phases, Survivals
 from netsim.network.sizes import Sizes
 
 if TYPE_CHECKING:
@@ -155,15 +156,18 @@ class Medium:
         The update begins at `time_s` and does the work that the work law requests in the round. Bytes pass at the bandwidths of
         their own times.
         """
-        total = np.array(self.download.delays_s(round, time_s, clients), np.float64)
-        total += self.down.alone_s(round, time_s + total, clients)
-        for phase in (self.compute, self.upload):
-            total += phase.delays_s(round, time_s, clients)
+
+        def transferred_s(after_s: FloatArray, delays: Phases, carrier: Carrier) -> FloatArray:
+            delay_s = np.array(delays.delays_s(round, time_s, clients), np.float64)
+            return arrival_s(after_s, delay_s, carrier.alone_s(round, time_s + (after_s + delay_s), clients))
+
+        after_s = transferred_s(np.zeros(len(clients)), self.download, self.down)
+        after_s += self.compute.delays_s(round, time_s, clients)
         each = self.sample.draw(round, time_s, clients)
         if not each.certain:
             samples, _ = self.work.amounts(clients, self.work.plan_steps(round, clients))
-            total += np.array(samples, np.float64) * each.values_at(time_s, len(clients))
-        return total + self.up.alone_s(round, time_s + total, clients)
+            after_s += np.array(samples, np.float64) * each.values_at(time_s, len(clients))
+        return transferred_s(after_s, self.upload, self.up)
 
     def state_dict(self) -> State:
         """Return the state of both links, of access and of carriers.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.errors import ParameterError
+from netsim.network.arrival import arrival_s
 from netsim.network.draws import Durations
 from netsim.network.transport.messages import ALL_GOOD
 
@@ -83,16 +84,19 @@ class EdgeDraws:
         return self._until_s if self._no_loss else -_EVER
 
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
-        """Return the seconds of delay, bytes and flight of the first sendings of `key` over each edge (parts, E).
+        """Return the parts of `arrivals_s` that take time, in their order, seconds (parts, E)."""
+        return np.array([part for part in self._parts_s(key, size_bytes) if part is not None])
 
-        The laws are those in force now.
-        """
+    def arrivals_s(self, sent_s: FloatArray, key: int, size_bytes: int) -> FloatArray:
+        """Return the arrivals (E,) of the first sendings of `key` over each edge at `sent_s` (E,), under the laws in force."""
+        delays_s, bytes_s, flights_s = self._parts_s(key, size_bytes)
+        return arrival_s(sent_s, np.zeros(1) if delays_s is None else delays_s, bytes_s, flights_s)
+
+    def _parts_s(self, key: int, size_bytes: int) -> tuple[FloatArray | None, FloatArray, FloatArray]:
+        """Return the delays (None: they take no time), bytes and flights of messages over each edge, seconds (E,) each."""
         links = self.links
-        parts = [size_bytes / links.bandwidth_bytes_per_s, links.propagation_s]
-        if self._no_delay:
-            return np.array(parts)
-        delays, _ = self._draw(self._index(key, 0), _ALL, links.clock.now)
-        return np.array([delays, *parts])
+        delays_s = None if self._no_delay else self._draw(self._index(key, 0), _ALL, links.clock.now)[0]
+        return delays_s, size_bytes / links.bandwidth_bytes_per_s, links.propagation_s
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Return delays (seconds, without the flight) and survivals of messages sent over `edges` at `time_s`, one each."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.rows import MessageRow
+from netsim.network.arrival import arrival_s
 from netsim.network.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.losses import cause_of_loss
@@ -271,7 +272,7 @@ class Transport:
         else:
             propagation, bandwidth = self._propagation, self._bandwidth
             dues_s = [
-                now + delay_s + size_bytes / bandwidth[edge] + propagation[edge]
+                arrival_s(now, delay_s, size_bytes / bandwidth[edge], propagation[edge])
                 for edge, delay_s in zip(edges, delays, strict=False)
             ]
         if len(edges) == 1 or self._alone:

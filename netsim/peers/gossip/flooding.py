@@ -160,9 +160,7 @@ class Flooding(GossipProtocol):
         arrived = np.zeros(graph.edges, np.int64)
         for client, known_s in enumerate(times):
             sent_s = known_s[graph.source]
-            arrival_s = sent_s.copy()
-            for part in self.draws.latency_s(client, size):
-                arrival_s += part
+            arrival_s = self.draws.arrivals_s(sent_s, client, size)
             sends = (known_s <= end_s)[graph.source]
             first = np.flatnonzero(sends & (arrival_s == known_s[graph.target]) & (graph.target != client))
             sends[graph.reverse[self._givers(first, known_s, client)]] = False
