@@ -184,6 +184,11 @@ class ClientPool(Tallies):
             here[at_work] = energy.alive[at_work]
         return here
 
+    def reachable(self) -> BoolArray:
+        """(K,) True for clients that are present now and whose battery is not empty: messages reach them."""
+        self.advance()
+        return self.presence.on if self.energy is None else self.energy.alive
+
     def able(self) -> BoolArray:
         """Return True (K,) for clients that have an update, or privacy budget to make one."""
         able = ~self.accountant.exhausted

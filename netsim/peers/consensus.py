@@ -24,7 +24,7 @@ from netsim.peers.gossip.flooding import Flooding
 from netsim.peers.gossip.push import Push
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import FloatArray, IntArray, State
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
     from netsim.core.streams import Streams
     from netsim.network.transport.transport import Transport
     from netsim.peers.belief.exchange import BeliefMath, BeliefResult, BeliefRules
@@ -126,7 +126,11 @@ def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, math
 
 
 class ConsensusPhase:
-    """Runs the protocols of one slot after the other over the same links. `belief`, `gossip`: their mathematics."""
+    """The protocols of one slot after another, over the same links; `belief`, `gossip`: their mathematics.
+
+    `here` returns (K,) True for clients that are present; None: all are. A client that is away as training starts takes no part
+    in the slot, unless all that believe to be in the top m are away.
+    """
 
     def __init__(
         self,
@@ -136,6 +140,7 @@ class ConsensusPhase:
         gossip: GossipMath,
         rules: ConsensusRules,
         streams: Streams,
+        here: Callable[[], BoolArray] | None = None,
     ) -> None:
         size, clients = rules.per_round, links.graph.clients
         if not 1 <= size <= clients:
@@ -148,6 +153,7 @@ class ConsensusPhase:
         self._belief, self._gossip = belief, gossip
         self._belief_rules, self._gossip_rules, self._start = rules.belief, rules.gossip, rules.start
         self._size = size
+        self._here = here
         self._engine = rules.engine
         self._belief_draws = EdgeDraws(links, "belief", streams)
         self._gossip_draws = EdgeDraws(links, "gossip", streams)
@@ -183,7 +189,7 @@ class ConsensusPhase:
         if clock.now < deadline_s:
             yield from self._complete(gossip, "gossip", deadline_s)
         return ConsensusOutcome(
-            members=self._gossip.believers(gossip.held, ranks),
+            members=self._present(self._gossip.believers(gossip.held, ranks)),
             beliefs=beliefs,
             index=index,
             converged_s=converged_s,
@@ -193,6 +199,11 @@ class ConsensusPhase:
             residual=result.residual,
             disagreement=self._gossip.disagreement(gossip.held),
         )
+
+    def _present(self, members: IntArray) -> IntArray:
+        """Return those of `members` (n,) who are present; all if none is."""
+        there = members if self._here is None else members[self._here()[members]]
+        return there if len(there) else members
 
     def renew(self) -> None:
         """Draw messages from now on under the new law: a script has replaced a law of the links."""

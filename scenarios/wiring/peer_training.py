@@ -15,13 +15,12 @@ from netsim.servers.peer_training import PeersAtWork, peer_server
 from scenarios.registry.components import component_model, construct, refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.wiring.compression import build_compressions
-from scenarios.wiring.peers import build_links, peer_graph
+from scenarios.wiring.peers import build_links, peer_graph, presence_of
 
 if TYPE_CHECKING:
     from models.fl.peer_learner import PeerLearner
     from models.overlays.matcha import DrawnMatchings
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import BoolArray
     from netsim.network.transport.messages import PeerGraph
     from netsim.network.transport.transport import Transport
     from scenarios.registry.components import Component
@@ -130,23 +129,18 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
     section = scenario.peers
     assert section is not None
 
-    def here() -> BoolArray:
-        pool.advance()
-        return pool.here()
-
     resending = None
     if protocol.retry_s is not None:
         if section.max_resends:
             told = "server.protocol.retry_s sends lost messages again until they arrive; leave it out"
             raise UserError(f"peers.max_resends = {section.max_resends}: {told}")
         resending = Resending(max_resends=FOREVER, resend_after_s=protocol.retry_s)
-    stays = scenario.availability.kind == "always" and scenario.script is None
     return build_links(
         world,
         section,
         peer_graph(section, world.clients, world.streams),
         world.context,
         pool.medium.outages,
-        here=None if stays else here,
+        here=presence_of(world, pool),
         resending=resending,
     )

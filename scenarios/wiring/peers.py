@@ -31,6 +31,7 @@ from scenarios.wiring.payload import Message
 from scenarios.wiring.population import Context
 
 if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
     from netsim.core.protocols import BoolArray
     from scenarios.wiring.world import World
 
@@ -42,6 +43,14 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
     return graph
 
 
+def presence_of(world: World, pool: ClientPool) -> Callable[[], BoolArray] | None:
+    """Return what tells which clients are present, for messages; None where no client ever leaves."""
+    scenario = world.scenario
+    charged = pool.energy is not None and pool.energy.batteries is not None
+    stays = scenario.availability.kind == "always" and scenario.script is None and not charged
+    return None if stays else pool.reachable
+
+
 def build_links(
     world: World,
     section: Peers,
@@ -49,13 +58,12 @@ def build_links(
     context: Context,
     client_outages: ClientOutages | None,
     *,
-    here: Callable[[], BoolArray] | None = None,
+    here: Callable[[], BoolArray] | None,
     resending: Resending | None = None,
 ) -> Transport:
     """Return the transport of messages over the links of `graph`; raises UserError.
 
-    `here` returns (K,) True for clients that are present; None: messages of absent clients arrive, too. `resending` None: by the
-    keys of `[peers]`.
+    `here` as of `presence_of`. `resending` None: by the keys of `[peers]`.
     """
     scenario, streams = world.scenario, world.streams
     if scenario.slots is not None and scenario.slots.start == "zero":
@@ -115,8 +123,18 @@ def _jammers(world: World, jammed: JammedRoutes[Any] | None, link_of: Callable[[
     return Jammers(jammers=actors, clock=world.clock, spectrum=jammed, recorder=NoRecorder())
 
 
-def build_opinion_links(world: World, context: Context, outages: ClientOutages | None, *, jams: bool) -> Transport:
-    """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError."""
+def build_opinion_links(
+    world: World,
+    context: Context,
+    outages: ClientOutages | None,
+    *,
+    jams: bool,
+    here: Callable[[], BoolArray] | None,
+) -> Transport:
+    """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError.
+
+    `here` as of `presence_of`.
+    """
     section = world.scenario.opinions
     assert section is not None
     star = Star(context.population.count)
@@ -135,7 +153,12 @@ def build_opinion_links(world: World, context: Context, outages: ClientOutages |
         ),
         streams=world.streams,
         resending=resending_of(section, "opinions"),
-        disturbances=Disturbances(clients=outages, jammed=jammed, jammers=_jammers(world, jammed, None)),
+        disturbances=Disturbances(
+            outages=[] if here is None else [Absences(graph=star, here=here)],
+            clients=outages,
+            jammed=jammed,
+            jammers=_jammers(world, jammed, None),
+        ),
         kind="opinion",
         recording=world.scenario.output.messages_table,
     )

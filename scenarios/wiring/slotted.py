@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from models.peers.mathematics import PeerBelief, PeerGossip
 from models.peers.synthetic_opinions import SyntheticOpinions
-from netsim.network.outages import ClientOutages
 from netsim.peers.belief.exchange import BeliefRules, warn_of_storms
 from netsim.peers.consensus import ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -23,10 +23,15 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.work import Work
 from scenarios.schema.world import Compute
 from scenarios.wiring.laws import timeline
-from scenarios.wiring.peers import build_links, build_opinion_links, made_at, peer_graph
+from scenarios.wiring.peers import build_links, build_opinion_links, made_at, peer_graph, presence_of
 from scenarios.wiring.population import Context, FloatArray
 from scenarios.wiring.server_parts import Server
 from scenarios.wiring.world import World
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.protocols import BoolArray
+    from netsim.network.outages import ClientOutages
 
 
 def fl_fa(world: World) -> Server:
@@ -35,7 +40,8 @@ def fl_fa(world: World) -> Server:
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     scenario = world.scenario
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
-    uplink = _uplink(world, context, shared["training"].pool.medium.outages, jams=jams)
+    pool: ClientPool = shared["training"].pool
+    uplink = _uplink(world, context, pool.medium.outages, jams=jams, here=presence_of(world, pool))
     return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 
 
@@ -43,10 +49,10 @@ def fl_da(world: World) -> Server:
     """`server.kind = "fl-da"`; raises UserError."""
     shared = _shared_arguments(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
-    context, outages = _slot_context(world), shared["training"].pool.medium.outages
+    context, pool = _slot_context(world), shared["training"].pool
     # No opinion is uploaded here; the keys of its way are read all the same, so that a wrong one is refused.
     _uplink(world, replace(context, targets=None), None)
-    consensus = _consensus(world, context, outages)
+    consensus = _consensus(world, context, pool)
     beliefs = world.scenario.output.beliefs_table
     return FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
 
@@ -139,16 +145,23 @@ def _opinion_learner(world: World) -> Any:
         return SlotLearner(learner=world.trained, local=scenario.opinions.local)
 
 
-def _uplink(world: World, context: Context, outages: ClientOutages | None, *, jams: bool = False) -> OpinionUplink:
+def _uplink(
+    world: World,
+    context: Context,
+    outages: ClientOutages | None,
+    *,
+    jams: bool = False,
+    here: Callable[[], BoolArray] | None = None,
+) -> OpinionUplink:
     section = world.scenario.opinions
     assert section is not None
-    transport = build_opinion_links(world, context, outages, jams=jams)
+    transport = build_opinion_links(world, context, outages, jams=jams, here=here)
     return OpinionUplink(
         transport=transport, streams=world.streams, size_bytes=section.size_bytes, wait_s=section.wait_s
     )
 
 
-def _consensus(world: World, context: Context, client_outages: ClientOutages | None) -> ConsensusPhase:
+def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPhase:
     scenario, streams = world.scenario, world.streams
     section, slots, belief, gossip = scenario.peers, scenario.slots, scenario.belief, scenario.gossip
     assert section is not None
@@ -157,7 +170,9 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
     assert gossip is not None
     graph = peer_graph(section, context.population.count, streams)
     zero = slots.start == "zero"
-    links = build_links(world, section, graph, context, None if zero else client_outages)
+    # With "zero" messages take no time and none is lost.
+    outages, here = (None, None) if zero else (pool.medium.outages, presence_of(world, pool))
+    links = build_links(world, section, graph, context, outages, here=here)
     maths = ("model", "coupling", "attenuation", "exponent", "strict")
     rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
@@ -180,4 +195,5 @@ def _consensus(world: World, context: Context, client_outages: ClientOutages | N
                 ties=gossip.ties,
             ),
             streams=streams,
+            here=here,
         )

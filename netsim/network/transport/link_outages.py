@@ -21,7 +21,7 @@ from netsim.network.scripted_outages import ScriptedOutages
 from netsim.network.transport.messages import link_ends
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, State
+    from netsim.core.protocols import BoolArray, IntArray, State
     from netsim.network.outages import ClientOutage, ClientOutages
     from netsim.network.transport.messages import PeerGraph
 
@@ -173,21 +173,24 @@ class ScriptedCuts(_Unforeseen, ScriptedOutages):
 
 
 class Absences(_Unforeseen, StateFields):
-    """Links of clients that are away when a message arrives. `here` returns True (K,) for clients that are present."""
+    """Links of clients that are away as a message would arrive; `here` returns (K,) True for clients that are present.
+
+    Nobody waits for the return of a client: it hears what is sent to it from then on.
+    """
 
     def __init__(self, *, graph: PeerGraph, here: Callable[[], BoolArray]) -> None:
         self._here = here
-        self._ends: list[list[int]] = link_ends(graph).tolist()
+        self._ends: IntArray = link_ends(graph)
+        self._pairs: list[list[int]] = self._ends.tolist()
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         """Return "away" if a client at an end is away now; None otherwise."""
         here = self._here()
-        a, b = self._ends[link]
+        a, b = self._pairs[link]
         return None if here[a] and here[b] else "away"
 
     def down_indefinitely(self, time_s: float) -> set[int]:
-        # Messages do not wait for the return of a client.
-        return set()
+        return set(np.flatnonzero(~self._here()[self._ends].all(axis=1)).tolist())
 
 
 class CutOff(StateFields):

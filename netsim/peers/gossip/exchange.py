@@ -138,5 +138,10 @@ class GossipProtocol(PeerProtocol):
         if self.until_agreement:
             self.stop_at(self.agreed_s)
 
+    def _teaches(self, edge: int) -> bool:
+        """True if all that the sender of `edge` knows would tell its receiver something new."""
+        links, held = self.links, self.held
+        return bool(self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1])
+
     def _size_bytes(self, known: Known) -> int:
         return self.rules.header_bytes + self.rules.pair_bytes * self.payload.pairs(known)

@@ -83,12 +83,11 @@ class Flooding(GossipProtocol):
         An outage that is yet to come is not waited for, although its end would make both ends of the link talk again: a message
         that was lost over a link that is not down is not sent again.
         """
-        links, held = self.links, self.held
-        cuts, now = links.cuts, links.clock.now
+        cuts, now = self.links.cuts, self.links.clock.now
         lost = cuts.down_indefinitely(now)
-        for edge, address in enumerate(links.graph.address.tolist()):
+        for edge, address in enumerate(self.links.graph.address.tolist()):
             link = address >> 1
-            if link in lost or not self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1]:
+            if link in lost or not self._teaches(edge):
                 continue
             if edge not in self._given_up or link in back or cuts.cause(link, now, now) is not None:
                 return False

@@ -50,6 +50,9 @@ class Push(GossipProtocol):
         if self.repetitions >= rules.max_repetitions:
             self._stop_if_done()
             return
+        if self.until_agreement and self._cannot_agree():
+            self.stop_at(clock.now)
+            return
         self.repetitions += 1
         for edge in self._maths.contacts(self._contacts(self.repetitions)).tolist():
             held = self.held[self.links.sources[edge]]
@@ -58,6 +61,15 @@ class Push(GossipProtocol):
         # Last of its instant, so that a repetition ends before the next begins even if nothing takes time.
         due_s = max(clock.now, self._start_s + self.repetitions * rules.interval_s)
         clock.call_at(due_s, self._repeat, priority=LAST)
+
+    def _cannot_agree(self) -> bool:
+        """True if links are down without a known end, and no other link has anything to tell: agreement is impossible."""
+        links = self.links
+        lost = links.cuts.down_indefinitely(links.clock.now) if links.cuts else ()
+        if not lost or self._uninformed == 0:
+            return False
+        edges = enumerate(links.graph.address.tolist())
+        return not any(address >> 1 not in lost and self._teaches(edge) for edge, address in edges)
 
     def on_arrival(self, message: Message) -> None:
         """Merge the message; in push-pull, answer it."""
