@@ -59,9 +59,7 @@ class ClientPool(Tallies):
     ) -> None:
         super().__init__(medium.clients)
         self.coordinator: str | None = None
-        """Edge that begins attempts now, for their records; None for the server."""
-        self.has_edges = False
-        """True if records of attempts name the edge that began them."""
+        """The edge that begins attempts now, for their records; None: the server."""
         self.probes: Asking | None = None
         """The probes of clients beside their updates, or None."""
         self._taken_away = taken_away
@@ -149,7 +147,7 @@ class ClientPool(Tallies):
         work = [] if self.medium.work.samples is not None else ["steps"] if self.life.says_samples else ["samples", "steps"]
         kind = [] if self.life.says_samples else ["kind"]
         group = [] if self.groups is not None else ["group"]
-        edge = [] if self.has_edges else ["edge"]
+        edge = [] if self.life.serving.tiered else ["edge"]
         return queue + energy + work + kind + group + edge + ([] if self.life.retry else ["started_round"])
 
     def advance(self) -> None:

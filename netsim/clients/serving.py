@@ -18,6 +18,10 @@ class Serving(Protocol):
         """True if the server takes updates of every round."""
 
     @property
+    def tiered(self) -> bool:
+        """True if edges coordinate clients: attempts name the edge that began them."""
+
+    @property
     def closing(self) -> Closing | None:
         """Closing rule of the open round, if the close depends only on ends of the round's attempts; otherwise None."""
 
@@ -32,6 +36,7 @@ class TakesAll:
     """A server that takes every update and assigns no sub-channels. Probes use it, and clients before their server is set."""
 
     takes_all = True
+    tiered = False
     closing: Closing | None = None
 
     def takes(self, update: Update) -> bool:

@@ -7,7 +7,8 @@ critical path of the run (`analysis.stragglers.critical_path`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -62,8 +63,8 @@ class Causes:
         """True if rounds close at times that are set before the run."""
         self.inexact = set(inexact)
         """Phases whose end does not shift one to one with their start, such as an upload over a shared link."""
-        self.released: Cause | None = None
-        """Cause of attempts that begin now, where other things than rounds and attempts can be a cause; None: the usual rule."""
+        self._releasing: Cause | None = None
+        """The cause of the attempts that begin within a block of `releasing`; None: it follows from rounds and attempts."""
         self._timers: dict[int, int] = {}
         """Number of the attempt whose end scheduled a call of the clock, by the call's number; calls of the present round only.
         """
@@ -141,6 +142,15 @@ class Causes:
             return Cause(END, self._timers[self._clock.calling])
         return set_by if cause.kind == SCHEDULE and set_by.kind == END else cause
 
+    @contextmanager
+    def releasing(self, cause: Cause | None) -> Iterator[None]:
+        """Take `cause` as that of the attempts that begin within the block; None: it follows from rounds and attempts."""
+        self._releasing = cause
+        try:
+            yield
+        finally:
+            self._releasing = None
+
     def begin_cause(self, client: int, earlier: int | None = None) -> Cause:
         """Return the cause by which an attempt of `client` begins now: its round opens, an attempt made room, or the client
         came back.
@@ -149,7 +159,7 @@ class Causes:
         """
         if earlier is not None:
             return Cause(EARLIER, earlier)
-        if self.released is not None:
-            return self.released
+        if self._releasing is not None:
+            return self._releasing
         cause = self.latest()
         return Cause(RETURN, client) if cause.kind == SCHEDULE else cause

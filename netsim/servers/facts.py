@@ -40,6 +40,6 @@ def facts_of(pool: ClientPool, *, slotted: bool) -> Facts:
         resends=life.retry,
         fixed_length=causes.fixed_length,
         slotted=slotted,
-        tiered=pool.has_edges,
+        tiered=life.serving.tiered,
         inexact=tuple(sorted(causes.inexact)),
     )

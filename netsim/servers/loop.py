@@ -265,6 +265,8 @@ class RoundLoop:
     late. `outlast`: updates may enter models of later rounds, so the learner must keep the versions that they start from.
     """
 
+    tiered = False
+
     def __init__(
         self,
         *,
@@ -284,16 +286,15 @@ class RoundLoop:
         self.learner = learner
         self.instruments = instruments
         self.straggle = straggle
-        self.outlast = outlast
-        """True if the learner gets, after every round, the versions from which attempts in flight started."""
+        self._outlast = outlast
         self._on_open: list[Callable[[int], None]] = []
         self._alteration = Alteration()
         self.round = 0
         """Number of rounds closed."""
         self.is_open = False
         """True while a round is under way."""
-        self.opener: Cause | None = None
-        """Cause of the next opening, if the round opens at once; None: the close of the round before, or the run's start."""
+        self._opener: Cause | None = None
+        """Cause of the next opening, if the round opens at once; None: the close of the previous round, or the run's start."""
         self._asked_s: float | None = None
         """Time since which the next round waits for clients, or None."""
         self._start_s, self._opened_by = 0.0, Cause(START)
@@ -322,6 +323,19 @@ class RoundLoop:
 
     def channels(self, clients: IntArray) -> list[int] | None:
         return self._alteration.channels(self, clients)
+
+    @property
+    def outlast(self) -> bool:
+        """True if the learner gets the versions that attempts under way start from, after every round."""
+        return self._outlast
+
+    def let_outlast(self) -> None:
+        """Let updates enter models of later rounds, as `outlast` does."""
+        self._outlast = True
+
+    def begin_term(self, round: int, opener: Cause) -> None:
+        """Count rounds from `round` on, if not so many have closed; `opener` opens the next one, if that opens at once."""
+        self.round, self._opener = max(self.round, round), opener
 
     def follow_openings(self, on_open: Callable[[int], None]) -> None:
         """Call `on_open` with the number of every round before anything else of it. Earlier listeners are called first."""
@@ -386,7 +400,7 @@ class RoundLoop:
         self.dispatch.tell(closed)
         self.assignment.close()
         self.round = number
-        if self.outlast and self.learner.aggregates:
+        if self._outlast and self.learner.aggregates:
             versions = [one.version for group in (pool.alive.values(), self.close.pending()) for one in group]
             self.learner.retain([*versions, *self.dispatch.held_versions(number + 1)])
         return closed
@@ -397,7 +411,7 @@ class RoundLoop:
         asked_s = self._asked_s = now if self._asked_s is None else self._asked_s
         yield from self.dispatch.wait(number)
         now, self._asked_s = self.clock.now, None
-        opener, self.opener = self.opener, None
+        opener, self._opener = self._opener, None
         if now == asked_s:
             return opener or (Cause(CLOSE, number - 1) if number > 1 else Cause(START))
         return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
@@ -472,7 +486,7 @@ class RoundLoop:
     def open_state(self) -> State:
         """Return the state of a round that is under way or waits for its opening; attempts are objects."""
         if not self.is_open:
-            return {"asked_s": self._asked_s, "opener": self.opener}
+            return {"asked_s": self._asked_s, "opener": self._opener}
         attempts = attempts_state(self.dispatch.attempts, self.pool.alive)
         return {"start_s": self._start_s, "opened_by": self._opened_by, "attempts": attempts, "close": self.close.open_state()}
 
@@ -480,7 +494,7 @@ class RoundLoop:
         """Load the state of a round under way, after `load_state_dict`; `run_round` then runs the rest of the round."""
         self.is_open = "attempts" in state
         if not self.is_open:
-            self._asked_s, self.opener = state["asked_s"], None if state["opener"] is None else Cause(*state["opener"])
+            self._asked_s, self._opener = state["asked_s"], None if state["opener"] is None else Cause(*state["opener"])
             return
         self._start_s, self._opened_by = state["start_s"], Cause(*state["opened_by"])
         self.dispatch.attempts = restored_attempts(state["attempts"], self.pool.alive)

@@ -95,7 +95,7 @@ class OpinionUplink:
 
 
 class _Upload(PeerProtocol):
-    """The opinions of one slot. Each is sent at its time of `ready_s` (K,)."""
+    """The opinions of one slot, each of which sets out at its time of `ready_s` (K,) if its client is there by then."""
 
     def __init__(self, transport: Transport, draws: StarDraws, ready_s: FloatArray, size_bytes: int) -> None:
         super().__init__(links=transport, draws=draws)
@@ -113,14 +113,22 @@ class _Upload(PeerProtocol):
                 self.links.clock.call_at(time_s, self._send, clients)
 
     def _send(self, clients: list[int]) -> None:
-        if self.live:
-            self.links.send(self, clients, 0, self._size_bytes)
+        if not self.live:
+            return
+        there = [client for client in clients if not self.links.is_away(client)]
+        if there:
+            self.links.send(self, there, 0, self._size_bytes)
+        self._settle(len(clients) - len(there))
 
     def on_arrival(self, message: Message) -> None:
         self.arrived_from[message.edge] = True
-        self.on_loss(message)
+        self._settle(1)
 
     def on_loss(self, message: Message) -> None:
-        self._open -= 1
+        self._settle(1)
+
+    def _settle(self, opinions: int) -> None:
+        """Count `opinions` that have arrived or never will."""
+        self._open -= opinions
         if not self._open:
             self.stop_at(self.links.clock.now)

@@ -201,9 +201,8 @@ class PeersAtWork(StateFields):
         self._beginning = -1
         pool = self.pool
         self._last_attempt[peer] = pool.started + 1
-        pool.causes.released = self._cause
-        pool.start(int(self.round[peer]), np.array([peer]), 0)
-        pool.causes.released = None
+        with pool.causes.releasing(self._cause):
+            pool.start(int(self.round[peer]), np.array([peer]), 0)
 
     def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, attached: float = 0.0) -> int:
         arriving = self.models.compress(peer, key, model)

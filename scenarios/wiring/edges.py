@@ -116,7 +116,6 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
     presence = _presence(section, context)
     nodes = _edge_pool(world, section, layout, context, presence, lambda attempt: starts[0].begin_term(attempt))
     pool = world.new_pool()
-    pool.has_edges = nodes.has_edges = True
     media = {"clients": SharedMedium(pool), "nodes": SharedMedium(nodes)}
     of_clients, of_nodes = Coordinators(pool), Coordinators(nodes)
     coordinator = np.array(layout.coordinator, np.int64)

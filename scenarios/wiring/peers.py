@@ -86,8 +86,6 @@ def build_links(
     cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
     if world.context.targets is not None:
         cuts.insert(0, world.context.targets.scripted_cuts())
-    if here is not None:
-        cuts.append(Absences(graph=graph, here=here))
     laws = made_at(
         LinkLaws,
         "peers",
@@ -107,6 +105,7 @@ def build_links(
         resending=resending_of(section, "peers") if resending is None else resending,
         disturbances=Disturbances(
             outages=cuts,
+            absences=None if here is None else Absences(graph=graph, here=here),
             clients=client_outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
@@ -154,7 +153,7 @@ def build_opinion_links(
         streams=world.streams,
         resending=resending_of(section, "opinions"),
         disturbances=Disturbances(
-            outages=[] if here is None else [Absences(graph=star, here=here)],
+            absences=None if here is None else Absences(graph=star, here=here),
             clients=outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, None),

@@ -55,7 +55,9 @@ class Disturbances:
     """Causes of loss beside the channel law."""
 
     outages: Sequence[Cuts] = ()
-    """Outages of links, of every kind. If a message meets two, the cause of the first counts."""
+    """Outages of links, of every kind; of two that a message meets, the first one's cause counts."""
+    absences: Cuts | None = None
+    """Clients that are away, after these; None: none ever is."""
     clients: ClientOutages | None = None
     """Outages of clients, or None."""
     jammed: JammedRoutes[Message] | None = None

@@ -75,6 +75,10 @@ class Transport:
         self.max_resends = resending.max_resends
         self.resend_after_s = resending.resend_after_s
         cuts = list(disturbances.outages)
+        self.absences = disturbances.absences
+        """Links of clients that are away; None: none ever is."""
+        if self.absences is not None:
+            cuts.append(self.absences)
         if disturbances.clients:
             cuts.append(CutOff(graph=graph, clients=disturbances.clients))
             disturbances.clients.remember_from(self._earliest_s)
@@ -158,6 +162,12 @@ class Transport:
         """True if an outage has cost a message, and its link has come back before the message would have arrived."""
         link, now = self._link[message.edge], self.clock.now
         return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
+
+    def is_away(self, client: int) -> bool:
+        """True if `client` of a `Star` is away now, and so sends nothing."""
+        # Of a star, the link of a client has its number.
+        now = self.clock.now
+        return self.absences is not None and self.absences.cause(client, now, now) is not None
 
     def open_slot(self, slot: int, time_s: float) -> None:
         """Let jammers, channels and the bandwidth move on to `slot`."""

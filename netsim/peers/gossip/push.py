@@ -63,13 +63,13 @@ class Push(GossipProtocol):
         clock.call_at(due_s, self._repeat, priority=LAST)
 
     def _cannot_agree(self) -> bool:
-        """True if links are down without a known end, and no other link has anything to tell: agreement is impossible."""
+        """True if agreement is impossible while clients are away: no other link has anything to tell."""
         links = self.links
-        lost = links.cuts.down_indefinitely(links.clock.now) if links.cuts else ()
-        if not lost or self._uninformed == 0:
+        away = () if links.absences is None else links.absences.down_indefinitely(links.clock.now)
+        if not away or self._uninformed == 0:
             return False
         edges = enumerate(links.graph.address.tolist())
-        return not any(address >> 1 not in lost and self._teaches(edge) for edge, address in edges)
+        return not any(address >> 1 not in away and self._teaches(edge) for edge, address in edges)
 
     def on_arrival(self, message: Message) -> None:
         """Merge the message; in push-pull, answer it."""

@@ -18,6 +18,7 @@ class Coordinators:
     `views`: the members of each coordinator by its name; None: of the server.
     """
 
+    tiered = True
     closing: Closing | None = None
 
     def __init__(self, pool: ClientPool) -> None:

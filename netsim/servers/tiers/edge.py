@@ -94,14 +94,13 @@ class Edge(StateFields):
         """Updates that arrived in the term."""
         self.recorder: Recorder = NoRecorder()
         # The learner must keep the version that an attempt of a member started from until that attempt ends.
-        server.loop.outlast = True
+        server.loop.let_outlast()
 
     def begin(self, attempt: Update) -> None:
         """Begin the term of `attempt`, whose model has arrived."""
         self._term, self._left, self._arrived = attempt, self.rule.rounds, 0
         loop = self.server.loop
-        loop.round = max(loop.round, (attempt.round - 1) * self.rule.rounds)
-        loop.opener = Cause(TERM, attempt.number)
+        loop.begin_term((attempt.round - 1) * self.rule.rounds, Cause(TERM, attempt.number))
         self.models.begin_term(attempt.version)
         self._errand.start(self._run())
 

@@ -98,7 +98,7 @@ class TreeServer:
         self._before = self._count_edges()
         self._columns: list[str] = []
         self._begun = False
-        root.loop.outlast = True
+        root.loop.let_outlast()
         nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
 
     def begin_term(self, attempt: Update) -> None:

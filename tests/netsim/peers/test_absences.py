@@ -28,19 +28,31 @@ def played(kind: str, tables: dict[str, Any], rounds: int = 1) -> MemoryRecorder
     return records
 
 
-def test_the_opinion_of_a_client_that_is_away_does_not_arrive() -> None:
-    # One round of 1 s a slot: opinions leave at 1 s and at 2.25 s, and take 0.25 s. Client 3 is away over [2, 3).
+def opinions(from_s: float, to_s: float) -> dict[int, tuple[str, str | None]]:
+    """What became of client 3's opinions, by slot, if it is away over [from_s, to_s); those of the others arrive."""
     tables = {
         "policy": {"kind": "fixed-set", "members": [0, 1]},
         "slots.rounds": 1,
         "opinions.delay": {"kind": "constant", "value_s": 0.25},
-        "availability": {"kind": AWAY, "who": [3], "from_s": 2.0, "to_s": 3.0},
+        "availability": {"kind": AWAY, "who": [3], "from_s": from_s, "to_s": to_s},
     }
     records = played("fl-fa", tables, rounds=2)
     told = {(row.round, row.source): (row.outcome, row.cause) for row in records.messages}
-    assert [told[1, client] for client in range(4)] == [("delivered", None)] * 4
-    assert [told[2, client] for client in range(4)] == [("delivered", None)] * 3 + [("lost", "away")]
-    assert [row.opinions_missing for row in records.rounds] == [0, 1]
+    assert all(told[slot, client] == ("delivered", None) for slot in (1, 2) for client in range(3))
+    found = {slot: told[slot, 3] for slot in (1, 2) if (slot, 3) in told}
+    arrived = [found.get(slot) == ("delivered", None) for slot in (1, 2)]
+    assert [row.opinions_missing for row in records.rounds] == [0 if one else 1 for one in arrived]
+    return found
+
+
+def test_the_opinion_of_a_client_that_is_away_is_not_sent_or_does_not_arrive() -> None:
+    # One round of 1 s a slot: opinions leave at 1 s and at 2.25 s, and take 0.25 s.
+    here = ("delivered", None)
+    assert opinions(3.0, 4.0) == {1: here, 2: here}
+    assert opinions(2.0, 3.0) == {1: here}
+    assert opinions(2.375, 3.0) == {1: here, 2: ("lost", "away")}
+    # It is there as its opinion leaves and as it arrives.
+    assert opinions(2.3125, 2.4375) == {1: here, 2: here}
 
 
 FORWARDING = ["flooding", "push", "push-pull"]
