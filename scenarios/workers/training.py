@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -101,7 +102,7 @@ class _Tally:
     ended_s: float | None = None
 
 
-class TrainingWorkers:
+class TrainingWorkers(ABC):
     """Queue of tickets for workers, each of which trains one ticket at a time: base class for processes and for Dask.
 
     The thread of the run calls the public methods. Threads of the workers' library report ends of jobs, and give the next job.
@@ -127,25 +128,25 @@ class TrainingWorkers:
 
     # Methods that differ between kinds of workers
 
+    @abstractmethod
     def open(self, stack: ExitStack) -> None:
         """Start the workers, and register their end with `stack`; raises UserError."""
-        raise NotImplementedError
 
+    @abstractmethod
     def send(self, line: int, ticket: Ticket) -> bool:
         """Give a ticket to a free worker; False if there is no room for its vectors now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fetch(self, ticket: Ticket, ends: Vectors) -> None:
         """Write the vectors of a ticket that is done into `ends`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def release(self, ticket: Ticket) -> None:
         """Free the memory of the vectors of a ticket."""
-        raise NotImplementedError
 
+    @abstractmethod
     def tend(self) -> None:
         """Replace workers that have died, and end workers that hang."""
-        raise NotImplementedError
 
     # Workers of a learner (`models.fl.training.executors.Workers`)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -93,7 +93,7 @@ class _Life:
         return self._members.bytes_of("bytes_up")
 
 
-class Attendance:
+class Attendance(Protocol):
     """Attendance of edges, (E,) for all edges; the coordinators of edges ask for it.
 
     An edge is attended while at least one of its members is present, or an edge below it is attended.
@@ -101,15 +101,12 @@ class Attendance:
 
     def attended(self) -> BoolArray:
         """Return (E,) True for edges with a member that is present."""
-        raise NotImplementedError
 
     def ever_attended(self) -> BoolArray:
         """Return (E,) True for edges that have a present member now, or may have one later."""
-        raise NotImplementedError
 
     def next_change_s(self) -> float:
         """Return the time of the next change; inf: never."""
-        raise NotImplementedError
 
 
 class Members(StateFields):

@@ -11,7 +11,6 @@ from netsim.core.rows import ROUND_CAUSES
 from netsim.records.sinks import NoRecorder
 from netsim.servers.rounds import Book
 from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder
-from netsim.servers.tiers.members import Attendance
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
@@ -34,7 +33,7 @@ _EVER = float("inf")
 _COLUMNS = ("edges_selected", "edges_delivered", "backhaul_bytes")
 
 
-class TreeAttendance(Attendance):
+class TreeAttendance:
     """Attendance in a tree: `coordinator` (K,) is the edge of each client, `above` (E,) the edge above each edge, -1: none.
 
     The presence of the edges themselves does not count here: the pool of edges checks it.
