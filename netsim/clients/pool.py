@@ -59,7 +59,7 @@ class ClientPool(Tallies):
     ) -> None:
         super().__init__(medium.clients)
         self.coordinator: str | None = None
-        """The edge that begins attempts now, for their records; None: the server."""
+        """Edge that begins attempts now, for their records; None for the server."""
         self.probes: Asking | None = None
         """The probes of clients beside their updates, or None."""
         self._taken_away = taken_away

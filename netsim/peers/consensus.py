@@ -126,7 +126,7 @@ def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, math
 
 
 class ConsensusPhase:
-    """The protocols of one slot after another, over the same links; `belief`, `gossip`: their mathematics.
+    """Runs the protocols of one slot after the other over the same links. `belief`, `gossip`: their mathematics.
 
     `here` returns (K,) True for clients that are present; None: all are. A client that is away as training starts takes no part
     in the slot, unless all that believe to be in the top m are away.

@@ -294,7 +294,7 @@ class RoundLoop:
         self.is_open = False
         """True while a round is under way."""
         self._opener: Cause | None = None
-        """Cause of the next opening, if the round opens at once; None: the close of the previous round, or the run's start."""
+        """Cause of the next opening, if the round opens at once; None: the close of the round before, or the run's start."""
         self._asked_s: float | None = None
         """Time since which the next round waits for clients, or None."""
         self._start_s, self._opened_by = 0.0, Cause(START)
@@ -326,7 +326,7 @@ class RoundLoop:
 
     @property
     def outlast(self) -> bool:
-        """True if the learner gets the versions that attempts under way start from, after every round."""
+        """True if the learner gets, after every round, the versions from which attempts in flight started."""
         return self._outlast
 
     def let_outlast(self) -> None:

@@ -95,7 +95,7 @@ class OpinionUplink:
 
 
 class _Upload(PeerProtocol):
-    """The opinions of one slot, each of which sets out at its time of `ready_s` (K,) if its client is there by then."""
+    """The opinions of one slot. Each is sent at its time of `ready_s` (K,), if its client is present then."""
 
     def __init__(self, transport: Transport, draws: StarDraws, ready_s: FloatArray, size_bytes: int) -> None:
         super().__init__(links=transport, draws=draws)

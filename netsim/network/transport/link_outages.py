@@ -173,7 +173,7 @@ class ScriptedCuts(_Unforeseen, ScriptedOutages):
 
 
 class Absences(_Unforeseen, StateFields):
-    """Links of clients that are away as a message would arrive; `here` returns (K,) True for clients that are present.
+    """Links of clients that are away when a message arrives. `here` returns True (K,) for clients that are present.
 
     Nobody waits for the return of a client: it hears what is sent to it from then on.
     """
