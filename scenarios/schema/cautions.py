@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from models.fl.data.own_data import StandInWarning
 from models.peers.belief import ConvergenceWarning
 from netsim.peers.belief.exchange import MessageStormWarning
 from scenarios.schema.errors import UserError
@@ -38,6 +39,7 @@ def cautions_of(summary: Mapping[str, Any]) -> list[Caution]:
 _OF_MODELS: dict[type[Warning], str] = {
     ConvergenceWarning: "belief-convergence",
     MessageStormWarning: "message-storm",
+    StandInWarning: "data-stand-in",
 }
 """Warnings of models and engine, which know neither scenarios nor commands, and their names here."""
 

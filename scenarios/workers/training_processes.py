@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,14 +85,16 @@ class TrainingProcesses(TrainingWorkers):
             _check_opened(line, future)
         self._free = list(range(self.count))
 
+    def _seat(self, line: int) -> _Seat:
+        return _Seat(Place.here(), self._site, self._devices[line], self._beat_file, line, self.count)
+
     def _open_site(self, line: int) -> Any:
         self._beats[line] = time.monotonic()
-        opening = (_open, Place.here(), self._site, self._devices[line], self._beat_file, line, self.count)
         try:
-            return submit(self._executors[line], *opening)
+            return submit(self._executors[line], _open, self._seat(line))
         except Exception:  # it came to an end while it waited for work
             self._executors[line] = start(self._threads, _MODULES)
-            return submit(self._executors[line], *opening)
+            return submit(self._executors[line], _open, self._seat(line))
 
     def _end(self) -> None:
         """Kill processes that are at work, and keep idle processes for the next run."""
@@ -116,7 +120,7 @@ class TrainingProcesses(TrainingWorkers):
         for there, value in zip(shape.views(block.numbers()).parts(), ticket.starts.parts(), strict=True):
             there.copy_(value)
         try:
-            future = self._executors[line].submit(_train, self._site, ticket.stack, block, shape)
+            future = self._executors[line].submit(_train, self._seat(line), ticket.stack, block, shape)
         except Exception as error:  # it came to an end while it waited for work
             reason = reason_of(error)
             threading.Thread(target=self.on_end, args=(line, ticket, Killed(reason)), daemon=True).start()
@@ -193,12 +197,43 @@ _BENCHES: dict[str, tuple[Bench, str]] = {}
 """The bench of each run, and the name of this worker, by the folder of the site."""
 
 
-def _open(place: Place, site: Site, device: str, beats: str, line: int, count: int) -> str | None:
-    """Make the bench of a site; returns an error in words, or None."""
-    place.enter()
-    threading.Thread(target=_beat, args=(beats, line, count), daemon=True).start()
+@dataclass(frozen=True)
+class _Seat:
+    """What a process needs to be one of the workers of a run."""
+
+    place: Place
+    site: Site
+    device: str
+    beats: str
+    """File of the signs of life."""
+    line: int
+    count: int
+    """Workers of the run."""
+
+    def bench(self) -> tuple[Bench, str]:
+        """Return the bench of the run and the name of this worker, which are made where they are not there.
+
+        The library of processes ends one that has waited long, and starts another with the next job.
+        """
+        if self.site.folder not in _BENCHES:
+            self.place.enter()
+            _keep_process()
+            threading.Thread(target=_beat, args=(self.beats, self.line, self.count), daemon=True).start()
+            _BENCHES[self.site.folder] = (self.site.bench(self.device), f"worker {self.line}, process {os.getpid()}")
+        return _BENCHES[self.site.folder]
+
+
+def _keep_process() -> None:
+    """Let this process grow: loky takes 300 MB more than at its start for a leak, and replaces the process after its job."""
+    from joblib.externals.loky import process_executor
+
+    process_executor._MAX_MEMORY_LEAK_SIZE = sys.maxsize
+
+
+def _open(seat: _Seat) -> str | None:
+    """Make the bench of a seat; returns an error in words, or None."""
     try:
-        _BENCHES[site.folder] = (site.bench(device), f"worker {line}, process {os.getpid()}")
+        seat.bench()
     except (ImportError, AttributeError) as error:
         return f"{error}; see that it is installed where workers find it"
     except Exception as error:
@@ -221,6 +256,6 @@ def _close(site: Site) -> None:
     forget_mappings()
 
 
-def _train(site: Site, stack: Stack, block: Block, shape: Shape) -> Report | Failure:
-    bench, name = _BENCHES[site.folder]
+def _train(seat: _Seat, stack: Stack, block: Block, shape: Shape) -> Report | Failure:
+    bench, name = seat.bench()
     return train(bench, name, stack, shape.views(block.numbers()))

@@ -17,13 +17,19 @@ FEATURES = HERE / "features"
 INPUTS = HERE / "inputs"
 """The folder that a case is run in: scenarios name the files in it."""
 
-MADE = {"mnist": "grey", "fashion-mnist": "grey", "cifar-10": "colour", "cifar-100": "colour_100"}
+MADE = {
+    "mnist": "grey",
+    "fashion-mnist": "grey",
+    "cifar-10": "colour",
+    "cifar-100": "colour_100",
+    "scenarios.library.examples.resnet_on_cifar:images": "colour",
+}
 MOST_CLIENTS = 1000
 MOST_TRAINED = 1500
 """Of a grid that trains more clients, those of all variants together, the first value of each of its lists is run."""
-MOST_TEST_SAMPLES = 200
-"""As many as made data sets have."""
-_CONVOLUTIONS = ("cnn", "cnn8", "resnet18")
+MOST_TEST_SAMPLES = {"grey": 200, "colour": 40, "colour_100": 100}
+"""As many as each made data set has."""
+_CONVOLUTIONS = ("cnn", "cnn8", "resnet18", "torchvision")
 
 
 @dataclass(frozen=True)
@@ -95,12 +101,14 @@ def _rounds(kind: str, trains: bool) -> int:
 
 
 def _small_learner(learner: dict[str, Any], clients: int) -> dict[str, Any]:
-    small = learner | {"epochs": 1, "max_steps": 2, "batch_size": min(learner.get("batch_size", 20), 10)}
+    # The number of workers changes no table.
+    small = learner | {"epochs": 1, "max_steps": 2, "batch_size": min(learner.get("batch_size", 20), 10), "workers": 0}
     data = dict(learner.get("data", {}))
     if data.get("kind") in MADE:
-        data["kind"] = f"tests.golden.made_data:{MADE[data['kind']]}"
+        made = MADE[data["kind"]]
+        data["kind"] = f"tests.golden.made_data:{made}"
         if "test_samples" in data:
-            data["test_samples"] = min(data["test_samples"], MOST_TEST_SAMPLES)
+            data["test_samples"] = min(data["test_samples"], MOST_TEST_SAMPLES[made])
     data.pop("samples", None)
     if "unused_samples" in data:
         data["unused_samples"] = min(data["unused_samples"], 20)
@@ -117,6 +125,7 @@ def _small_learner(learner: dict[str, Any], clients: int) -> dict[str, Any]:
         # Deep and narrow, these multiply the last bits, in which processors differ, beyond the tolerance.
         "cnn8": lambda network: _small_cnn({"kind": "cnn"}),
         "resnet18": lambda network: _small_cnn({"kind": "cnn"}),
+        "torchvision": lambda network: _small_cnn({"kind": "cnn"}),
         "mlp": lambda network: network | {"hidden": [16] * len(network["hidden"])},
     }
     network = learner["network"]

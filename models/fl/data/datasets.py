@@ -104,7 +104,7 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
 
 
 def _read_idx(kind: str, root: Path, published: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
-    """Return what `_read` returns, from files in the format of MNIST."""
+    """Return what `read_published` returns, from files in the format of MNIST."""
     sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
     paths = data_paths(kind, root)
     train_x, train_y, test_x, test_y = (_read_idx_file(kind, path, sums[path.name]) for path in paths)
@@ -142,10 +142,11 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 @lru_cache(maxsize=2)
 def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Any:
-    """Return what `_read` returns, read once for all runs of a process; the arrays are read only. `stamps` identify changed
-    files.
+    """Return what `read_published` returns, read once for all runs of a process; the arrays are read only.
+
+    `stamps` identify changed files.
     """
-    read = _read(kind, root, download)
+    read = read_published(kind, root, download)
     for array in read[:4]:
         array.flags.writeable = False
     return read
@@ -157,8 +158,12 @@ def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
     return tuple((state.st_mtime_ns, state.st_size) for state in states)
 
 
-def _read(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
-    """Return train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes."""
+def read_published(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """Return train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes.
+
+    Raises:
+        ParameterError: files are missing, truncated or altered.
+    """
     if kind == "digits":
         digits, labels = _read_digits()
         # The file is ordered by writer: every fifth image makes a test set of all writers.

@@ -8,12 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.errors import ParameterError
+from models.errors import ParameterError, ParameterWarning
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]
 """Train inputs (N, C, ...), train labels (N,), test inputs (M, C, ...), test labels (M,), and the number of classes."""
 Source = Callable[[], tuple[Any, Any, Any, Any]]
 """Function without arguments that returns train inputs, train labels, test inputs, test labels, as arrays or CPU tensors."""
+
+
+class StandInWarning(ParameterWarning):
+    """Warning of a function of a user's own data: others take the place of data that are not there."""
+
+
 _PARTS = ("training inputs", "training labels", "test inputs", "test labels")
 
 

@@ -105,8 +105,8 @@ def torchvision_classifier(input_shape: tuple[int, ...], classes: int, *, seed: 
     models = torchvision("models")
     known = models.list_models(module=models)
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"for instance {', '.join(known[:3])}"
+        near = difflib.get_close_matches(name, known, 3)
+        remedy = f"did you mean {', '.join(map(repr, near))}?" if near else f"for instance {', '.join(known[:3])}"
         raise ParameterError("network.name", name, f"is no classifier of torchvision; {remedy}")
     if len(input_shape) != 3 or input_shape[0] != 3:
         raise ParameterError("network.kind", "torchvision", f"needs images of 3 channels, the data are {input_shape}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import time
 from copy import deepcopy
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from models.fl.networks.torchvision_compat import torchvision
 from models.fl.options import TrainingOptions
 from models.fl.protocols import Optimizer, Trainer
 from models.fl.training.client_memory import OptimizerStates
@@ -95,6 +97,22 @@ class BenchRecipe:
         return Bench(trainer, None if self.own is None else trainer.own_training(self.own, str(self.own_key)))
 
 
+class _RecipeReader(pickle.Unpickler):
+    """Reader of a recipe whose network may be torchvision's, with any build of torch."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        package, _, part = module.partition(".")
+        if package == "torchvision":
+            torchvision(part)
+        return super().find_class(module, name)
+
+
+def read_recipe(content: bytes) -> BenchRecipe:
+    """Return a pickled recipe; raises what the import of its classes raises."""
+    recipe: BenchRecipe = _RecipeReader(io.BytesIO(content)).load()
+    return recipe
+
+
 @dataclass(frozen=True)
 class Site:
     """Folder with the recipe and the samples of a run, which the benches of one machine share."""
@@ -109,9 +127,8 @@ class Site:
 
     def bench(self, device: str) -> Bench:
         """Return a bench that trains on `device`; on a CPU samples are mapped, and read as they are used."""
-        recipe: Any = pickle.loads(Path(self.folder, "recipe").read_bytes())
+        recipe = read_recipe(Path(self.folder, "recipe").read_bytes())
         torch.set_num_threads(recipe.options.threads or 1)
         # Copy on write: torch wants memory that may be written to, and nothing writes to it.
         x, y = (torch.from_numpy(np.load(f"{self.folder}/{name}.npy", mmap_mode="c")) for name in ("x", "y"))
-        made: Bench = recipe.make(x.to(device), y.to(device))
-        return made
+        return recipe.make(x.to(device), y.to(device))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +16,17 @@ import numpy as np
 import pytest
 import torch
 
+from models.fl.options import TrainingOptions
+from models.fl.training.bench import BenchRecipe, Site
+from models.fl.training.losses import CrossEntropy
+from models.fl.training.optimizers import Sgd
 from scenarios.runs.checkpoint import FILE as CHECKPOINT
-from scenarios.runs.reading import parse, to_toml
+from scenarios.runs.reading import load, parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
+from scenarios.workers.processes import Place
 from scenarios.workers.training import TrainingError
+from scenarios.workers.training_processes import TrainingProcesses, _Seat, portable_bytes
 from scenarios.workers.vectors import SharedVectors
 from tests.helpers.commands import living, start, tables
 from tests.helpers.learners import batch_normed, deliver, make, model
@@ -135,6 +143,45 @@ def test_two_processes_leave_the_tables_of_this_one(tmp_path: Path) -> None:
     facts = told["learner"]["workers"]
     assert (facts["count"], facts["devices"], facts["ahead"] > 0, facts["again"]) == (2, ["cpu", "cpu"], True, 0)
     assert 0 < facts["busy_share"] <= 1
+
+
+def test_loky_does_not_replace_a_worker_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from joblib.externals.loky import process_executor
+
+    monkeypatch.setattr(process_executor, "_MAX_MEMORY_LEAK_SIZE", 1)
+    site, options = Site(str(tmp_path)), TrainingOptions()
+    recipe = BenchRecipe(batch_normed(), CrossEntropy(), Sgd(learning_rate=0.1), options, 0.0, None, None)
+    site.write(torch.zeros(4, 1, 4, 4), torch.zeros(4, dtype=torch.int64), portable_bytes(recipe))
+    seat = _Seat(Place.here(), site, "cpu", str(tmp_path / "beats"), 3, 4)
+    bench, name = seat.bench()
+    assert seat.bench()[0] is bench
+    assert name == f"worker 3, process {os.getpid()}"
+    assert sys.maxsize == process_executor._MAX_MEMORY_LEAK_SIZE
+
+
+@pytest.mark.slow
+def test_a_worker_that_waited_too_long_for_its_library_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scenarios.workers.processes._IDLE_S", 1)
+    monkeypatch.setattr("scenarios.workers.processes._WAITING", {})
+
+    def trained(workers: Any) -> np.ndarray:
+        learner = make(network=batch_normed(), workers=workers, max_steps=1)
+        for round in (1, 2):
+            learner.aggregate(deliver(round, [0, 1], round - 1), False)
+            time.sleep(2.5 * (workers is not None))
+        return model(learner)
+
+    workers = TrainingProcesses(["cpu"])
+    with contextlib.closing(workers):
+        np.testing.assert_array_equal(trained(workers), trained(None))
+
+
+@pytest.mark.slow
+def test_a_classifier_of_torchvision_trains_on_workers(tmp_path: Path) -> None:
+    small = ["learner.network.name=squeezenet1_1", "rounds=2", "learner.data.samples=200", "learner.data.test_samples=20"]
+    for workers in (0, 2):
+        run(load("resnet_on_cifar", [*small, f"learner.workers={workers}"]), tmp_path / str(workers))
+    assert results(tmp_path / "0") == results(tmp_path / "2")
 
 
 @pytest.mark.slow

@@ -7,12 +7,14 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from models.errors import ParameterError
 from models.fl.build import build_network
-from models.fl.networks.deep import cnn8, resnet18
+from models.fl.networks.deep import cnn8, resnet18, torchvision_classifier
 from models.fl.networks.kinds import check_fit, cnn
 from models.fl.networks.norms import group_norm
+from models.fl.networks.torchvision_compat import torchvision
 from tests.helpers.fl_reference import flatten
 
 COLOUR = (3, 32, 32)
@@ -156,7 +158,9 @@ def test_a_classifier_of_torchvision_is_made_by_its_name_and_seed():
 @pytest.mark.parametrize(
     ("table", "shape", "told"),
     [
-        ({"name": "resnet81"}, (3, 32, 32), "network.name = 'resnet81': is no classifier of torchvision; did you mean"),
+        ({"name": "resnet81"}, (3, 32, 32), "network.name = 'resnet81': is no classifier of torchvision; did you mean 'resnet"),
+        ({"name": "xyz"}, (3, 32, 32), "network.name = 'xyz': is no classifier of torchvision; for instance alexnet, "),
+        ({"name": "alexnet"}, (3, 32, 32), "does not fit input of shape (3, 32, 32)"),
         ({"name": "resnet18", "classes": 7}, (3, 32, 32), "network.classes = 7: the data have 10 classes; leave it out"),
         ({"name": "resnet18"}, (1, 28, 28), "network.kind = 'torchvision': needs images of 3 channels, the data are (1, 28, 28)"),
     ],
@@ -164,3 +168,33 @@ def test_a_classifier_of_torchvision_is_made_by_its_name_and_seed():
 def test_a_classifier_that_torchvision_lacks_or_that_does_not_fit_is_refused(table, shape, told):
     with pytest.raises(ParameterError, match=re.escape(told)):
         build_network({"kind": "torchvision", **table}, shape, 10, seed=1)
+
+
+class WithoutNumbers(TorchFunctionMode):
+    """Makes parameters without memory; other tensors, by which a constructor computes, have numbers."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}) | ({"device": "meta"} if func is torch.empty else {}))
+
+
+def check_shape_in_training(name: str) -> None:
+    side = 299 if name == "inception_v3" else 224
+    with WithoutNumbers():
+        network = torchvision_classifier((3, side, side), 10, seed=1, name=name)
+    scores = network.to("meta").train()(torch.zeros(2, 3, side, side, device="meta"))
+    assert torch.is_tensor(scores), name
+    assert scores.shape == (2, 10), name
+
+
+@pytest.mark.parametrize("name", ["googlenet", "regnet_x_400mf", "squeezenet1_1"])
+def test_a_classifier_of_torchvision_returns_one_score_a_class_in_training(name):
+    check_shape_in_training(name)
+
+
+@pytest.mark.slow
+def test_every_classifier_of_torchvision_returns_one_score_a_class_in_training():
+    models = torchvision("models")
+    names = models.list_models(module=models)
+    assert len(names) >= 80
+    for name in names:
+        check_shape_in_training(name)
