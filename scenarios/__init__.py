@@ -1,1 +1,1 @@
-"""The composition root: reads a scenario file, wires engine and models, and runs. The scenario files lie here too."""
+"""The composition root: reads a scenario file, wires engine and models, and runs. Library scenarios are here, too."""

@@ -1,4 +1,4 @@
-"""The public functions, as `netsim` offers them: what the commands do, for notebooks and scripts (docs/python.md)."""
+"""The public functions of `netsim` for notebooks and scripts: they do the work of the commands (docs/python.md)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Progress = Callable[[int, int], None]
 
 
 def _public(function: Callable[P, T]) -> Callable[P, T]:
-    """Let a user's mistake end in a ScenarioError, without the traceback of what found it."""
+    """Decorator that converts a UserError to a ScenarioError, without the internal traceback."""
 
     @functools.wraps(function)
     def run_checked(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -110,7 +110,7 @@ class Scenario(schema.Scenario):
         self._tables = tables
 
     def tables(self) -> Tables:
-        """The keys as they were given, without the defaults of the others."""
+        """The given keys, without defaults of other keys."""
         if type(self)(**self._tables).model_dump() == self.model_dump():
             return dict(self._tables)
         return self.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)  # a changed copy
@@ -141,7 +141,7 @@ def load(source: Source, changes: Mapping[str, object] | None = None) -> Scenari
     try:
         return Scenario(**tables)
     except ScenarioError:
-        parse(tables, name)  # says the same, and of which file
+        parse(tables, name)  # has the same text, and the name of the file
         raise
 
 
@@ -215,7 +215,7 @@ def resume(
     wall_limit_s: float | None = None,
     progress: Progress | None = None,
 ) -> Run:
-    """Go on with a run in a folder that was interrupted or killed, from its last checkpoint, as `netsim resume` does.
+    """Resume an interrupted or killed run in a folder from its last checkpoint, as `netsim resume` does.
 
     `script`: in place of the scenario's, such as the same from another module; up to the checkpoint it must do the same.
     `allow_changed_code`: go on although the code of your own components has changed. `event_limit`, `wall_limit_s`: as in `run`.
@@ -470,7 +470,7 @@ def register(group: str, name: str, target: Callable[..., Any]) -> None:
     if not callable(target) or not hasattr(target, "__qualname__"):
         raise UserError(f"{target!r}: must be a class; give the class, not an object of it")
     if group in BUILT_IN:
-        component_model(group, place_of(target))  # refuses a constructor whose arguments cannot be keys
+        component_model(group, place_of(target))  # raises for a constructor whose arguments cannot be keys
     keep(group, name, target)
 
 

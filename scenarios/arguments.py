@@ -14,7 +14,7 @@ from scenarios.schema.errors import UserError
 
 
 def plain(value: object) -> Any:
-    """Return a copy of tables and lists with NumPy numbers and arrays, also within them, as numbers and lists of Python.
+    """Return a deep copy of tables and lists in which NumPy numbers and arrays are Python numbers and lists.
 
     >>> plain({"rounds": np.int64(5), "mean_s": np.arange(3)})
     {'rounds': 5, 'mean_s': [0, 1, 2]}
@@ -69,7 +69,7 @@ def several(name: str, value: object, example: str) -> list[Any]:
 
 
 def keys_and_values(name: str, value: object, example: str) -> Mapping[str, Any]:
-    """`value`, if it is a dictionary whose keys are texts; raises UserError that shows an `example`."""
+    """Return `value` if it is a dictionary whose keys are texts; otherwise raise UserError that shows an `example`."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise UserError(f"{name} = {value!r}: must be a dictionary of dotted keys and values, such as {example}")
     return value

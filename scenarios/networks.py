@@ -1,4 +1,4 @@
-"""Networks of sites by name or from a file: CSV, GraphML, GML, or JSON as of the underlays that come along."""
+"""Networks of sites by name or from a file: CSV, GraphML, GML, or JSON in the form of the included underlays."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shipped_networks() -> list[str]:
 
 
 def read_network(name: str) -> Underlay:
-    """Return the network that comes along under this name, or that a file holds; raises UserError.
+    """Return the included network of this name, or the network in a file; raises UserError.
 
     A CSV file has the columns a, b and km or delay_s, and bytes_per_s if cables differ; GraphML and GML have them as attributes
     of edges. The suffix says which.

@@ -1,4 +1,4 @@
-"""Overlays on an underlay: their cycle times exactly and as simulated by events, and the graph between clients."""
+"""Overlays on an underlay: exact and simulated cycle times, and the graph between clients."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OVERLAYS: dict[str, Callable[[Silos], Overlay]] = {
 """Overlays by name."""
 USUAL = ("star", "mst", "delta-mbst", "ring", "matcha", "matcha+")
 FLUID_ROUNDS = 40
-"""Rounds of `fluid` if they never repeat: the mean is that of the second half."""
+"""Number of rounds of `fluid` if they never repeat; the mean is over the second half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class CycleTime:
 
     @property
     def best_ms(self) -> float:
-        """Time by which overlays are compared: with flows where that was asked for."""
+        """Time by which overlays are compared: with flows if that was requested."""
         return self.cycle_ms if self.fluid_ms is None else self.fluid_ms
 
     def to_json(self) -> dict[str, Any]:
@@ -72,7 +72,7 @@ class CycleTime:
 
 
 def cycle_times(silos: Silos, names: Sequence[str], *, fluid: bool = False) -> list[CycleTime]:
-    """Return the cycle times of overlays by their names in `OVERLAYS`; `fluid`: with flows that share all cables, too."""
+    """Return the cycle times of overlays by their names in `OVERLAYS`. `fluid`: also with flows that share all cables."""
     found = []
     for name in names:
         overlay = OVERLAYS[name](silos)
@@ -128,9 +128,9 @@ def overlay(
 
 
 def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> float:
-    """Return the mean time of a round in a run of events, ms.
+    """Return the mean time of a round, simulated by events, ms.
 
-    Where the rounds repeat, it is that of the rounds that do. Otherwise (drawn arcs) it is the mean over all drawn rounds, and
+    If rounds repeat, the mean is over the repeating rounds. Otherwise (drawn arcs) it is the mean over all drawn rounds, and
     with flows over the second half of `FLUID_ROUNDS`.
     """
     clock = Clock()
@@ -177,7 +177,9 @@ def _fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
 
 
 def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
-    """Return what brings messages over as flows: up, over each cable in its direction, and down; full duplex throughout."""
+    """Return the function that carries messages as flows: up, over each cable in its direction, and down; full duplex
+    throughout.
+    """
     underlay = silos.underlay
     links = [LinkData(name=f"up {silo}", bytes_per_s=silos.up_bits_per_s / 8) for silo in range(silos.count)]
     links += [LinkData(name=f"down {silo}", bytes_per_s=silos.down_bits_per_s / 8) for silo in range(silos.count)]

@@ -1,4 +1,4 @@
-"""The command that looks at what changes of the world did: breakpoints."""
+"""The command that analyses the effects of change points: breakpoints."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def breakpoints(
         if not any(map(recovery_is_known, rows)):
             complain(f"warning: --window {window}: no change is followed by so many rounds; nothing can be said of recovery")
         table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-        # Numbers wrap where the terminal is narrow; of what variants are called no letter is lost.
+        # On a narrow terminal numbers wrap, but names of variants stay whole.
         longest = max(len(word) for row in rows for word in row[0].split() or [""])
         for place, name in enumerate(header):
             justify: Literal["right", "left"] = "right" if place else "left"

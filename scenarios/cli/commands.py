@@ -50,11 +50,11 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
 
 
 class Commands(TyperGroup):
-    """All commands: an interrupt is told while the command line is read, too, where Typer would leave without a word."""
+    """Group of all commands. It reports an interrupt also while the command line is read, where Typer would exit silently."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         try:
-            with resting():  # Typer imports what it checks values with
+            with resting():  # Typer imports its converters here
                 return super().make_context(info_name, args, parent, **extra)
         except KeyboardInterrupt as error:
             exit_interrupted(error)

@@ -1,4 +1,4 @@
-"""The options of all commands that draw: each is defined here once, and means the same everywhere."""
+"""Options shared by all commands that draw; each is defined once."""
 
 from __future__ import annotations
 
@@ -60,7 +60,10 @@ class Looks:
     ] = True
 
     def refuse_unused(self, remedy: str, *, formats: bool = False) -> None:
-        """Raise UserError where an option is given that only figures use, and none is drawn; `formats`: some are named, too."""
+        """Raise UserError if an option is given that only figures use, and none is drawn.
+
+        `formats`: True if formats are given, too.
+        """
         drawn = [field for field in fields(self) if field.name not in _OF_TABLES]
         given = [field.name for field in drawn if getattr(self, field.name) != field.default]
         named = [self._option(name) for name in given] + (["--figures"] if formats else [])
@@ -143,7 +146,7 @@ class Drawing(Looks):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperDrawing(Drawing):
-    """The same of a command whose --size is something else."""
+    """Drawing options of a command in which --size has another meaning."""
 
     figure_size: Annotated[
         str | None, typer.Option("--figure-size", metavar="WxH", help="Size of figures in inches, such as 3.5x2.6.")

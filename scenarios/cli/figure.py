@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_results(folder: Path) -> Sweep | Run:
-    """The run or sweep in `folder`, of which a damaged run is left out with a warning; ValueError where nothing is left."""
+    """Return the run or sweep in `folder`, without damaged runs, which cause a warning. Raises ValueError if none is left."""
     from analysis import is_sweep, open_run
 
     if not is_sweep(folder):

@@ -1,4 +1,4 @@
-"""Display of a run under way: a panel that changes in place on a terminal, a line now and then anywhere else."""
+"""Display of a run in progress: a panel on a terminal, occasional lines elsewhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EVERY_S, _LINE_S = 0.1, 10.0
 """Seconds of wall time between two looks at a run, on a terminal and elsewhere."""
 _RECENT = 20
-"""Rounds of which the mean length is shown."""
+"""Number of latest rounds whose mean length is shown."""
 
 
 class LastClients(Alteration):
@@ -43,11 +43,11 @@ class LastClients(Alteration):
 
 @dataclass
 class Look:
-    """A run as it stands."""
+    """Snapshot of a run in progress."""
 
     name: str
     rounds: int | None
-    """Largest number of rounds; None if only a Flower app says how many there are."""
+    """Largest number of rounds; None if only a Flower app knows it."""
     limit_s: float | None
     """The simulated time at which it ends at the latest."""
     began: float = field(default_factory=time.perf_counter)
@@ -71,7 +71,7 @@ class Look:
         assert isinstance(recorder, Summing)
         row, totals = recorder.last, recorder.totals
         if self.first is None:
-            # From the second round that is seen on, the loop tells who was last.
+            # The loop knows the last client from the second observed round on.
             self.first, self.first_s = simulation.server.round - 1, 0.0 if row is None else row.start_s
             server: Any = simulation.server
             server.loop.alter(self.last)
@@ -82,7 +82,7 @@ class Look:
 
     @property
     def is_limited(self) -> bool:
-        """True if a number of rounds or a time limit says when the run ends."""
+        """True if the end of the run is known: by a number of rounds or a time limit."""
         return self.rounds is not None or self.limit_s is not None
 
     @property
@@ -96,7 +96,7 @@ class Look:
 
     @property
     def left_s(self) -> float:
-        """Seconds of wall time left, if it goes on as it went in this process; NaN: not known yet."""
+        """Seconds of wall time left, at the present speed; NaN if unknown."""
         if self.first is None:
             return math.nan
         before = self._share(self.first, self.first_s)
@@ -123,7 +123,7 @@ class Look:
         return told
 
     def line(self) -> str:
-        """All of it in a line."""
+        """Return the snapshot as one line."""
         (_, rounds), *others = self.facts()
         return f"{self.name}: {rounds} rounds; " + "; ".join(f"{name} {value}" for name, value in others if value)
 
@@ -140,7 +140,7 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def log_run(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]]:
-    """Log a run into its folder while the block lasts; yields what is to be called after each of its rounds."""
+    """Log a run into its folder within the block; yields the callback for the end of each round."""
     if not wanted:
         yield lambda simulation: None
         return
@@ -157,7 +157,7 @@ class Shown(Protocol):
     """A display of a run."""
 
     def begin(self, simulation: Simulation) -> None:
-        """The run that is shown begins: a round that takes long says what it waits for."""
+        """Begin to show `simulation`. Long rounds report what they wait for."""
 
     def __call__(self, simulation: Simulation) -> None:
         """A round has closed."""
@@ -175,7 +175,7 @@ class NotShown:
 
 @dataclass
 class _Display:
-    """A display that is told of rounds as they close, and in between looks whether one takes long."""
+    """A display with a callback for closed rounds, which also checks in between if a round takes long."""
 
     told: Callable[[Simulation], None]
     watch: Watch
@@ -190,7 +190,7 @@ class _Display:
 
 @contextmanager
 def live(name: str, rounds: int | None, limit_s: float | None, quiet: bool) -> Iterator[Shown]:
-    """Show a run while the block lasts; yields what is to be told of it."""
+    """Show a run within the block; yields the display, which takes its rounds."""
     if quiet:
         yield NotShown()
         return

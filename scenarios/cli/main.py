@@ -372,7 +372,7 @@ def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFo
 def main() -> None:
     """Entry point of the command."""
     warnings.showwarning = warn
-    # Pydantic would look through all that is installed for plugins of its own, and import them.
+    # Otherwise Pydantic searches all installed packages for its plugins and imports them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # A request to end by a service manager, or by a terminal that is closed, is treated like Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):

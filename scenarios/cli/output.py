@@ -29,7 +29,7 @@ MOST_SEEDS = 10_000
 _LINE_S = 10.0
 """Seconds of wall time between two lines about the rounds of a sweep that take long."""
 _MOST_SHOWN = 12
-"""Variants of a sweep with a display of their own."""
+"""Largest number of variants of a sweep that each get a progress bar."""
 _ALL, _FURTHER = "all runs", "further seeds, at most"
 out_console = Console(markup=False)
 err_console = Console(stderr=True, markup=False)
@@ -89,10 +89,10 @@ def tell(
     why: str = "interrupted",
     resumable: bool = True,
 ) -> None:
-    """Show how a run ended, and its cautions that were not `shown` before.
+    """Show the end of a run, and cautions that were not `shown` before.
 
-    Leaves with code 130 if it ended by an interrupt, whose name is `why`; `strict`: with code 2 if there are such cautions.
-    `resumable`: `netsim resume` can go on with the run.
+    Exits with code 130 if an interrupt (named `why`) ended it, and with code 2 if `strict` and there are such cautions.
+    `resumable`: `netsim resume` can continue the run.
     """
     from scenarios.runs.unfinished import INTERRUPTED
     from scenarios.schema.cautions import cautions_of
@@ -108,9 +108,9 @@ def tell(
 
 
 def show_cautions(cautions: Mapping[Caution, str], *, strict: bool = False) -> None:
-    """Show each caution, with the runs that it concerns before it ("": all of them).
+    """Show each caution, preceded by the runs that it concerns ("": all).
 
-    `strict`: leave with code 2 (typer.Exit) if there are any.
+    `strict`: exit with code 2 (typer.Exit) if there are any.
     """
     for caution, runs in cautions.items():
         prefix = f"{runs}: " if runs else ""
@@ -141,7 +141,10 @@ def opened_sweep(folder: Path) -> Any:
 
 
 def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any:
-    """Show the tables of a comparison, and return it; `strict` as of `warn_of_missing`, settings as for `analysis.compare`."""
+    """Show the tables of a comparison, and return it.
+
+    `strict` as in `warn_of_missing`; other settings as in `analysis.compare`.
+    """
     from analysis import compare, comparison_table, difference_table, short_run_note
 
     comparison = compare(done, **settings)
@@ -155,7 +158,7 @@ def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any
 
 
 def print_against(done: Any, comparison: Any, against: Sequence[str], within: Sequence[str], *, look: Look) -> list[Any]:
-    """Show the metrics of a comparison against keys of the scenario, or who is best within values of keys.
+    """Show the metrics of a comparison against keys of the scenario, or the best variant for each value of keys.
 
     Returns the figures, as pictures of a report.
     """
@@ -182,11 +185,11 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
 
 
 def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """A table as several, each with the first `kept` columns as one, and no more of the others than a terminal shows."""
+    """Split a table into several that fit on the terminal; each repeats the first `kept` columns."""
     from analysis.documents.comparison_tables import MOST_COLUMNS
 
     header, rows = cells
-    # What stands in two columns elsewhere needs the room of a number.
+    # A cell that is split over two columns elsewhere needs the width of one number.
     most = MOST_COLUMNS if kept == 1 else MOST_COLUMNS - 1
     for first in range(kept, len(header), most):
         narrow = [[", ".join(row[:kept]), *row[first : first + most]] for row in (header, *rows)]
@@ -210,9 +213,9 @@ def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
 def progress(
     totals: Mapping[str, int | None], quiet: bool, *, share: bool = False, unit: str = "rounds"
 ) -> Iterator[Callable[[str, int], None]]:
-    """Show the rounds (or another `unit`) done of each label, out of `totals`; yields a function of a label and its number.
+    """Show progress bars; yields the function that sets the number of rounds (or another `unit`) done of a label.
 
-    A total of None is not known, and is not shown. `share`: show them as a share, for runs that may end by a limit of time.
+    `totals`: by label; None: unknown, not shown. `share`: show shares, for runs that may end by a time limit.
     """
     if quiet:
         yield lambda label, rounds: None
@@ -227,7 +230,7 @@ def progress(
 
 
 class _Waiting:
-    """Says now and then what runs of a sweep wait for whose rounds take long."""
+    """Reports occasionally what long rounds of a sweep's runs wait for."""
 
     def __init__(self, planned: Plan) -> None:
         self._planned = planned
@@ -251,7 +254,7 @@ class _Waiting:
 
 @contextmanager
 def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], None]]:
-    """Show the rounds done of a sweep, with the time left: in all, and of every variant where they are few.
+    """Show the rounds done of a sweep, with the time left, in total and for every variant if there are few.
 
     Yields a function to call with each `Standing`; its runs are the planned ones, then those of further seeds. For a run whose
     round takes long a line names the clients or steps that it waits for.
@@ -265,7 +268,7 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], 
     if planned.until is not None:
         rounds_of[_FURTHER] = (planned.most_runs - len(labels)) * planned.runs[0].scenario.rounds
     totals = rounds_of if len(rounds_of) <= _MOST_SHOWN else {}
-    if len(totals) != 1:  # the bar of a single variant is that of all runs
+    if len(totals) != 1:  # a single variant needs no bar beside that of all runs
         totals = totals | {_ALL: sum(rounds_of.values())}
     waiting = _Waiting(planned)
     limited = any(run.scenario.time_limit_s is not None for run in planned.runs)
@@ -330,7 +333,7 @@ def _values(text: str) -> tuple[str, list[Any]]:
 
     key, values = parse_assignment(text, "--grid")
     if isinstance(values, str):
-        # A list need not be written as one: 1,10 or pause,random, nor words in quotes: [pause, random].
+        # Accept lists without brackets (1,10 or pause,random) and words without quotes ([pause, random]).
         inner = values[1:-1] if values.startswith("[") and values.endswith("]") else values
         values = [parse_value(value.strip()) for value in inner.split(",")]
     if values in ([], [""]):

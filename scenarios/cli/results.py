@@ -1,4 +1,4 @@
-"""The commands that look at what is finished: report, compare, replay, trace."""
+"""Commands on finished runs: report, compare, replay, trace."""
 
 import re
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def report(
     from analysis import Questions, write_report
     from scenarios.runs.folders import writing
 
-    drawing.settings()  # a mistake in them is told first
+    drawing.settings()  # report mistakes in them first
     opened = _open_runs(folder, strict)
     regrets, ages = _bounds(opened) if bounds else ((), ())
     place = out or folder / "report"
@@ -137,7 +137,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
-    """The bounds on regrets and on AoI regrets that apply; says which do not, and why."""
+    """Return the bounds on regrets and AoI regrets that apply; print the others with the reason."""
     from analysis.regret.bounds import regret_bound_notes, regret_bounds
     from scenarios.runs.bounds import aoi_bounds, bound_notes
 

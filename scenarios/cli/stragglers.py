@@ -1,4 +1,4 @@
-"""The commands that look for who holds a run up: stragglers, what-if."""
+"""Commands that find the clients that delay a run: stragglers, what-if."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _range(rounds: str | None) -> tuple[int, int] | None:
 
 
 def _check_range(only: tuple[int, int] | None, numbers: Any, folder: Path) -> None:
-    """Raise UserError unless the run has rounds, and all those of `only`."""
+    """Raise UserError unless the run has rounds, and contains all rounds of `only`."""
     if not len(numbers):
         raise UserError(f"{folder}: no round of this run closed, so that nobody held one up")
     last = int(numbers.max())
@@ -169,7 +169,7 @@ def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) ->
 
 
 def _seconds(told: Any, name: str) -> Table:
-    """A table by client or group, in seconds but for counts of rounds; the first 20 of them."""
+    """Return a table by client or group, in seconds and counts of rounds; the first 20 rows only."""
     from rich.table import Table
     from rich.text import Text
 

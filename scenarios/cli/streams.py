@@ -1,4 +1,4 @@
-"""The output of the command: letters that it cannot show, a reader that has gone, and a full disk behind it."""
+"""The output streams of the command: they handle unencodable letters, a closed reader, and a full disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 _GONE = (errno.EPIPE, errno.EIO)
-"""Errors of a pipe whose reader has ended (`| head`), and of a terminal that was closed."""
+"""Error numbers of a pipe whose reader has ended (`| head`), and of a closed terminal."""
 
 
 class Output:
-    """A text stream that keeps the first error of writing, and drops what is written after it.
+    """A text stream that keeps the first write error and drops later text.
 
-    A command whose output cannot be shown any more still completes its files.
+    So a command whose output cannot be shown still completes its files.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -45,10 +45,10 @@ class Output:
 
 @contextmanager
 def output_streams() -> Iterator[None]:
-    """Let standard output and standard error take all that the command prints within the block.
+    """Make standard output and standard error accept everything that the command prints within the block.
 
-    A letter that the encoding of a stream lacks is shown as "?". Raises OSError at the end of the block if standard output could
-    not be written, but for a reader that has gone; an error of standard error has no place to be told.
+    Letters missing in the encoding of a stream are shown as "?". Raises OSError at the end of the block if standard output
+    could not be written, but for a reader that has gone; an error of standard error has no place to be told.
     """
     before = sys.stdout, sys.stderr
     for stream in before:
@@ -67,10 +67,10 @@ def output_streams() -> Iterator[None]:
 
 
 def _settle(stream: Any) -> None:
-    """Write what a stream holds, or drop it: the interpreter would complain of it at its end, with another exit code."""
+    """Flush a stream, or drop its text: otherwise the interpreter would fail at its end with another exit code."""
     try:
         stream.flush()
     except (OSError, ValueError):
-        # A failed flush keeps the text; closing the stream, which fails likewise, drops it.
+        # After a failed flush the text is still buffered. Closing the stream, which fails too, drops it.
         with suppress(OSError, ValueError):
             stream.close()

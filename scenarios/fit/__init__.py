@@ -1,1 +1,1 @@
-"""From measured logs to a scenario: laws of durations and losses, a check of their predictions, and a report."""
+"""Fits of scenarios to measured logs: laws of durations and losses, a predictive check, and a report."""

@@ -25,7 +25,7 @@ BoolArray = NDArray[np.bool_]
 LEVEL = 0.95
 """Confidence of every interval."""
 _MANY = 50_000
-_STEPS = 1e3  # of a logarithm: 0.1 %, less than the standard error of so many
+_STEPS = 1e3  # step of a logarithm: 0.1 %, less than the standard error of that many durations
 _SPREAD = 1e-9
 """Relative spread below which durations count as constant."""
 

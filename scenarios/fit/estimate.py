@@ -1,4 +1,4 @@
-"""All estimates of a log: laws or speeds by phase and class, losses by direction and class, and what is doubtful."""
+"""All estimates of a log: laws or speeds by phase and class, losses by direction and class, and doubts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DEVIATES = 0.1
 _CORRELATED = 0.3
 _CHANGES, _NONE = "changes", "none"
 _LEAST_CLOSES = 5
-"""Rounds with late updates from which the rule that closed them is told."""
+"""Smallest number of rounds with late updates that determines the rule that closed them."""
 _EQUAL = 0.01
 """Relative spread of the times of a deadline as a server measures them."""
 AMOUNTS = {"compute": "samples", "download": "bytes", "upload": "bytes"}
@@ -322,7 +322,7 @@ def _fit_parts(pieces: list[pd.DataFrame], whole: PhaseFit, forced: str | None, 
 
 
 def _doubts(rows: pd.DataFrame, fit: PhaseFit, where: str) -> list[str]:
-    """Return what a reader must doubt of the estimates of one phase of one class, of the rounds in `rows`."""
+    """Return warnings about the estimates of one phase of one class, from the rounds in `rows`."""
     durations, law = fit.durations, fit.law
     doubts = []
     if fit.speed is None and not durations.seconds[0] > 0.0:

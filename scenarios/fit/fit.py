@@ -1,4 +1,4 @@
-"""From a log to a folder with a scenario: estimate, write, predict, report."""
+"""Fit of a log into a folder with a scenario: estimate, write, predict, report."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
 
 
 def _convert_attempts(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of attempts of this program as a log, any other as it is."""
+    """Return a table of attempts of netsim as a log; return any other table unchanged."""
     return attempts_log(table, None) if {"compute_start_s", "upload_end_s", "outcome_s"} <= set(table.columns) else table
 
 
@@ -257,7 +257,7 @@ def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
 
 
 def _doubts(rows: pd.DataFrame, names: list[str]) -> list[str]:
-    """Return doubts about rows that are possible one by one: a clock that goes back, and phases that stand twice."""
+    """Return doubts about rows that are valid one by one: a clock that goes back, and repeated phases."""
     doubts = []
     numbered = rows[(rows["round"] > 0) & rows["phase"].isin(PHASES)]
     begins = numbered.groupby("round")["start_s"].min().dropna()

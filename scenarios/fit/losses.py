@@ -18,7 +18,7 @@ _STEPS = 200
 _GAIN = 1e-8
 _MOST_CELLS = 100_000
 _LEAST_ROUNDS = 50
-"""Of a table with more than so many cells the laws are compared on its last rounds, at least so many of them."""
+"""Number of cells above which the laws are compared on the last rounds of a table only, and least number of these rounds."""
 _DEPENDENT = 3.0
 """Correlation of successive outcomes, in standard errors, below which a large table is not searched for bursts."""
 

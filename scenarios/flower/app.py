@@ -64,7 +64,7 @@ class App:
         if self.objects is not None:
             yield self.objects
             return
-        # Modules of the same names, of another app or of the user's own program, are out of the way meanwhile.
+        # Hide modules of the same names, of another app or of the user's program, during the block.
         names = {name for path in self._paths() for name in _top_modules(Path(path))}
         hidden = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
         for name in hidden:
@@ -121,7 +121,7 @@ def _modules_of(folder: Path | None) -> list[str]:
 
 
 def app_folder(app: str) -> Path:
-    """Return the folder of an app: the user's own, or one that comes along; raises UserError."""
+    """Return the folder of an app: the user's, or an example of netsim; raises UserError."""
     place = Path(app)
     if not place.is_dir() and place.parent == Path():
         place = next((file.parent for file in sorted(_LIBRARY.rglob(_PROJECT)) if file.parent.name == app), place)

@@ -78,7 +78,7 @@ class SimulatedGrid(Grid):
         self._run = internals.run_details(run_config)
         self._replies: dict[str, Message] = {}
         self._waiting: Tables = {}
-        """Event that happens as the last reply of a group is there, by message."""
+        """Event of the last reply of a group, by message."""
         self._timeout_s = 0.0
         """Timeout of the present wait for replies; 0 outside of `send_and_receive`."""
         self._numbers = 0
@@ -102,7 +102,7 @@ class SimulatedGrid(Grid):
 
     @contextmanager
     def _own_failures(self) -> Iterator[None]:
-        """Keep what goes wrong in the block: it is none of the ServerApp's errors."""
+        """Store exceptions of the block: they are not errors of the ServerApp."""
         try:
             yield
         except Exception as error:
@@ -163,7 +163,7 @@ class SimulatedGrid(Grid):
             self._pulled_s = -1.0
             return found
         if self._pulled_s == self._clock.now:
-            # An app that asks again and again, without a pause: let the next thing happen.
+            # The app polls without a pause: run the next event.
             self._let_pass(self._server.step)
             found = self._pull(wanted)
         self._pulled_s = self._clock.now
@@ -255,7 +255,7 @@ class SimulatedGrid(Grid):
         return ids
 
     def _prepare(self, message: Message, frozen: dict[int, tuple[RecordDict, int]]) -> engine.Message:
-        """Return what the engine sends for `message`, whose content is frozen now."""
+        """Return the engine's message for `message`, with its present content."""
         metadata = message.metadata
         client = internals.client_of(metadata.dst_node_id)
         if not 0 <= client < self._server.clients.count:
@@ -273,7 +273,7 @@ class SimulatedGrid(Grid):
         answers: list[Answer] = []  # one at most
 
         def work(sent: engine.Message) -> Load:
-            """Run the client's app on a copy of its own, as its computing begins; return the load that its reply states."""
+            """Run the client's app on a copy of the message when its work begins; return the load that its reply states."""
             received = internals.with_content(instruction, internals.copy_content(content))
             if self._randomness is None:
                 self._randomness = save_state()
@@ -340,7 +340,7 @@ class SimulatedGrid(Grid):
                 over.succeed()
 
     def _open_round(self, given: list[Message]) -> None:
-        """Open a round where the app begins one: its number is in the messages, else each push is one."""
+        """Open a round if the app begins one: messages hold its number; otherwise each push is a round."""
         numbers = [number for message in given if (number := _round_of(message)) is not None]
         asks = any(engine.trains(message.metadata.message_type) for message in given)
         if numbers:

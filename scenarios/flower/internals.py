@@ -59,7 +59,7 @@ def set_source(message: Message, node: int) -> None:
 
 @contextmanager
 def task_identity(node: int) -> Iterator[None]:
-    """Let messages that are made in the block come from `node`; versions before 1.38 know no such identity."""
+    """Make `node` the source of messages created in the block; versions before 1.38 have no such identity."""
     try:
         from flwr.supercore.task_identity import TaskIdentity
     except ImportError:
@@ -74,7 +74,7 @@ def task_identity(node: int) -> Iterator[None]:
 
 
 def run_details(run_config: dict[str, Any]) -> Any:
-    """Return what a Grid says of its run."""
+    """Return the facts that a Grid states about its run."""
     return types.SimpleNamespace(
         run_id=RUN_ID, fab_id="", fab_version="", fab_hash="", override_config=dict(run_config), series_id=0, federation_id=""
     )
@@ -103,7 +103,7 @@ def _copy_fields(record: Any) -> Any:
 
 
 def with_content(message: Message, content: RecordDict | None) -> Message:
-    """Return a copy of `message` with other content, and metadata of its own."""
+    """Return a copy of `message` with other content and copied metadata."""
     made = object.__new__(type(message))
     made.__dict__.update(message.__dict__)
     metadata = object.__new__(type(message.metadata))
@@ -147,7 +147,7 @@ def config_records(content: RecordDict) -> list[Any]:
 
 
 def legacy_samples(content: RecordDict) -> int | None:
-    """Return the samples that a reply of the old API (`fit`, `evaluate`) tells; None of other replies."""
+    """Return the number of samples in a reply of the old API (`fit`, `evaluate`); None for other replies."""
     for name in _OLD_SAMPLES:
         if name in content:
             record: Any = content[name]

@@ -109,7 +109,7 @@ class _Together:
 
 @contextmanager
 def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
-    """Let servers and workflows of the old API run in the caller's thread within the block."""
+    """Run servers and workflows of the old API in the caller's thread within the block."""
     from flwr.server import server
     from flwr.server.compat import app, app_utils
     from flwr.server.compat.grid_client_proxy import GridClientProxy
@@ -139,7 +139,7 @@ def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
 
 
 def _register(mail: _Mail, manager: Any, proxy: Any) -> None:
-    """Keep the clients of `manager` those nodes that are present, whenever it is asked."""
+    """Make `manager` return the present nodes as its clients at every call."""
     known: dict[int, Any] = {}
 
     def update() -> None:

@@ -25,7 +25,7 @@ _MOST_SAMPLES = 2**53
 
 
 def _name(message: Message) -> str:
-    """Return a message in words: its id, its type and its node."""
+    """Describe a message by id, type and node."""
     metadata = message.metadata
     return f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
 
@@ -108,7 +108,7 @@ class Nodes:
         from flwr.app import Error
         from flwr.app import Message as AnyMessage
 
-        # Without this call of netsim; the last line outside of flwr, where there is one.
+        # Skip netsim's own frames; use the last line outside of flwr, if there is one.
         frames = traceback.extract_tb(error.__traceback__)[1:]
         frames = [frame for frame in frames if "flwr" not in Path(frame.filename).parts] or frames
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

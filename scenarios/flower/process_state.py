@@ -1,4 +1,4 @@
-"""What an app may change of the process beside random numbers and time: put back after its run."""
+"""State of the process that an app may change, beside random numbers and time; restored after its run."""
 
 from __future__ import annotations
 

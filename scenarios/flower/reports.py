@@ -20,7 +20,7 @@ _NAN = float("nan")
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """Evaluation of a round: what the app reported in it."""
+    """Evaluation of a round, as the app reported it."""
 
     accuracy: float
     loss: float
@@ -54,11 +54,11 @@ class Reports:
         return _find("loss", self.loss_key, metrics)
 
     def add_server(self, metrics: Mapping[str, Any]) -> None:
-        """Add what the server itself measured of the model."""
+        """Add metrics that the server itself measured."""
         self._server |= {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
 
     def take(self) -> Reported | None:
-        """Return what was reported since the last call, or None if there was nothing."""
+        """Return the reports since the last call, or None without any."""
         if not (self._server or self._sums):
             return None
         means = {kind: {name: total / weight for name, (total, weight) in of.items()} for kind, of in self._sums.items()}
@@ -130,7 +130,7 @@ def _family(kind: Any) -> list[Any]:
 
 
 def _heard_start(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
-    """Return the method `start` of a strategy, whose `evaluate_fn` also reports what it finds."""
+    """Return the method `start` of a strategy with an `evaluate_fn` that also reports its results."""
     signature = inspect.signature(start)
 
     def heard_start(*args: Any, **kwargs: Any) -> Any:

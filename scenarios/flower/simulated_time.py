@@ -34,9 +34,9 @@ def in_library(file: str) -> bool:
 
 
 class AppTime:
-    """Time as the code of an app sees it. `now_s` returns the simulated seconds; `sleep` lets so many pass.
+    """Time for the code of an app.
 
-    `is_file`: True for names of files of the app.
+    `now_s` returns the simulated seconds; `sleep` advances them. `is_file` returns True for file names of the app.
     """
 
     def __init__(self, now_s: Callable[[], float], sleep: Callable[[float], object], is_file: Callable[[str], bool]) -> None:
@@ -91,7 +91,7 @@ def _sleep(seconds: float) -> None:
 
 
 class _Like(type):
-    """Lets the class stand for `datetime` in tests of instances."""
+    """Metaclass by which `isinstance` treats the class like `datetime`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _DATETIME) if cls is _SimulatedDatetime else type.__instancecheck__(cls, instance)
@@ -106,7 +106,7 @@ def _present_datetime(caller: types.FrameType, zone: Any) -> datetimes.datetime:
 
 
 class _SimulatedDatetime(_DATETIME, metaclass=_Like):
-    """`datetime` whose present is the simulation's; what it makes are plain datetimes."""
+    """`datetime` whose present is simulated. Its results are plain datetimes."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return _DATETIME(*args, **kwargs) if cls is _SimulatedDatetime else _DATETIME.__new__(cls, *args, **kwargs)

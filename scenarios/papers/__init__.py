@@ -1,1 +1,1 @@
-"""The figures and tables of three papers, each by a name: what to run, the paper's numbers, and rules fixed beforehand."""
+"""Reproductions of figures and tables of papers, by name: scenario, published numbers, and rules fixed beforehand."""

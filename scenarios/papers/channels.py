@@ -10,7 +10,7 @@ _SEEDS = {size: tuple(range(1, last + 1)) for size, last in ((Size.SMOKE, 2), (S
 
 
 def _bandit(runs: int) -> dict[Size, Setup]:
-    """Sizes of a study without a learner of so many variants."""
+    """Return the sizes of a study without a learner; `runs`: number of its variants."""
     costs = {Size.SMOKE: "seconds"}
     costs[Size.LAPTOP] = f"{10 * runs} runs, 2 minutes of one core"
     costs[Size.PAPER] = f"{30 * runs} runs, 6 minutes of one core"

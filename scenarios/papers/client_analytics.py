@@ -15,7 +15,7 @@ NEAREST = (
     "learner.loss=squared-hinge",
     "learner.optimizer.learning_rate=5e-8",
 )
-"""The reading of the SVM that comes nearest to Table I: ten classes, half the squared hinge, 10 steps a slot."""
+"""Reading of the paper's SVM that comes closest to Table I: ten classes, half the squared hinge, 10 steps a slot."""
 READING = (
     "The paper does not say which SVM it trains, nor what E = 10 counts. The sizes smoke and laptop take the reading that comes "
     "nearest to Table I (half the squared hinge, 10 steps a slot); the size paper the scenario's, where E counts epochs "
@@ -73,7 +73,7 @@ _MESSAGES = "Footnote 4 leaves out the time that messages take; the paper has no
 
 
 def _messages(name: str, about: str, key: str, few: str, rounds: int) -> Reproduction:
-    """`few`: the values of `key` that the smallest size runs."""
+    """Return a reproduction of figures on messages. `few`: values of `key` that the smallest size runs."""
     return Reproduction(
         name=name,
         paper=PAPER,

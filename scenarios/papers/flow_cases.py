@@ -1,4 +1,4 @@
-"""Flows whose completion times others published, played by the flows of netsim: `netsim reproduce flow_cases`.
+"""Published completion times of flows, compared with the flows of netsim: `netsim reproduce flow_cases`.
 
 The file that comes along holds cases of SimGrid and dslab; docs/flows.md explains its form.
 """
@@ -36,7 +36,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a flow, or its rate: expected and simulated, in the units of the file."""
+    """End time of a flow, or its rate: expected and simulated, in the units of the file."""
 
     case: str
     flow: str
@@ -93,9 +93,9 @@ def corrections_of(model: str) -> tuple[Corrections, bool]:
 
 
 def read_cases(path: Path | None) -> Tables:
-    """Return the content of a file of cases, with numbers as they are printed; raises UserError.
+    """Return the content of a file of cases, with numbers as printed; raises UserError.
 
-    `path`: None for the file that comes along.
+    `path`: None for the included file.
     """
     file = path or FILE
     try:
@@ -189,7 +189,7 @@ def _rates(unit: Mapping[str, Any]) -> list[End]:
 
 
 def judge(cases: Path | None) -> Judgement:
-    """Play the cases of a file and compare them with what it expects; raises UserError."""
+    """Simulate the cases of a file and compare them with its expectations; raises UserError."""
     found = ends(read_cases(cases), str(cases or FILE.name))
     differing = sum(not end.agrees for end in found)
     return Judgement(_sections(found, differing), not differing)

@@ -34,7 +34,7 @@ _PACKAGES = ("netsim", "models", "scenarios", "analysis")
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Result of a reproduction as the page shows it.
+    """Result of a reproduction on the page.
 
     Attributes:
         checksum: of the code, the scenario and the size that it was played with.
@@ -87,7 +87,7 @@ def _save(panel: Panel, folder: Path) -> None:
 
 
 def play(asked: Asked, folder: Path, jobs: int | None = None) -> Panel:
-    """Play one panel into its folder, write its result, and return its record; a complete record of equal checksum is kept.
+    """Run one panel into its folder, write its result, and return its record. A complete record of equal checksum is kept.
 
     Raises:
         UserError: it cannot be played, such as without files of a data set.
@@ -182,9 +182,9 @@ def play_all(
 
 
 def _time_left(rest: Sequence[Asked], out: Path, done: Sequence[Panel]) -> str:
-    """Return the time left in words; empty if unknown.
+    """Return the time left as text; empty if unknown.
 
-    The time of a panel is that of its own last play, else the mean of the panels `done` in this command.
+    The time of a panel is that of its last run, or else the mean of the panels `done` in this command.
     """
     from analysis.documents.numbers import format_seconds
 

@@ -38,7 +38,7 @@ def _reproduction(
     *,
     fastest: bool = True,
 ) -> Reproduction:
-    """`fastest`: whether the scenario has this variant."""
+    """Return a reproduction of figures of PAUSE. `fastest`: True if the scenario has this variant."""
     return Reproduction(
         name=name,
         paper=PAPER,
@@ -54,7 +54,7 @@ def _reproduction(
 
 
 def _cifar(smoke: int, laptop: int, time_s: str, cost: str) -> dict[Size, Setup]:
-    """`smoke`, `laptop`: images; all clients hold some."""
+    """Return the sizes of a CIFAR-10 study. `smoke`, `laptop`: numbers of images, of which all clients hold some."""
     rate = "learner.optimizer.learning_rate=0.001"
     return {
         Size.SMOKE: Setup(

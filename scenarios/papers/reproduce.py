@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from analysis.figures.settings import FigureSettings
 
 RUNS = "runs"
-"""The folder of the sweep, below that of the reproduction."""
+"""Folder of the sweep, relative to that of the reproduction."""
 NOTHING = "—"
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which reproduction, and how much of it."""
+    """Request of a reproduction: its name, size and seeds."""
 
     what: Reproduction
     size: Size
     seeds: tuple[int, ...] = ()
-    """In the place of the size's; empty: those."""
+    """Seeds in place of those of the size; empty: those of the size."""
     settings: tuple[str, ...] = ()
     """Further changes of the scenario."""
 
@@ -77,9 +77,9 @@ def reproduce(
     jobs: int | None = None,
     progress: Callable[[Standing], None] | None = None,
 ) -> Document:
-    """Run what is not there yet into `out`/runs, and return what came of it; raises UserError, KeyboardInterrupt.
+    """Run the missing runs into `out`/runs, and return the judged result; raises UserError, KeyboardInterrupt.
 
-    `figures`: how they look; None: as they are by themselves.
+    `figures`: style of figures; None: their defaults.
     """
     from analysis import open_sweep
     from analysis.figures.settings import FigureSettings
@@ -101,9 +101,10 @@ def reproduce(
 
 
 def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool | None]:
-    """Return the result of a reproduction that needs no sweep, and True if it is as published.
+    """Return the result of a reproduction that needs no sweep, and True if it agrees with the published one (None: nothing is
+    published).
 
-    None in its place: nothing is published to compare it with. Raises UserError.
+    Raises UserError.
     """
     assert asked.what.judge is not None
     judgement = asked.what.judge(cases)

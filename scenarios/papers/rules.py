@@ -1,4 +1,4 @@
-"""Rules by which a reproduction is judged. They stand beside the scenario, fixed before it is run, and are decided by intervals.
+"""Rules by which a reproduction is judged. They are fixed before the scenario runs, and decided by intervals.
 
 The rules of one figure hold together: of n rules each is decided by an interval of confidence 1 - 0.05 / n (Bonferroni).
 """
@@ -53,7 +53,7 @@ class Rule(Protocol):
         """Criterion of such rules, in words."""
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
-        """Decide it, as one of so many `rules`."""
+        """Decide the rule. `rules`: number of rules judged together, which widens the interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +81,10 @@ class Lower:
 
 @dataclass(frozen=True, slots=True)
 class LowerInEach:
-    """One variant has less of a metric than another by a margin, in each seed: for so few seeds that no interval decides.
+    """Rule: one variant has less of a metric than another by a margin, in each seed.
 
-    The two are compared where both of them end, however early others do.
+    For few seeds, where intervals decide nothing. The two are compared up to where both end, even if other variants end
+    earlier.
     """
 
     first: str
@@ -134,7 +135,10 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """One variant's metric is a fraction of another's: the geometric mean of ratios at equal seeds lies between two numbers."""
+    """Rule: one variant's metric is a fraction of another's.
+
+    The geometric mean of ratios at equal seeds lies between two numbers.
+    """
 
     first: str
     second: str
@@ -160,13 +164,13 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A metric rises, or falls, with a parameter: the sign of the least-squares slope, a slope for each seed."""
+    """Rule: a metric rises, or falls, with a parameter, by the sign of the least-squares slopes, one for each seed."""
 
     key: str
     metric: str
     rises: bool = True
     among: str = ""
-    """The variants whose names begin so; empty: all."""
+    """Prefix of the names of the variants; empty: all variants."""
 
     basis: ClassVar[str] = BY_INTERVAL
 

@@ -1,4 +1,4 @@
-"""SAFA's published table of round lengths (Wu et al. 2021, MNIST): its world drawn again for every seed, cell by cell."""
+"""SAFA's published table of round lengths (Wu et al. 2021, MNIST), reproduced cell by cell with a world drawn for every seed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CELLS = tuple(Cell(method, share, crash) for crash in PUBLISHED for method in ME
 
 
 def shards(seed: int) -> FloatArray:
-    """(K,) samples of each client: normal, rescaled to the total, all drawn again while any is below a batch."""
+    """Return the samples (K,) of each client: normal, rescaled to the total, all drawn again while any is below a batch."""
     rng = Streams(seed).generator("safa-shards")
     while True:
         drawn = rng.normal(1.0, 0.3, CLIENTS)
@@ -68,7 +68,7 @@ def shards(seed: int) -> FloatArray:
 
 
 def speeds(seed: int) -> FloatArray:
-    """(K,) mini-batches a second: exponential, all drawn again until the least is large enough."""
+    """Return mini-batches a second (K,): exponential, all drawn again until the smallest is large enough."""
     rng = Streams(seed).generator("safa-speeds")
     while True:
         drawn = rng.exponential(1.0, CLIENTS)
@@ -90,7 +90,7 @@ def world(seed: int) -> Tables:
 
 
 def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[str, object]) -> Tables:
-    """The scenario of one cell, `base` changed; `drawn` as of `world`."""
+    """Return the scenario of one cell: `base` with changes. `drawn`: the result of `world`."""
     picked = math.ceil(CLIENTS * cell.share - 1e-9)
     changes: Tables = {"seed": seed, **drawn, "uplink.channel": {"kind": "bernoulli", "success": 1.0 - cell.crash}}
     if cell.method == "fedavg":
@@ -114,7 +114,7 @@ def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[
 
 
 class _Lengths(NoRecorder):
-    """The rounds' lengths, as the authors count them, and how many models were sent."""
+    """Lengths of rounds, as the authors count them, and numbers of models sent."""
 
     def __init__(self) -> None:
         self.lengths_s: list[float] = []
@@ -127,10 +127,11 @@ class _Lengths(NoRecorder):
 
 
 def mean_lengths_s(tables: Mapping[str, object]) -> tuple[float, float]:
-    """Mean round length of a run in seconds: with the distribution as the authors' code counts it, and as they mean it.
+    """Return the mean round length of a run in seconds, twice: with the time of distribution as the authors' code counts it,
+    and as they mean it.
 
-    The server sends one model after the other, before the clients' time begins. Their counter of models is that of the run so
-    far; the one that they mean is the round's.
+    The server sends one model after the other, before the clients' time begins. Their code counts the models of the run so far;
+    the intended count is that of the round.
     """
     simulation, recorder = build(parse(dict(tables))).simulation, _Lengths()
     simulation.record_to(recorder)
@@ -154,7 +155,7 @@ AGREES, DIFFERS, NO_EVIDENCE = "agrees", "differs", "no evidence"
 LEAST_S = 0.05
 """Rounding of the published figures."""
 MOST_SPREAD = 0.25
-"""Two standard deviations of one run, as a share of the mean, above which no figure would say anything."""
+"""Two standard deviations of one run, as a share of the mean, above which a comparison is meaningless."""
 
 
 def verdict(published_s: float, runs_s: FloatArray) -> str:

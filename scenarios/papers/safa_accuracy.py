@@ -1,4 +1,4 @@
-"""SAFA's published accuracies (Wu et al. 2021, MNIST), beside those of a sweep of the scenario safa_accuracy."""
+"""SAFA's published accuracies (Wu et al. 2021, MNIST), compared with a sweep of the scenario safa_accuracy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FEW_UPDATES = 5.0
 
 
 def tolerance(method: str, picked: int, crash: float) -> float:
-    """In points: how far a run may be from the published one."""
+    """Return the largest accepted difference of a run from the published value, in percentage points."""
     return LOOSE_TOLERANCE if method != "safa" and picked * (1.0 - crash) < FEW_UPDATES else TOLERANCE
 
 
@@ -47,7 +47,8 @@ def verdict(method: str, picked: int, crash: float, found: float) -> str:
 
 
 def accuracies(sweep: Sweep) -> dict[tuple[str, int, float], FloatArray]:
-    """(n,) accuracies in per cent of the model that each cell's runs end with, that of the lowest test loss, a run a seed."""
+    """Return the final accuracies (n,), in per cent, of each cell's runs (one for each seed), of the model of lowest test loss.
+    """
     found: dict[tuple[str, int, float], list[float]] = {}
     for run in sweep:
         server = run.scenario["server"]

@@ -1,4 +1,4 @@
-"""Overlays on a core that is really shared: fixed shares beside flows on five underlays, `netsim reproduce overlays_shared_core`.
+"""Overlays on a shared core: fixed shares against flows on five underlays, `netsim reproduce overlays_shared_core`.
 
 Published round times give each path a core of its own. Here all messages of a round share every cable in its direction.
 """

@@ -1,4 +1,4 @@
-"""PAUSE, Table I: what one search for the best set (eq. 14) costs by each method, in time against the number of clients.
+"""PAUSE, Table I: time of one search for the best set (eq. 14) by each method, against the number of clients.
 
 The paper gives orders of growth. Here they are slopes of log time on log clients, of the least of several processor times each.
 The two annealing methods take the same number of steps whatever the number of clients, and are compared by the time of that walk.
@@ -39,9 +39,9 @@ _PAPER = {
     "exact (here)": "not in the paper",
 }
 MOST_EXACT = 1.3
-"""The slope up to which growth is taken for K log K: log K adds 0.1 to 0.2 to 1 over these numbers of clients."""
+"""Largest slope that counts as K log K: log K adds 0.1 to 0.2 to 1 over these numbers of clients."""
 LEAST_BRUTE = 3.5
-"""The slope from which the growth of enumeration is taken for that of K choose 5."""
+"""Smallest slope that counts as growth of K choose 5."""
 
 Times = dict[str, list[tuple[int, float]]]
 """Method to pairs of clients and seconds of one search."""

@@ -1,4 +1,4 @@
-"""Parts of a reproduction: a scenario in three sizes, what to show of it, the paper's numbers, and the rules."""
+"""Parts of a reproduction: a scenario in three sizes, figures and tables to show, published numbers, and rules."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Size(StrEnum):
     """Number of seeds and rounds, by size of the reproduction."""
 
     SMOKE = "smoke"
-    """Seconds: does it work at all? Its numbers say nothing."""
+    """Takes seconds; tests that the scenario works. Its numbers mean nothing."""
     LAPTOP = "laptop"
-    """Minutes: what a laptop can tell."""
+    """Takes minutes on a laptop."""
     PAPER = "paper"
     """As published."""
 
@@ -38,7 +38,10 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Sections of a result that needs no sweep; `agrees`: True if all of it is as published, None if nothing is published."""
+    """Sections of a result that needs no sweep.
+
+    `agrees`: True if all agrees with the published values, None if none are published.
+    """
 
     sections: Sequence[Section]
     agrees: bool | None
@@ -46,27 +49,27 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """A figure or a table, or several that one sweep makes. Its name is that of its scenario."""
+    """Figures and tables of a paper that one sweep reproduces. It has the name of its scenario."""
 
     name: str
     paper: str
     shows: str
-    """Which figures or tables, and of what."""
+    """Names and subjects of the figures or tables."""
     aliases: tuple[str, ...] = ()
     """Names of single figures in it."""
     metrics: tuple[str, ...]
     figures: tuple[str, ...] = ()
-    """Names as of `analysis.draw`; those that a size has no data for are left out."""
+    """Names of figures, as in `analysis.draw`; figures without data at a size are left out."""
     groups: tuple[tuple[str, ...], ...] = ()
-    """Variants that are shown side by side, each group up to where all of it ends; empty: all variants together."""
+    """Groups of variants shown together, each group up to its earliest end; empty: all variants in one group."""
     against: tuple[str, ...] = ()
     """Keys against which the metrics are shown."""
     targets: tuple[float, ...] = ()
-    """Accuracies of which the slots to reach them are shown."""
+    """Accuracies for which the slots to reach them are shown."""
     slots_to_target: bool = False
     """True if `published` holds the slots to each of `targets`, one number after the other."""
     published: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Variant to metric to what the paper has there; "curve only" where it gives no number."""
+    """Published values by variant and metric; "curve only" if the paper gives no number."""
     rules: tuple[Rule, ...] = ()
     notes: str = ""
     """Readings of the paper, and differences from it."""
@@ -75,7 +78,7 @@ class Reproduction:
     beliefs: bool = False
     """True if it shows beliefs slot by slot; its scenario sets `output.beliefs_table`."""
     accuracies: bool = False
-    """True if it is SAFA's table of accuracies, whose cells have tolerances in the place of rules."""
+    """True for SAFA's table of accuracies, whose cells have tolerances instead of rules."""
     solvers: bool = False
     """True if it measures the cost of searches, and simulates nothing."""
     cells: bool = False

@@ -1,4 +1,4 @@
-"""Tables that others published of methods that nobody here tuned: SAFA's (Wu et al. 2021)."""
+"""Validation against published tables of methods that were not tuned for it: SAFA's (Wu et al. 2021)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The arguments of a constructor as keys of a section: one key each, but for a set of parameters, which gives a key a field.
+"""The arguments of a constructor as keys of a section: one key for each argument; a set of parameters gives a key for each
+field.
 
 A set of parameters is a frozen dataclass with keyword-only fields, used by several components (PAUSE's: by all of its solvers).
 """
@@ -19,10 +20,10 @@ class Argument:
     """Argument of a constructor behind one key."""
 
     owner: Any
-    """The class whose constructor takes it, or the function: the component, or a set of parameters."""
+    """Class whose constructor takes the argument, or function: the component, or a set of parameters."""
     parameter: inspect.Parameter
     within: str | None = None
-    """The component's argument that holds the set of parameters; None: it is an argument of the component."""
+    """Argument of the component that holds the set of parameters; None for an argument of the component itself."""
 
     @property
     def default(self) -> Any:
@@ -51,9 +52,9 @@ def argument_names(target: Any) -> frozenset[str]:
 
 
 def gather(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
-    """The keywords of a component's constructor: those that belong to sets of parameters put into these.
+    """Return the keywords of a component's constructor, in which keys of sets of parameters are collected into these sets.
 
-    Raises what the constructors of the sets raise.
+    Raises as the constructors of the sets do.
     """
     within = {name: argument.within for name, argument in arguments_of(target)}
     own = {name: value for name, value in keywords.items() if within.get(name) is None}
@@ -66,9 +67,9 @@ def gather(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _set_behind(target: object, name: str) -> Any:
-    """The set of parameters that an argument takes; None: it takes none."""
+    """Return the class of the set of parameters that an argument takes; None if it takes none."""
     try:
         hint = annotation_of(target, name)
-    except HintError:  # of something that the builder supplies, whose type is imported for type checkers only
+    except HintError:  # an argument that the builder supplies, whose type is imported for type checkers only
         return None
     return hint if is_parameter_set(hint) else None

@@ -1,5 +1,4 @@
-"""Components of a scenario whose keys follow from a constructor: the section `{kind = "gaussian", mean_s = 0.2, ...}` of any
-class."""
+"""Sections of components, such as `{kind = "gaussian", mean_s = 0.2, ...}`, whose keys follow from a constructor."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ KINDS_OF, IN_A_GROUP, THAT_FIT = "kinds-of-", "-in-a-group", "-that-fit"
 the JSON Schema."""
 GIANT = 10**12
 PER_CLIENT_GROUPS = frozenset({"policy", "delay", "bandwidth", "noise", "channel", "availability", "reward", "states"})
-"""Groups whose components are given parameters that differ between clients (for sub-channels: between these)."""
+"""Groups of components whose parameters may differ between clients (for sub-channels: between these)."""
 OWN_CLASS = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
 _SUPPLIED_BY = {
     "clients": "clients.count",
@@ -71,7 +70,7 @@ class Component(Section):
     @model_validator(mode="before")
     @classmethod
     def _no_giants(cls, value: object) -> object:
-        # Parameters have no limits of their own here; the constructors judge them, but they do not expect more than 64 bits.
+        # Parameters have no limits here, because constructors check them; but constructors expect at most 64 bits.
         if isinstance(value, dict):
             for key, entry in value.items():
                 if isinstance(entry, int) and abs(entry) > GIANT:
@@ -95,7 +94,7 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
         default = argument.default
         hint = component_of(NESTED[name], nested=True) if name in NESTED else _key_type(argument, name, group, kind)
         meaning = meaning_of(argument.owner, name)
-        # A key with the default None accepts None, whether its annotation says so or not.
+        # A key with the default None accepts None, even if its annotation does not.
         fields[name] = (hint if default is not None else hint | None, Field(default, description=meaning))
     model = create_model(kind, __base__=base, __doc__=doc, **fields)
     model.moved = base.moved | _supplied_keys(target, group)
@@ -116,7 +115,7 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
         found = key_type(annotation_of(argument.owner, name), per_client=group in PER_CLIENT_GROUPS)
     except HintError as error:
         raise UserError(f"{where} {error}") from error
-    # Tests check the defaults of netsim's classes, so a run checks only those of a user's class.
+    # Tests check the defaults of netsim's classes, so only defaults of users' classes are checked here.
     if default is not ... and default is not None and is_own(group, kind):
         try:
             TypeAdapter(found, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(default)
@@ -226,7 +225,9 @@ class _ComponentOf:
         return component_model(self.group, kind, self.base)
 
     def _fits_within(self, kind: str) -> bool:
-        """Return True if a component of this kind fits within another of its group: it holds no third, and does not share."""
+        """Return True if a component of this kind fits within another of its group: it contains no further one, and does not
+        share.
+        """
         target = resolve(self.group, kind)
         return self.group not in argument_names(target) and not (self.group == "scheduler" and target.contends)
 
@@ -300,7 +301,7 @@ class BandwidthByGroup(ByGroup):
 
 
 BY_GROUP: dict[str, type[ByGroup]] = {"delay": DelayByGroup, "bandwidth": BandwidthByGroup}
-"""Groups of components that may differ between groups of clients in their kind, and the sections that say so."""
+"""Groups of components whose kind may differ between groups of clients, and the sections that set it."""
 
 
 def construct(

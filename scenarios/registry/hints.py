@@ -1,4 +1,4 @@
-"""The annotations of a constructor's arguments as types of keys: what a scenario file can hold, and what it cannot."""
+"""Conversion of the annotations of a constructor's arguments to types of keys that a scenario file can hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REMEDY = (
 
 
 class HintError(Exception):
-    """An annotation that no key can have; the text says why, and what to write."""
+    """Error: an annotation that no key can have. The text has the reason and the remedy."""
 
 
 def annotation_of(target: object, name: str) -> Any:
@@ -40,13 +40,13 @@ def annotation_of(target: object, name: str) -> Any:
     try:
         one = types.SimpleNamespace(__annotations__={name: given})
         return _meant(target, typing.get_type_hints(one, names, include_extras=True)[name])
-    except Exception as error:  # whatever the evaluation of the user's text raises
+    except Exception as error:  # evaluating a user's annotation may raise anything
         told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise HintError(f"is annotated {_hint_text(given)}, which cannot be read ({told}); {REMEDY}") from error
 
 
 def _meant(target: object, hint: object) -> object:
-    """Return the type for which a type parameter of a generic parent stands in `target`; any other annotation is itself."""
+    """Return the type that `target` gives a type parameter of its generic parent; return other annotations unchanged."""
     bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
     for base in bases if isinstance(hint, typing.TypeVar) else ():
         meant = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
@@ -56,9 +56,9 @@ def _meant(target: object, hint: object) -> object:
 
 
 def _annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """Return the annotation as it is written, and the names of the module that it is written in."""
+    """Return the annotation as written, and the names of the module in which it is written."""
     if is_parameter_set(target):
-        # The constructor that a dataclass is given knows the names of its own module only, and a field may be its parent's.
+        # The generated constructor of a dataclass knows only the names of its own module, but a field may come from its parent.
         owner = next(parent for parent in target.__mro__ if name in vars(parent).get("__annotations__", {}))
         return vars(owner)["__annotations__"][name], vars(sys.modules[owner.__module__])
     called = inspect.unwrap(target.__init__ if inspect.isclass(target) else target)

@@ -1,4 +1,4 @@
-"""Classes that this Python process alone knows by a name: what `netsim.register` was given, and classes that no file can name."""
+"""Classes with a name in this Python process only: those given to `netsim.register`, and classes that no file can name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from scenarios.schema.errors import UserError
 
 IN_MEMORY = "in_memory"
-"""The module, as it were, of classes that cannot be imported: those of a notebook, of a script, of a function."""
+"""Pseudo-module of classes that cannot be imported: those of a notebook, a script, or a function."""
 _OBJECTS: dict[str, Any] = {}
 """Each of these by its "in_memory:Name"."""
 _REGISTERED: dict[str, dict[str, str]] = {}
@@ -39,7 +39,9 @@ def place_of_object(word: str, target: object) -> str:
 
 
 def spell(group: str, kind: object) -> object:
-    """A `kind` as a scenario keeps it: a class or function, and a registered name, as "module:Name"; raises UserError."""
+    """Return a `kind` in the form that a scenario stores: "module:Name" for a class, function or registered name; raises
+    UserError.
+    """
     if isinstance(kind, str):
         return _REGISTERED.get(group, {}).get(kind, kind)
     if inspect.isclass(kind) or inspect.isfunction(kind):

@@ -1,5 +1,4 @@
-"""Components that a scenario may name: the project's own, those of installed packages, and any class as
-"package.module:Class".
+"""Components that a scenario may name: those of netsim, those of installed packages, and any class as "package.module:Class".
 
 A component is a class whose constructor takes keywords only. The builder supplies those of `SUPPLIED_TO`; all the
 others are the component's parameters, and they are its keys in the scenario file. So a user's own component is checked like the
@@ -72,14 +71,14 @@ SUPPLIED_TO: dict[str, frozenset[str]] = {
 """Group -> arguments that the builder supplies, which are no keys; to groups that are absent here it supplies none."""
 
 NESTED = {"matcher": "matcher", "detector": "detector", "scheduler": "scheduler"}
-"""Argument -> group: what is itself a component, in a table of its own below the outer one's."""
+"""Arguments that are components themselves, in a nested table, with their group."""
 FACTORIES = frozenset({"detector"})
 """Arguments that want a callable that makes the component, not the component."""
 
 FUNCTIONS = frozenset({"partition", "topology", "mixing", "network", "script"})
-"""Groups whose components are functions, which are called once, with all their arguments; the user's own may also be a class."""
+"""Groups whose components are functions, called once with all arguments. A user's component may also be a class."""
 POSITIONAL = {"partition": 1, "script": 1}
-"""Number of arguments that a function of these groups receives by place: the labels of a partition, the world of a script."""
+"""Number of positional arguments of functions of these groups: the labels of a partition, the world of a script."""
 ANY_ORDER = frozenset({"network"})
 """Groups whose parameters need not be keyword-only, so that any module class fits."""
 
@@ -282,7 +281,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "script": {},
     # The trainer of netsim follows from the network and the optimizer.
     "trainer": {},
-    # Those of netsim are compositions of the engine's rules (`scenarios.wiring.servers`), with tables of their own.
+    # Servers of netsim are compositions of the engine's rules (`scenarios.wiring.servers`), with own schema tables.
     "server": {},
 }
 """Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""
@@ -290,20 +289,23 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 @cache
 def _entry_points() -> Any:
-    """Return the components of installed packages, of all groups: looking through them takes as long for one group as for all."""
+    """Return the components of installed packages for all groups: the search takes as long for one group as for all."""
     return entry_points()
 
 
 @cache
 def shared_names(group: str) -> dict[str, str]:
-    """Names of a group that every process knows, and where their classes are: built-in and those of installed packages."""
+    """Return the names of a group that every process knows, with the places of their classes: built-in, and of installed
+    packages.
+    """
     installed = {point.name: point.value for point in _entry_points().select(group=f"netsim.{group}")}
     return installed | BUILT_IN[group]
 
 
 def known_names(group: str) -> dict[str, str]:
-    """Names of a group and where their classes are: built-in and, where code of others may be imported, of installed packages
-    and registered in this process."""
+    """Return the names of a group with the places of their classes: built-in and, if foreign code may be imported, of installed
+    packages and registered in this process.
+    """
     return dict(BUILT_IN[group]) if own_code_refused() else registered_names(group) | shared_names(group)
 
 
@@ -313,7 +315,7 @@ def supplied_arguments(group: str) -> frozenset[str]:
 
 
 def is_own(group: str, kind: str) -> bool:
-    """Return True if the class behind `kind` is the user's own: an error in it is not a fault of netsim."""
+    """Return True if the class behind `kind` is a user's: errors in it are not faults of netsim."""
     return kind not in BUILT_IN[group]
 
 
@@ -387,7 +389,7 @@ def load_own(place: str) -> Any:
         raise UserError(f"{place!r} cannot be imported: {error}; check that the package is installed or on PYTHONPATH") from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever the user's module does when it is imported, sys.exit included
+    except BaseException as error:  # a user's module may raise anything on import, sys.exit included
         raise UserError(f"{place!r} cannot be imported: {describe_own_error(error)}; fix the module") from error
     if not hasattr(module, name):
         raise UserError(f"module {module_name!r} has no {name!r}; {did_you_mean(name, [n for n in dir(module) if n[0] != '_'])}")

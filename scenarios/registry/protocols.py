@@ -56,7 +56,7 @@ PROTOCOLS: dict[str, tuple[type, ...]] = {
 """Protocols of the components of a group. The first is required unless a server requires another."""
 
 WITHIN: dict[str, type] = {"scheduler": Scheduler}
-"""Protocols of components within others, whose holder may require more than the engine does."""
+"""Protocols of nested components. The outer component may require more than the engine does."""
 
 
 def members(protocol: type) -> list[str]:
@@ -70,10 +70,10 @@ def _bases(protocol: type) -> list[type]:
 
 
 def complete(group: str, target: type) -> None:
-    """Give a class of the user's own what it leaves out and the group's Protocols have a default for.
+    """Add the members to a user's class that it leaves out and for which the group's Protocols have a default.
 
-    This is the one place where it is looked what a class has: the engine calls every member. Raises UserError for a class that
-    takes nothing more, such as one of Python's own.
+    This is the only place that checks members: the engine calls every member. Raises UserError for a class that cannot be
+    extended, such as a built-in one.
     """
     for protocol in PROTOCOLS.get(group, ()):
         for name, default in defaults(protocol).items():
@@ -86,7 +86,7 @@ def complete(group: str, target: type) -> None:
 
 
 def defaults(protocol: type) -> dict[str, Any]:
-    """The members of a Protocol that may be left out, and what is then in their place."""
+    """Return the optional members of a Protocol, with their defaults."""
     found: dict[str, Any] = {}
     for base in _bases(protocol):
         for name, value in vars(base).items():
@@ -96,7 +96,7 @@ def defaults(protocol: type) -> dict[str, Any]:
 
 
 def check_component(group: str, component: Any, kind: str, path: str, clients: int, protocol: type | None = None) -> None:
-    """Raise UserError for what `component`, built from the class `kind`, lacks of its Protocol, or answers in a wrong form.
+    """Raise UserError if `component`, built from the class `kind`, lacks a member of its Protocol, or one has a wrong form.
 
     `protocol`: what is asked for, None: the first of the group.
     """
@@ -116,7 +116,7 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
 
 
 def check_component_within(group: str, component: object, kind: str, path: str) -> None:
-    """Raise UserError for what `component`, built from the class `kind`, lacks of what the component around it calls."""
+    """Raise UserError if `component`, built from the class `kind`, lacks a member that the outer component calls."""
     if group in WITHIN:
         _check_members(WITHIN[group], component, kind, path)
 

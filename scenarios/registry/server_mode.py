@@ -1,4 +1,4 @@
-"""The Protocol of a server of the user's own, and of what it is put together of."""
+"""The Protocol of a user's server, and of the world from which it is composed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ServerWorld(Protocol):
-    """Parts of which a server is put together, as `scenarios.wiring.world.World` has them; each call makes a new part."""
+    """Factory of the parts of a server, as implemented by `scenarios.wiring.world.World`. Each call makes a new part."""
 
     @property
     def clients(self) -> int:
@@ -37,7 +37,7 @@ class ServerWorld(Protocol):
     def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
         """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
 
-        `places`: the clients of a round. `refill`: sub-channels are assigned again whenever one falls free.
+        `places`: number of clients of a round. `refill`: a sub-channel that becomes free is assigned again at once.
         """
 
     def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
@@ -62,10 +62,10 @@ class ServerMode(Protocol):
     selects: bool = True
     """True if a policy selects clients: `[policy]` is then required, otherwise it is refused."""
     contends: bool = False
-    """True if two clients may be on one of the sub-channels of `[channels]` at once."""
+    """True if two clients may use one of the sub-channels of `[channels]` at once."""
 
     caches: bool = False
-    """True if the model is made of a cache with an entry for every client, as SAFA's is."""
+    """True if the model is the mean of a cache with an entry for every client, as in SAFA."""
 
     def compose(self, world: ServerWorld) -> RoundServer | SlotServer:
-        """Return the server. Those of netsim are put together in `scenarios.wiring.servers`."""
+        """Return the server. See `scenarios.wiring.servers` for the servers of netsim."""

@@ -1,4 +1,4 @@
-"""Trust in code that is not netsim's: a scenario that names a class of the user's is a program."""
+"""Trust in foreign code: a scenario that names a user's class is a program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
 
 @contextmanager
 def forbid_own_code(refused: bool = True) -> Iterator[None]:
-    """Within the block no component but netsim's own can be named (`refused` False: they can)."""
+    """Forbid components other than netsim's within the block (`refused` False: allow them)."""
     before = _REFUSED.set(refused)
     try:
         yield

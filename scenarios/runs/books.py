@@ -1,4 +1,5 @@
-"""The books of a run: every attempt and message has ended or is in flight, and the tables on disk agree with the counts.
+"""Checks of a run's accounts: every attempt and message has ended or is in flight, and the tables on disk agree with the
+counts.
 
 A run whose books do not balance has counted something twice or not at all, and its figures cannot be trusted. The cause is a
 defect of the program (or of a script that changed the run), never a user's mistake.
@@ -41,18 +42,18 @@ _NOTHING_J = 1e-290
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """The energy of a run: what attempts, messages and idle clients drew, against the integral of power over time."""
+    """The energy of a run in two accounts: sums over attempts, messages and idle times, and the integral of power over time."""
 
     attempts_j: Mapping[str, float]
     """Joules of attempts, by column."""
     probes_j: Mapping[str, float]
     """Joules of probes, by column; empty without probes."""
     accounts: Mapping[str, tuple[float, float]]
-    """By column of a round: what is accounted for, and the integral."""
+    """Sum and integral, joules, by column of a round."""
 
     @classmethod
     def close(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
-        """At the end of a run, at `now_s`; `probes_j`: what of it probes drew."""
+        """Return the accounts at the end of a run, at `now_s`. `probes_j`: energy drawn by probes."""
         accounts = energy.accounts(now_s)
         both = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
         attempts_j = {name: joules - probes_j.get(name, 0.0) for name, joules in both.items()}
@@ -108,7 +109,7 @@ def audit(
 
 
 def refuse_unbalanced(books: Mapping[str, Any], place: Any, kept: str = "The files are kept; ") -> None:
-    """Raise BooksError if the books of the run in `place` do not balance; `kept`: what becomes of it."""
+    """Raise BooksError if the books of the run in `place` do not balance. `kept`: text on what is kept of the run."""
     if not books["balanced"]:
         raise BooksError(
             f"{place}: the books of this run do not balance ({'; '.join(books['problems'])}). Its figures are wrong: this is a "

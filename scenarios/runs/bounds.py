@@ -34,7 +34,7 @@ FIXED, PIECEWISE = ("adversarial", "file"), ("stationary", "piecewise-stationary
 
 
 def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
-    """The bounds that apply to some of `runs`, each once for each size of the world it stands for."""
+    """Return the bounds that apply to some of `runs`, one for each size of the world."""
     bounds: dict[str, Bound] = {}
     fifth: dict[tuple[int, int], list[Run]] = {}
     sizes = {_sizes(run) for run in runs if oracle_name(run) == "means" and beyond(run) is None}
@@ -43,7 +43,7 @@ def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
             continue
         clients, channels = _sizes(run)
         kind = _states(run)
-        # Where a sweep is over sizes, each has bounds of its own.
+        # In a sweep over sizes, every size has its own bounds.
         of = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
         size = {"clients": clients, "channels": channels}
         found: list[Bound] = []
@@ -101,9 +101,10 @@ def beyond(run: Run) -> str | None:
 
 
 def theorem3_unmet(run: Run) -> str | None:
-    """The first condition of Theorem 3 that a run of M-Exp3 does not meet, in words; None: it meets all that can be seen.
+    """Return the first condition of Theorem 3 that a run of M-Exp3 does not meet, as text; None if it meets all conditions that
+    its tables show.
 
-    What cannot be seen in its tables is how often the oracle's clients succeed; the note of the bound says what is asked of them.
+    The tables do not show how often the oracle's clients succeed; the note of the bound states that condition.
     """
     scheduler, states = run.scenario["scheduler"], run.scenario["channels"].get("states") or {}
     clients, channels = _sizes(run)
@@ -143,7 +144,7 @@ def _theorem3(rounds: int, size: Mapping[str, int], of: str) -> Bound:
 
 
 def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Bound:
-    """The mean over the runs' instances, whose mean regret it bounds."""
+    """Return the mean of the bounds of the runs' instances, which bounds their mean regret."""
     instances = []
     for run in runs:
         table = run.summary["aoi"]["channels"]
@@ -168,7 +169,7 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Boun
 
 
 def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:
-    """A bound at many horizons; NaN where it is not proved, or says nothing."""
+    """Return a bound at many horizons; NaN where it is not proved, or is trivial."""
 
     def values(rounds: FloatArray) -> FloatArray:
         out = np.full(len(rounds), np.nan)

@@ -1,4 +1,4 @@
-"""Checkpoints: the whole state of a run at a round boundary in one file, from which it goes on as if it had never stopped.
+"""Checkpoints: the whole state of a run at a round boundary in one file. A resumed run equals an uninterrupted one.
 
 The file is a NumPy archive of plain arrays: the tree of the state as JSON, and beside it every array the tree holds. Nothing in
 it is executed as it is read. Behind the archive, where readers of such archives do not look, is a line with the format and the
@@ -29,7 +29,7 @@ _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n
 
 
 _LARGE, _FEW = 10_000, 8
-"""Arrays of so many entries are looked at, and kept shorter where at most one entry in so many is another than the usual one."""
+"""Arrays with at least `_LARGE` entries are stored sparsely if at most one entry in `_FEW` differs from the most common one."""
 _WHOLE_BYTES = tuple(np.dtype(kind) for kind in (np.float64, np.int64, np.float32, np.int32))
 
 
@@ -52,7 +52,7 @@ def save(folder: Path, state: State) -> None:
 
 
 def load(folder: Path) -> Notes:
-    """The state kept last for the run in `folder`; ValueError: there is none, or it is not as it was written."""
+    """Return the last saved state of the run in `folder`; raises ValueError if there is none, or it is damaged."""
     path = folder / FILE
     if not path.is_file():
         raise ValueError(f"{folder}: there is no checkpoint to go on from")
@@ -97,7 +97,7 @@ def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
 
 
 def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> object:
-    """Of a large array of which most entries are alike, as those of clients that were never selected: the others alone."""
+    """Return a sparse form of a large array with mostly equal entries, such as those of clients that were never selected."""
     name = f"a{len(arrays)}"
     if value.ndim == 1 and value.size >= _LARGE and value.dtype in _WHOLE_BYTES:
         # By their bits: -0.0 is not 0.0, and NaN is like itself.

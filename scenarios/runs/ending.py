@@ -1,4 +1,4 @@
-"""Ends of runs that the user or a failing file stops: they leave something to go on from, or nothing."""
+"""Ends of runs that the user or a failing file stops: they leave a resumable run, or nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scenarios.schema.errors import UserError
 
 @contextmanager
 def make_folder(out: Path) -> Iterator[None]:
-    """A folder, and those above it, for what the block writes; those that were not there and stay empty are removed again."""
+    """Create a folder, and its parents, for the block; new folders that stay empty are removed again."""
     new = [place for place in (out, *out.parents) if not place.exists()]
     try:
         make(out)
@@ -27,10 +27,9 @@ def make_folder(out: Path) -> Iterator[None]:
 
 @contextmanager
 def orderly(out: Path) -> Iterator[None]:
-    """Tell what becomes of the run in `out` where a file cannot be written, or the user stops it, within the block.
+    """Report the state of the run in `out` if a file cannot be written, or the user stops it, within the block.
 
-    Where there is nothing that it could go on from, what it wrote is removed. Raises UserError for an OSError, and
-    KeyboardInterrupt with a text for one without.
+    A run that cannot be resumed is removed. Raises UserError for an OSError, and adds a text to a KeyboardInterrupt.
     """
     try:
         yield

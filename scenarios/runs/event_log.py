@@ -1,4 +1,4 @@
-"""The rounds of a run as they close, for TensorBoard: an event file of scalars, a step a round, beside the tables.
+"""TensorBoard log of a run: an event file of scalars beside the tables, with a step for each closed round.
 
 Nothing but the packages `tensorboard` and `protobuf` (extra `tensorboard`) is needed. A run that goes on appends to its file.
 """
@@ -25,8 +25,7 @@ TAGS = (
     *("max_leak", "reward", "sum_age", "oracle_sum_age", "jammed", "opinion", "consensus_s", "agreed_s", "disagreement"),
     *("compute_j", "send_j", "receive_j", "idle_j"),
 )
-"""Columns of a round that are logged under their names, where they say something; besides round_s, its length, and time_s, its
-end."""
+"""Columns of a round that are logged under their names if they have values, beside round_s (its length) and time_s (its end)."""
 
 
 def require() -> None:
@@ -38,7 +37,7 @@ def require() -> None:
 
 
 class EventLog:
-    """Writes the rounds of the run in `folder`; to be called after each of them."""
+    """Callback that writes each round of the run in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE

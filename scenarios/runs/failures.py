@@ -1,4 +1,4 @@
-"""Errors of the user's own components in a run, told with the component, the round and the line."""
+"""Messages for errors of users' components in a run, with the component, the round and the line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LEARNER_KEYS = ("device = ", "client_state_bytes = ")
 
 @contextmanager
 def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
-    """Raise UserError for what goes wrong in a simulation within the block by a mistake of the user's.
+    """Raise UserError for exceptions in the block that a user's mistake causes.
 
-    Other exceptions pass, with a note of the server, the round, the time and what is in flight.
+    Other exceptions pass, with a note of the server, the round, the time and the attempts in flight.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def _moment(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
 
 
 def _scene(scenario: Scenario, simulation: Simulation) -> str:
-    """Return where a simulation stands, in words, for an error that is none of the user's."""
+    """Describe the state of a simulation, for an error that the user did not cause."""
     where = _moment(scenario, simulation)
     return f"server.kind = {scenario.server.kind!r}, {where}, with {_attempts_text(simulation)}"
 
@@ -93,7 +93,7 @@ def _attempts_text(simulation: Simulation) -> str:
 
 
 def _to_blame(scenario: Scenario, error: BaseException) -> OwnComponent | None:
-    """The component in whose code `error` was raised, the one that the engine called; None: the error is none of the user's."""
+    """Return the user's component, called by the engine, in whose code `error` was raised; None if there is none."""
     components = own_components(scenario)
     # A worker names its frames itself.
     calls = error.failure.calls if isinstance(error, TrainingError) else calls_of(error)
@@ -109,7 +109,7 @@ def _to_blame(scenario: Scenario, error: BaseException) -> OwnComponent | None:
 
 
 def _own_class_complaint(scenario: Scenario, error: Any) -> str | None:
-    """The engine's complaint of what a class of the user's own returned, as one about its key; None where it is netsim's."""
+    """Return the engine's error about the answer of a user's class as an error about its key; None if the class is netsim's."""
     path, kind = error.role, scenario.method.kind
     trained = scenario.learner.components() if scenario.learner is not None else {}
     sent = {"compression": scenario.payload.compression, "down_compression": scenario.payload.down_compression}

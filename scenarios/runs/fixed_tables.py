@@ -20,7 +20,7 @@ NAMES = ("partition", "links", "cables")
 
 
 def given_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
-    """The tables of the run by name, of `NAMES` those that it has."""
+    """Return the fixed tables of the run by name; a subset of `NAMES`."""
     found = {}
     if built.trained is not None:
         found["partition"] = partition_table(built.trained.label_counts)
@@ -33,14 +33,14 @@ def given_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
 
 
 def partition_table(counts: NDArray[Any]) -> pa.Table:
-    """The table `partition` of `counts` (K, labels): how many training samples of each label each client holds."""
+    """Return the table `partition` from `counts` (K, labels), the training samples of each label that each client holds."""
     clients, labels = np.nonzero(counts)
     kinds = {"client": pa.int64(), "label": pa.int32(), "samples": pa.int64()}
     return _table("partition", kinds, (clients, labels, counts[clients, labels]))
 
 
 def links_table(graph: Any) -> pa.Table:
-    """The table `links` of a `models.peers.graph.PeerGraph`: a row for each link, from its lower client to the higher."""
+    """Return the table `links` of a `models.peers.graph.PeerGraph`: a row for each link, from its lower client to the higher."""
     up = np.flatnonzero(graph.source < graph.target)
     up = up[np.lexsort((graph.target[up], graph.source[up]))]
     source, target = graph.source[up], graph.target[up]
@@ -51,7 +51,7 @@ def links_table(graph: Any) -> pa.Table:
 
 
 def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
-    """The table `cables` of a network; `places`: the node of each client."""
+    """Return the table `cables` of a network. `places`: node of each client."""
     clients = Counter(places)
     kinds = {"cable": pa.string(), "a": pa.string(), "b": pa.string(), "delay_s": pa.float64()}
     kinds |= {"clients_at_a": pa.int64(), "clients_at_b": pa.int64()}

@@ -1,4 +1,4 @@
-"""The folders that results go to: what may be replaced, looked at before anything is written, and replaced only then."""
+"""Folders of results: checks what may be replaced before anything is written, and replaces it only then."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def not_a_run(folder: Path) -> UserError:
 
 
 def read_run_marker(out: Path) -> Marker:
-    """Return the marker of a run that is to go on in `out`.
+    """Return the marker of a run that is resumed in `out`.
 
     Raises:
         UserError: no marker, that of a sweep, or a file that it lists is a link or no plain file.
@@ -205,7 +205,7 @@ def write_json(path: Path, content: Notes) -> None:
 
 
 def add_files(out: Path, made: Path) -> list[Path]:
-    """Move the files below `made` to the same places below `out`, each only where there is none or one of netsim's.
+    """Move the files below `made` to the same places below `out`. Only netsim's own files are replaced.
 
     Returns their new paths. Raises UserError.
     """
@@ -242,7 +242,7 @@ def read_ending(run: Path) -> str | None:
 
 
 def read_beginning(run: Path) -> str | None:
-    """The text of the scenario of the run in a folder; None where none has begun."""
+    """Return the text of the scenario of the run in a folder; None if no run has begun there."""
     try:
         return (run / SCENARIO).read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):

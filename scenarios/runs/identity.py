@@ -1,4 +1,4 @@
-"""Identity of a run: its scenario, seed, version and code in one word. Runs of one identity have the same tables."""
+"""Identity of a run: a digest of its scenario, seed, version and code. Runs of one identity have the same tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from scenarios.wiring.data_files import data_file
 _NAMES = {"name", "description", "seed", "sweep"}
 """Keys that a run's tables do not depend on, and the seed, which comes in afterwards."""
 _OF_FILES = ("path", "devices")
-"""Keys of which every value is the name of a file."""
+"""Keys whose values are names of files."""
 
 
 def study_digest(scenario: Scenario, code: Fingerprint) -> str:
-    """SHA-256 of what all seeds of a scenario share: its keys but for names, netsim's version, the files it names, its code.
+    """Return the SHA-256 of everything that all seeds of a scenario share: its keys without names, netsim's version, the files
+    that it names, its code.
 
-    `code`: the fingerprint of the components that are the user's own (`own_code`).
+    `code`: fingerprint of the user's components (`own_code`).
     """
     tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
     return _digest({"scenario": tables, "version": version(), "files": named_files(scenario), "own_code": code})
@@ -39,13 +40,13 @@ def named_files(scenario: Scenario) -> dict[str, str]:
 
 
 def changed_files(state: Mapping[str, Any], scenario: Scenario) -> list[str]:
-    """The data files of a scenario that are others than as the run began whose checkpoint `state` is."""
+    """Return the data files of a scenario that have changed since the run of the checkpoint `state` began."""
     before, now = state["data_files"], named_files(scenario)
     return sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
 
 
 def run_id(study: str, seed: int) -> str:
-    """The identity of the run of a seed; `study`: its scenario's `study_digest`."""
+    """Return the identity of the run of a seed. `study`: `study_digest` of its scenario."""
     return _digest({"study": study, "seed": seed})[:32]
 
 
@@ -54,7 +55,9 @@ def _digest(content: Mapping[str, object]) -> str:
 
 
 def _files(value: object, clients: int, key: str = "") -> Iterator[tuple[str, Path]]:
-    """The data files that the keys of a scenario name: values that look like a file, or are of a key of files, and are one."""
+    """Return the data files named by keys of a scenario: existing files among values that look like paths or belong to keys of
+    files.
+    """
     if isinstance(value, str):
         looks = (Path(value).suffix or key in _OF_FILES) and "\0" not in value and len(value) < 4096
         names = [value.replace(CLIENT, str(client)) for client in range(clients)] if CLIENT in value else [value]

@@ -1,4 +1,4 @@
-"""One run that writes nothing: its tables and its summary stay in memory."""
+"""One run in memory: it writes no files."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def run_in_memory(
     after_round: Callable[[Simulation], None] | None = None,
     wall: WallLimit | None = None,
 ) -> RunInMemory:
-    """Run `built`, made of `scenario`, to its end; the tables and the summary are those that `run` writes.
+    """Run `built`, made from `scenario`, to its end; return the tables and the summary that `run` would write.
 
-    Memory grows with the number of rounds. An interrupt ends it, and nothing is left; so does the limit `wall`. Raises UserError.
+    Memory grows with the number of rounds. An interrupt, or the limit `wall`, ends it without a result. Raises UserError.
     """
     simulation = built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))

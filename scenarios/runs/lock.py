@@ -17,10 +17,10 @@ from scenarios.schema.errors import UserError
 
 @contextmanager
 def hold_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of an existing folder; raises UserError where another holds it.
+    """Hold the lock of an existing folder within the block; raises UserError if another process holds it.
 
-    The operating system keeps the lock with the open folder, not in a file: it ends with the process, however that ends, and none
-    is ever stale. Where a file system locks no folders (some network file systems), a file beside the folder takes its place.
+    The operating system keeps the lock with the open folder, not in a file: it always ends with the process, and is never
+    stale. On file systems without locks of folders (some network file systems), a file beside the folder is used.
     """
     handle, by_file = os.open(folder, os.O_RDONLY), False
     try:
@@ -37,7 +37,7 @@ def hold_lock(folder: Path) -> Iterator[None]:
 
 
 def lock_file(folder: Path) -> Path:
-    """The file that says who writes a folder, where the folder itself cannot be locked."""
+    """Return the path of the lock file for a folder that cannot be locked itself."""
     whole = folder.resolve()
     return whole.with_name(f".{whole.name}.netsim-lock")
 
@@ -73,7 +73,7 @@ def _create(path: Path, content: Notes) -> bool:
 
 
 def _holder(path: Path) -> Notes | None:
-    """Return what a lock says of its holder; empty: unknown; None: the lock has gone meanwhile."""
+    """Return the holder named in a lock file; empty: unknown; None: the lock was removed meanwhile."""
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -84,7 +84,10 @@ def _holder(path: Path) -> Notes | None:
 
 
 def _process(pid: int) -> Notes:
-    """A process of this machine; `started` tells it from a later one of the same number, where the system says."""
+    """Describe a process of this machine.
+
+    `started` distinguishes it from a later process of the same number, if the system reports it.
+    """
     started = None
     with suppress(OSError, IndexError):
         started = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
@@ -92,7 +95,7 @@ def _process(pid: int) -> Notes:
 
 
 def _has_ended(holder: Notes) -> bool:
-    """Return True if a lock is stale: its process was one of this machine and has ended."""
+    """Return True if a lock is stale: its process ran on this machine and has ended."""
     if not holder or holder["host"] != socket.gethostname():
         return False
     try:

@@ -1,4 +1,4 @@
-"""Cost of a run to the machine, and the machine: the part of a summary that another run does not repeat."""
+"""Cost of a run and facts of the machine: the part of a summary that differs from run to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Effort:
     """Wall time, processor time and memory of this process since a moment."""
 
     def __init__(self, before_s: float = 0.0) -> None:
-        """Begin now; `before_s`: wall time that an earlier attempt took."""
+        """Begin to measure now. `before_s`: wall time of earlier parts of the run."""
         self._started = time.perf_counter() - before_s
         self._cpu = time.process_time()
         _forget_peak()
@@ -51,7 +51,7 @@ def _processor() -> str:
 
 
 def _forget_peak() -> None:
-    """Let the process's peak of memory begin again, where the system can: a worker simulates one run after another."""
+    """Reset the process's peak of memory, if the system can: a worker simulates one run after the other."""
     try:
         (_PROCESS / "clear_refs").write_text("5", encoding="ascii")
     except OSError:

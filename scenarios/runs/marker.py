@@ -1,4 +1,4 @@
-"""The marker of a run's or a sweep's folder: which of the files there netsim wrote. No other file is ever replaced or removed."""
+"""The marker of a folder of results: the list of files there that netsim wrote. Other files are never replaced or removed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _REMEDY = "name another folder, or remove this one yourself"
 
 @dataclass
 class Marker:
-    """The list of netsim's files in `folder`, as it stands on disk.
+    """The list of netsim's files in `folder`, stored on disk.
 
-    A file is listed before it is written, so that a process that is killed leaves none that is not. Paths are relative to
-    `folder`; `runs` are the folders of a sweep's runs, each with a marker of its own.
+    A file is listed before it is written, so that a killed process leaves no unlisted file. Paths are relative to `folder`.
+    `runs`: folders of a sweep's runs, which have their own markers.
     """
 
     folder: Path
@@ -34,7 +34,7 @@ class Marker:
 
     @classmethod
     def read(cls, folder: Path) -> Marker | None:
-        """The marker in `folder`, None where there is none; raises UserError where it is not as netsim wrote it."""
+        """Return the marker in `folder`, or None; raises UserError if it is damaged."""
         path = folder / MARKER
         if path.is_symlink():
             raise UserError(f"{path}: is a symbolic link, which netsim does not follow; {_REMEDY}")
@@ -60,9 +60,9 @@ class Marker:
         atomic.write(self.folder / MARKER, text.encode())
 
     def claim(self, files: Iterable[str] = (), runs: Iterable[str] = ()) -> None:
-        """List more files, which netsim is about to write, and folders of runs.
+        """Add files that netsim is about to write, and folders of runs, to the list.
 
-        Raises UserError where one of them is there already and not netsim's, or would be reached through a symbolic link.
+        Raises UserError if one of them exists and is not netsim's, or would be reached through a symbolic link.
         """
         more = [name for name in dict.fromkeys(files) if name not in self.files]
         more_runs = [name for name in dict.fromkeys(runs) if name not in self.runs]
@@ -90,11 +90,11 @@ class Marker:
                 raise UserError(f"{self.folder / name}: is a folder, and netsim wrote a file there; {_REMEDY}")
 
     def remove(self, below: str = "") -> None:
-        """Remove the listed files, or those of one folder `below`, and that folder if it is empty then."""
+        """Remove the listed files, or those in the folder `below`, and the folder if it is then empty."""
         gone = [name for name in self.files if not below or name.startswith(f"{below}/")]
         for name in gone:
             self._check_plain(name)
-        # A folder without a summary is no complete run, whatever else a killed process left of it.
+        # Remove the summary first: a folder without one is no complete run, even if the process is killed during the removal.
         for name in sorted(gone, key=lambda name: name != "summary.json"):
             (self.folder / name).unlink(missing_ok=True)
             atomic.temporary(self.folder / name).unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class Marker:
             self.write()
 
     def present(self) -> list[str]:
-        """The listed files that are there."""
+        """Return the listed files that exist."""
         return [name for name in self.files if (self.folder / name).is_file()]
 
     def foreign(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Fingerprints of the user's own components: whether the code that a run was begun with is the code that it would go on with.
+"""Fingerprints of users' components, which tell if a run would be resumed with other code than it began with.
 
 A fingerprint covers the file of the module that the scenario names, the packages above it, and every module of the same folder
 that the `import` statements in their text lead to, one after the other. What it does not see is said in docs/reliability.md.
@@ -32,7 +32,7 @@ _SEEN: dict[str, tuple[ModuleSpec | None, dict[str, str]]] = {}
 
 
 def own_code(scenario: Scenario) -> Fingerprint:
-    """The fingerprint of every component of `scenario` that is not netsim's; empty where there is none."""
+    """Return the fingerprint of every component of `scenario` that is not netsim's; empty without any."""
     places = {own.kind: own.place for own in own_components(scenario)}
     return {kind: _modules(place) for kind, place in sorted(places.items())}
 
@@ -48,7 +48,7 @@ def latest(noted: list[Notes]) -> Fingerprint:
 
 
 def changes(before: Fingerprint, now: Fingerprint) -> list[str]:
-    """The components whose code differs, each with the modules that do."""
+    """Return the components whose code differs, each with the modules that differ."""
     found = []
     for kind in sorted({*before, *now}):
         old, new = before.get(kind, {}), now.get(kind, {})
@@ -81,7 +81,7 @@ class OwnComponent:
 
 
 def own_components(scenario: Scenario) -> list[OwnComponent]:
-    """All of them, the sweep's other variants aside: a run has nothing of what these name."""
+    """Return all users' components of a scenario, without those of other variants of its sweep, which a run does not use."""
     # Names have no group here: entry points have short ones, which no two groups of theirs need to tell apart.
     groups = [(known_names(group), built_in) for group, built_in in reversed(BUILT_IN.items())]
     named = {name: place for known, built_in in groups for name, place in known.items() if name not in built_in}
@@ -117,7 +117,7 @@ def _read(name: str, spec: ModuleSpec | None) -> dict[str, str]:
     origin = Path(spec.origin)
     depth = name.count(".") + (spec.submodule_search_locations is not None)
     root = origin.parents[depth]
-    # Beside an installed package are all the others, which are none of the user's.
+    # The folder of an installed package contains all other packages, which are not the user's code.
     within = name.partition(".")[0] if "site-packages" in root.parts else None
     return {module: sha256_of(file) for module, file in sorted(_reachable(name, root, within).items())}
 

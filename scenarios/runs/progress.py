@@ -9,7 +9,7 @@ from scenarios.schema.scenario import Scenario
 def rounds_done(simulation: Simulation, scenario: Scenario) -> int:
     """Return the rounds that are closed, or, if it is more, the share of `time_limit_s` that has passed, in rounds.
 
-    A run that its time limit ends closes a small part of its rounds: by these alone it would never seem to come to its end.
+    A run that a time limit ends closes only a part of its rounds, so rounds alone would never reach 100 %.
     """
     closed = simulation.server.round
     if scenario.time_limit_s is None:

@@ -32,7 +32,7 @@ def shipped_files() -> list[Path]:
 
 
 def read_file(path: str | Path) -> Tables:
-    """The tables of a scenario file, as they stand. A name without a folder may be that of a scenario that comes with netsim."""
+    """Return the tables of a scenario file, unchecked. A name without a folder may name a library scenario."""
     place = Path(path)
     shipped = {file.stem: file for file in shipped_files()}
     try:
@@ -51,7 +51,7 @@ def read_file(path: str | Path) -> Tables:
 
 
 def _not_too_deep(tables: Tables, path: str) -> Tables:
-    """`tables`, unless tables and lists stand within each other more often than any key does; raises UserError."""
+    """Return `tables`; raise UserError if tables and lists are nested deeper than any key."""
     level: list[Any] = [tables]
     depth = 0
     while level:
@@ -75,7 +75,7 @@ def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
 
 
 def parse_value(text: str) -> object:
-    """A TOML value; what is none is taken as a string."""
+    """Return a text as a TOML value; a text that is none is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -121,7 +121,7 @@ def _position(table: list[Any], name: str, key: str) -> int:
 
 
 def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
-    """The checked scenario; raises UserError that names every wrong key (the first few), its value and what is allowed."""
+    """Return the checked scenario. The UserError names the first few wrong keys with values and allowed values."""
     try:
         return Scenario.model_validate(dict(tables))
     except ValidationError as error:
@@ -152,13 +152,13 @@ def to_toml(scenario: Scenario) -> str:
 
 
 def _kind_first(value: object) -> Any:
-    """The tables in `value`, each with the key first that says what the others are of."""
+    """Return `value` in which every table has the key `kind` first, because it decides which other keys are allowed."""
     if isinstance(value, dict):
         return {key: _kind_first(value[key]) for key in sorted(value, key=lambda key: bool(key != "kind"))}
     return [_kind_first(entry) for entry in value] if isinstance(value, list) else value
 
 
-# pydantic's kinds of refusal in the words of a TOML file; the others keep pydantic's own.
+# Words of a TOML file for pydantic's kinds of errors; other kinds keep pydantic's words.
 _WORDS = {
     "int_type": "must be a whole number",
     "float_type": "must be a number",
@@ -180,7 +180,7 @@ _WORDS = {
 
 
 _OF_VALUES = frozenset(_WORDS) - {"string_type", "string_pattern_mismatch", "too_short", "value_error"}
-"""Kinds of refusal of a value, in whose place NO_VALUE may do; a key of text would take it as a text."""
+"""Kinds of errors about a value for which NO_VALUE is a remedy; a key of text would take it as text."""
 
 
 def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
@@ -220,7 +220,7 @@ def _value_text(value: object) -> str:
 
 
 def _written_keys(tables: Any, loc: tuple[str | int, ...], kind: str) -> list[str | int]:
-    # pydantic puts the branches of a union among the keys: what the user did not write is left out, but for a missing key.
+    # pydantic adds the branches of a union to the path of keys: keep only names that the user wrote, and the missing key.
     keys: list[str | int] = []
     for i, name in enumerate(loc):
         known = name in tables if isinstance(tables, dict) else isinstance(tables, list) and isinstance(name, int)

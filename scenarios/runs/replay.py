@@ -1,4 +1,4 @@
-"""Does a run come out the same again? Its scenario is run once more, and the tables are compared."""
+"""Replay of a finished run: its scenario is run again, and the tables are compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHAT_IFS = "what_ifs.parquet"
 
 
 def read_finished(folder: Path) -> Scenario:
-    """Return the scenario of the run in `folder`; raises UserError where there is none that came to its end."""
+    """Return the scenario of the run in `folder`; raises UserError if there is no finished run."""
     if not folder.is_dir() or read_beginning(folder) is None:
         raise not_a_run(folder)
     if read_ending(folder) in (None, INTERRUPTED):

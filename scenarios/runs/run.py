@@ -1,4 +1,4 @@
-"""One run: a scenario run into a folder, by the contract of a run (see the README)."""
+"""One run of a scenario into a folder, with the files that the README promises."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def simulate(
     also: Sequence[str] = (),
     wall: WallLimit | None = None,
 ) -> Notes:
-    """As `run`, for a simulation that is built already. `also`: further files that `after_round` writes into the folder."""
+    """Run a simulation that is built already, like `run`. `also`: further files that `after_round` writes into the folder."""
     refuse_unnamed(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True))
     given = given_tables(built, scenario)
     files = [*files_of(scenario, given), *also]
@@ -248,7 +248,7 @@ def _simulate(
 
 
 def summary_identity(scenario: Scenario, code: list[Notes]) -> Notes:
-    """Return the identity of a run for its summary; `code`: the fingerprints of the user's own code that it used."""
+    """Return the identity of a run for its summary. `code`: fingerprints of the user's code that it used."""
     known = len(code) <= 1
     return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if known else None}
 
@@ -261,7 +261,7 @@ def _rounds(
     checkpoint_s: float,
 ) -> str:
     """Simulate to the end, or up to an interrupt; how it ended. `keep` is called now and then, and where an interrupt permits."""
-    # The first checkpoint is early, so that a run of long rounds has one as it is interrupted within the next.
+    # Save the first checkpoint early, so that a run of long rounds has one if it is interrupted within the next round.
     due = time.perf_counter() + min(FIRST_S, checkpoint_s)
 
     def on_round(simulation: Simulation) -> None:
@@ -296,7 +296,7 @@ def _plain() -> Iterator[None]:
 
 @contextmanager
 def _refuse_damage() -> Iterator[None]:
-    """Raise UserError where what the run has written is found to have changed since."""
+    """Raise UserError if files that the run has written were changed since."""
     try:
         yield
     except (DamagedPieceError, DamagedFileError) as error:
@@ -304,7 +304,7 @@ def _refuse_damage() -> Iterator[None]:
 
 
 def files_of(scenario: Scenario, given: Iterable[str]) -> list[str]:
-    """The files of a run once it is complete; `given`: the names of its tables of `given_tables`."""
+    """Return the files of a complete run. `given`: names of its fixed tables."""
     return [SCENARIO, *tables_of(scenario).files, *(f"{name}.parquet" for name in given), SUMMARY]
 
 

@@ -1,4 +1,4 @@
-"""Summary of a run: sums over its records, kept as they pass by, and facts of its world."""
+"""Summary of a run: running sums over its records, and facts of its world."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from scenarios.workers.versions import versions
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")
 _OF_PROBES = ("probes", "probes_answered", "probe_bytes_down", "probe_bytes_up")
-"""More of them, where a policy asks clients for their loss."""
+"""Further summed columns, for policies with probes."""
 
 
 @dataclass
@@ -55,11 +55,11 @@ class Totals:
     starts_s: list[float] = field(default_factory=list)
     """Change points in seconds that no round has met yet, ascending."""
     first_rounds: list[int] = field(default_factory=list)
-    """The rounds in which those that were met first held."""
+    """First rounds in which conditions held, by condition."""
     detections: list[DetectionRow] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
     rounds_j: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COLUMNS, 0.0))
-    """Energy, where it is counted: by column, of all rounds."""
+    """Energy of all rounds by column, joules, if it is counted."""
     ended_s: float = 0.0
     """Time at which the last round closed."""
     longest_wait_s: float = 0.0
@@ -108,7 +108,7 @@ class Summing:
         self._inner = inner
         self.totals = totals
         self.last: RoundRow | None = None
-        """The record of the last round; None: there is none yet."""
+        """Record of the last round; None before the first."""
         self.rounds_with = inner.rounds_with
         self.probes_with = inner.probes_with
         self.communication = inner.communication
@@ -198,7 +198,8 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
 
 
 def _fastest_round_s(built: World, scenario: Scenario) -> float:
-    """Expected latency of a round of the m clients that are fastest in expectation; NaN where not asked for, or not known."""
+    """Return the expected latency of a round of the m clients that are fastest in expectation; NaN if not requested or unknown.
+    """
     if not scenario.metrics.fastest_round:
         return math.nan
     order = np.argsort(built.truth.mean_latency_s(1, 0.0), kind="stable")
@@ -206,7 +207,7 @@ def _fastest_round_s(built: World, scenario: Scenario) -> float:
 
 
 def _groups(built: World, scenario: Scenario) -> Notes | None:
-    """Return the participation of each group, or None without groups; attempts are those of `totals`."""
+    """Return the participation of each group, or None without groups. `totals` counts the attempts."""
     population = Population(scenario.clients)
     if not population.grouped:
         return None
@@ -235,7 +236,7 @@ def change_points_s(channels: AssignedAccess[Any] | None) -> list[float]:
 
 
 def _aoi(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
-    """Ages of information over the whole run, what was true of the sub-channels, and what the scheduler found out of it."""
+    """Return facts on ages of information over the run, the sub-channels, and the scheduler's estimates of them."""
     known = _sub_channels(built, scenario, totals)
     if known is None or scenario.server.decider != "scheduler":
         return None
@@ -283,7 +284,7 @@ def _detects(built: World) -> bool:
 
 
 def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
-    """Lemma 1: the mean age if as many updates had arrived, but from clients drawn at random; None if none arrived."""
+    """Return the mean age if the same number of updates had come from random clients (Lemma 1); None if none arrived."""
     return expected_age(clients=clients, delivered=delivered / rounds) if delivered else None
 
 

@@ -1,4 +1,4 @@
-"""A run that was cut off: what it can go on from, and what keeps it from going on."""
+"""Interrupted runs: the state from which they can be resumed, and reasons against it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def checksums(out: Path, files: Iterable[str]) -> dict[str, str]:
 
 
 def read_unfinished(out: Path) -> tuple[Scenario, Tables | None]:
-    """The scenario and the last checkpoint of a run that was cut off; None: it was cut off before its first.
+    """Return the scenario and the last checkpoint of an interrupted run; None in place of the checkpoint before the first.
 
-    Raises UserError where `out` holds no such run, or anything in it that is gone on from is not as the run left it.
+    Raises UserError if `out` holds no such run, or files needed to resume it were changed.
     """
     how = read_ending(out) if out.is_dir() else None
     if how not in (None, INTERRUPTED):

@@ -1,4 +1,4 @@
-"""A round that takes long says what it waits for, though nothing of it has ended."""
+"""Messages about long rounds: what the open round waits for."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from netsim.simulation import Simulation
 
 LONG_S = 10.0
-"""Seconds of wall time after which a round is told of, and again after as many."""
+"""Seconds of wall time between messages about a long round."""
 _PHASES = ("downloading", "computing", "waiting to send", "sending")
 
 
 def waited_for(simulation: Simulation) -> str:
-    """Return what the round under way waits for, in words."""
+    """Describe what the open round waits for."""
     server: Any = simulation.server
     pool = server.clients
     under_way = pool.under_way
@@ -47,14 +47,14 @@ class Watch:
     """Tells of a round that takes long; the run is looked at from another thread, which changes nothing."""
 
     def __init__(self, say: Callable[[str], None], over: Callable[[], None] = lambda: None) -> None:
-        """`over`: told as a round of which something was said has closed."""
+        """`over`: called when a round closes about which a message was given."""
         self._say, self._over = say, over
         self._said = False
         self._simulation: Simulation | None = None
         self._since = self._told = time.perf_counter()
 
     def end(self) -> None:
-        """The run has ended, and is let go of."""
+        """Handle the end of the run; release the simulation."""
         self.on_close()
         self._simulation = None
 
@@ -64,21 +64,21 @@ class Watch:
         self.on_close()
 
     def on_close(self) -> None:
-        """A round has closed, or something else was said."""
+        """Reset the timer: a round has closed, or another message was given."""
         self._since = self._told = time.perf_counter()
         if self._said:
             self._said = False
             self._over()
 
     def look(self) -> None:
-        """Say what is waited for, if it is time to."""
+        """Give a message about the open round, if it is due."""
         now, simulation = time.perf_counter(), self._simulation
         if simulation is None or now - self._told < LONG_S:
             return
         self._told, self._said = now, True
         try:
             waits = waited_for(simulation)
-        except RuntimeError:  # the run goes on meanwhile, and what was counted has changed
+        except RuntimeError:  # the run goes on in another thread, so a container may change during iteration
             waits = f"{simulation.server.in_flight:,} updates"
         round, at_s = simulation.server.round + 1, simulation.clock.now
         self._say(f"round {round} has taken {now - self._since:.0f} s, up to {at_s:,.10g} s simulated; it waits for {waits}")

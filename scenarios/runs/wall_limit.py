@@ -1,4 +1,4 @@
-"""A limit of the wall time that a run may take: at its end the run stops as by Ctrl-C, whatever it is at."""
+"""A limit of a run's wall time: then the run stops as by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ END_S = 30.0
 
 
 class WallLimit:
-    """Limit of the wall seconds for simulating a run, or the rest of one that goes on; None: no limit."""
+    """Limit of the wall seconds for simulating a run, or the rest of a resumed run; None: no limit."""
 
     def __init__(self, most_s: float | None = None, *, may_end_process: bool = False) -> None:
-        """`may_end_process`: the process is there for the run alone, and may end with it. Raises UserError."""
+        """`may_end_process`: the process serves only this run, so the limit may end it. Raises UserError."""
         if most_s is not None and not 0 < most_s <= threading.TIMEOUT_MAX:
             raise UserError(f"--wall-limit (wall_limit_s) = {most_s!r}: must be a number of seconds > 0")
         self._most_s, self._may_end = most_s, may_end_process
@@ -32,10 +32,10 @@ class WallLimit:
 
     @contextmanager
     def over(self, stop: StopRequest) -> Iterator[None]:
-        """Stop what the block simulates, by `stop`, once the time has passed.
+        """Stop the simulation in the block, by `stop`, once the time has passed.
 
-        That is as a round closes, or after `GRACE_S` seconds wherever it is; raises KeyboardInterrupt there. What does not stop
-        for another `END_S` ends with the process, and goes on from its last checkpoint.
+        It stops at the close of a round, or after `GRACE_S` seconds anywhere, by a KeyboardInterrupt. If it does not stop for
+        another `END_S`, the process ends; the run can be resumed from its last checkpoint.
         """
         if self._most_s is None:
             yield

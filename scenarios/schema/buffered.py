@@ -60,7 +60,7 @@ class Buffered(Server):
     )
 
     def check(self, scenario: "Scenario") -> None:
-        """It selects by a policy, one client at a time, over the links of `[uplink]`, and sub-channels where there are any."""
+        """Refuse tables that do not go with this server."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
         require_policy(scenario, "concurrency", self.concurrency)
@@ -110,5 +110,7 @@ class Buffered(Server):
         return f"{self.concurrency} at work, a new model {made}"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Until so many clients have delivered: each does so once in a round at most."""
+        """Return the earliest time at which `buffer` clients can have delivered, seconds: a client delivers at most once in a
+        round.
+        """
         return float(whole_s[min(self.buffer, len(whole_s)) - 1])

@@ -1,4 +1,4 @@
-"""Warnings: plain data, shown by the command, kept in the summary, and an error with `--strict`.
+"""Warnings as plain data: shown by the command, kept in the summary, errors with `--strict`.
 
 Warned of is what runs, and yet can hardly be meant. What cannot run is refused (`scenarios.schema.errors`).
 """
@@ -46,7 +46,7 @@ _OF_MODELS: dict[type[Warning], str] = {
 
 @contextmanager
 def collecting(found: list[Caution]) -> Iterator[None]:
-    """Put the warnings of models and engine into `found`, in place of the error output; all others take their usual way."""
+    """Collect the warnings of models and engine in `found` within the block; other warnings are shown as usual."""
     with warnings.catch_warnings(record=True) as caught:
         for category in _OF_MODELS:
             warnings.simplefilter("always", category)
@@ -60,7 +60,7 @@ def collecting(found: list[Caution]) -> Iterator[None]:
 
 
 def refuse(cautions: Iterable[Caution]) -> None:
-    """Raise UserError for any of them, as `--strict` asks for."""
+    """Raise UserError if there are any cautions, for `--strict`."""
     lines = dict.fromkeys(caution.text for caution in cautions)
     if lines:
         raise UserError("\n".join(f"{line} (a warning, which --strict makes an error)" for line in lines))

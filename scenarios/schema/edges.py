@@ -140,7 +140,7 @@ class Edges(Section):
         return self
 
     def leaves(self) -> list[int]:
-        """Return the numbers of the tiers whose members are clients."""
+        """Return the indices of the tiers whose members are clients."""
         below = {tier.above for tier in self.tiers}
         return [i for i, tier in enumerate(self.tiers) if tier.name not in below]
 

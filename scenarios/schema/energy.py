@@ -59,7 +59,7 @@ class Energy(Section):
 
 
 def _nothing(spec: object) -> bool:
-    """Return True if a checked specification of numbers of clients is 0 for each of them."""
+    """Return True if a checked specification of per-client numbers is 0 for every client."""
     if isinstance(spec, Ramp):
         return spec.start == 0 and spec.to == 0
     if isinstance(spec, ByGroup):

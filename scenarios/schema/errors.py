@@ -13,11 +13,11 @@ from analysis.suggestions import did_you_mean as did_you_mean
 
 
 class UserError(Exception):
-    """Something the user can fix. The text is complete: it is shown as it is."""
+    """Error that the user can fix. The text is complete and shown unchanged."""
 
 
 class ScenarioError(UserError, ValueError):
-    """A user's mistake, out of a public function of `netsim`: a ValueError whose text is what the command line shows."""
+    """A user's mistake, raised by a public function of `netsim`: a ValueError with the text that the command line shows."""
 
 
 class DefectError(Exception):
@@ -46,28 +46,28 @@ _NETSIM = (
     "analysis",
     *(f"scenarios/{folder}" for folder in ("flower", "registry", "runs", "schema", "sweeps", "wiring")),
 )
-_OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # not the library, whose scenarios have components of their own
+_OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # except the library, whose scenarios have own components
 
 
 def users_line(error: BaseException) -> str:
-    """The line of the user's own code that an exception comes from, as the end of a sentence; empty where there is none."""
+    """Return the line of the user's code that raised an exception, as the end of a sentence; empty if there is none."""
     seen = dropwhile(lambda frame: frame.filename.startswith(_OURS), traceback.extract_tb(error.__traceback__))
     theirs = list(takewhile(lambda frame: not frame.filename.startswith(_OURS), seen))
-    # Of a package that is called, such as NumPy, the line that called it tells more.
+    # For an error inside a package such as NumPy, the line that called it is more useful.
     lines = [frame for frame in theirs if "site-packages" not in frame.filename] or theirs
     return f", {lines[-1].filename}, line {lines[-1].lineno}" if lines else ""
 
 
 def describe_own_error(error: BaseException) -> str:
-    """An exception out of a user's own class: its type, the first line of its text, and the line of code it comes from."""
-    # The first frame is where netsim called; without others there is no line of the user's to show.
+    """Describe an exception of a user's class: type, first line of the text, and line of code."""
+    # The first frame is netsim's call; without further frames there is no line of the user to show.
     frames = traceback.extract_tb(error.__traceback__)[1:]
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames and frames[-1].filename[0] != "<" else ""
     return f"{type(error).__name__}: {first_line(error)}{place}"
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's text, or as much of it as a message can hold. The exception may be of the user's code."""
+    """Return the first line of an exception's text, cut to the length of a message. A user's exception may fail even here."""
     try:
         return str(error).partition("\n")[0][:_LONGEST]
     except Exception:

@@ -22,7 +22,7 @@ LARGEST = 2**63 - 1
 SLOT_TABLES = ("slots", "opinions", "belief", "gossip")
 """Tables of the servers with slots."""
 DRAWN_OVERLAYS = {"matcha": "matcha", "matcha+": "matcha", "one-peer": "one-peer"}
-"""Overlays whose links change from round to round, and the protocol of peers that chooses those of each round."""
+"""Overlays whose links change from round to round, with the protocol of peers that chooses the links of each round."""
 
 
 def check_fit(scenario: Scenario) -> None:
@@ -95,7 +95,7 @@ def _check_network(scenario: Scenario) -> None:
 
 
 def _check_overlay(scenario: Scenario) -> None:
-    """Refuse an overlay whose links change from round to round where no protocol chooses those of each round."""
+    """Refuse an overlay whose links change from round to round without a protocol that chooses them."""
     topology = None if scenario.peers is None else scenario.peers.topology
     if topology is None or topology.kind != "overlay" or topology.overlay not in DRAWN_OVERLAYS:
         return

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Seconds = Annotated[float, Field(ge=0)]
 MOST_ROUNDS = 10**6
-"""Rounds of a scenario with an app that gives none: the app itself says when it ends."""
+"""Number of rounds of a scenario with an app that sets none: the app itself decides when it ends."""
 _NOT_BESIDE = {
     "learner": "the app trains; leave it out",
     "privacy": "the app protects its updates itself, such as with mods; leave it out",
@@ -95,7 +95,7 @@ class FlowerServer(Server):
         refuse_reward(scenario, "beside [flower]: measures rounds that wait for m clients; leave it out")
 
     def check_policy(self, policy: Any, scenario: "Scenario") -> None:
-        """Refuse a policy that must know more of updates than an app tells."""
+        """Refuse a policy that needs more knowledge of updates than an app reports."""
         super().check_policy(policy, scenario)
         chosen = resolve("policy", policy.kind)
         if chosen.needs_updates:
@@ -154,9 +154,9 @@ def _refuse_rounds(scenario: "Scenario") -> None:
 
 
 def check_work(compute: Compute) -> bool:
-    """Return True if samples take time by `[compute]`; raises UserError where it does not say how long an app's work takes."""
+    """Return True if samples take time by `[compute]`; raises UserError if `[compute]` sets no time for an app's work."""
     by_samples = any(getattr(compute, name) is not None for name in SPEEDS)
-    # A delay of zero that is written down says that work takes no time.
+    # An explicit delay of zero states that work takes no time.
     if not (by_samples or "delay" in compute.model_fields_set or compute.changes or compute.random_changes is not None):
         told = "compute: nothing says how long the work of the app takes"
         raise UserError(f"{told}; give compute.samples_per_s, or compute.delay (of 0 s, if it is to take no time)")
@@ -174,12 +174,12 @@ def complete(value: object) -> Any:
 
 
 def known_rounds(scenario: "Scenario") -> int | None:
-    """Return the largest number of rounds of a scenario; None if only its app says how many there are."""
+    """Return the largest number of rounds of a scenario; None if only its app knows it."""
     return None if scenario.flower is not None and scenario.rounds == MOST_ROUNDS else scenario.rounds
 
 
 def relax_required(schema: dict[str, Any]) -> None:
-    """Let a scenario's JSON `schema` require the server and the rounds only where there is no `[flower]`."""
+    """Change a scenario's JSON `schema` to require the server and the rounds only without `[flower]`."""
     schema["required"] = [name for name in schema["required"] if name not in _IMPLIED]
     schema["anyOf"] = [{"required": ["flower"]}, {"required": [*_IMPLIED]}]
 

@@ -65,11 +65,11 @@ class Safa(Server):
 
     @property
     def limit_s(self) -> float | None:
-        """None: what misses a close counts for a later round."""
+        """Return None: updates that miss a close count for a later round."""
         return None
 
     def check(self, scenario: "Scenario") -> None:
-        """It selects nobody, and aggregates by its cache."""
+        """Refuse tables that do not go with this server, which selects no clients and aggregates by its cache."""
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
@@ -87,11 +87,11 @@ class Safa(Server):
         refuse_aggregation(scenario, "the cache is averaged by the clients' samples, whatever their age")
 
     def describe(self, scenario: "Scenario") -> str:
-        """Everyone, and how many are picked."""
+        """Describe the participation: all clients, and the number picked."""
         return f"all at work, {self.per_round} picked a round"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Unknown: what was begun earlier may arrive at once."""
+        """Return 0: updates begun earlier may arrive at once."""
         return 0.0
 
 
@@ -147,5 +147,5 @@ class Compass(Server):
         return f"all at work, {self.min_steps} to {self.max_steps} steps"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Unknown: what was begun earlier may arrive at once."""
+        """Return 0: updates begun earlier may arrive at once."""
         return 0.0

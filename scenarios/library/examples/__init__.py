@@ -1,1 +1,1 @@
-"""Examples of what a scenario can say."""
+"""Examples of scenarios."""

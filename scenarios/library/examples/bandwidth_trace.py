@@ -15,7 +15,7 @@ TUNNELS_S = ((150, 174), (420, 460))
 
 
 def rows() -> list[tuple[int, int]]:
-    """Time in seconds and bytes per second of each step: a log-normal walk of first order, and nothing in the tunnels."""
+    """Return time in seconds and bytes per second of each step: a first-order log-normal walk, and 0 in the tunnels."""
     rng = np.random.default_rng(2026)
     times = range(0, LENGTH_S, STEP_S)
     score, rates = rng.standard_normal(), []

@@ -16,7 +16,7 @@ def script(
     fixed_from: Annotated[int, Doc("The round from which on it works again.")] = 61,
 ) -> netsim.Script:
     """The near clients' network breaks down, and is fixed."""
-    # At a time: rounds know nothing of it. An upload under way then ends when it would have.
+    # At a time, independent of rounds. An upload in flight at that time ends as it would have without the change.
     yield world.until_time(breaks_s)
     broken = world.change("uplink.delay", value_s=2.0, clients="near")
     # At a round: the run itself decides when.

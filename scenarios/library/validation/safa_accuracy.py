@@ -37,12 +37,15 @@ Crash = Annotated[float, Doc("The probability that a client crashes in a round."
 
 
 def crashes(rng: np.random.Generator, clients: int, probability: float) -> BoolArray:
-    """(K,) who crashes in a round; `rng`: of this round, nothing drawn yet."""
+    """Return True (K,) for clients that crash in a round. `rng`: generator of this round, unused before."""
     return rng.random(clients) < probability
 
 
 def batches_per_s(streams: Streams, clients: int) -> FloatArray:
-    """(K,) speeds: exponential, all drawn again until the least is large enough; those of safa_table at the same seed."""
+    """Return speeds (K,): exponential, all drawn again until the smallest is large enough.
+
+    At one seed they equal those of safa_table.
+    """
     rng = streams.generator("safa-speeds")
     while True:
         drawn = rng.exponential(1.0, clients)
@@ -51,7 +54,7 @@ def batches_per_s(streams: Streams, clients: int) -> FloatArray:
 
 
 def trains_s(data_sizes: FloatArray, speeds: FloatArray) -> FloatArray:
-    """(K,) how long the local training of a round takes, as the authors count it: of the whole shard."""
+    """Return the seconds (K,) of local training in a round, as the authors count it: of the whole shard."""
     return data_sizes / SHARE_TRAINED / BATCH * EPOCHS / speeds
 
 
@@ -60,10 +63,12 @@ def _epoch(data_sizes: Any) -> IntArray:
 
 
 class Crashing(SelectionPolicy):
-    """`picked` random clients a round, of which each crashes with a probability; in round 1 everyone else trains an epoch, too.
+    """Policy that selects `picked` random clients a round, each of which crashes with a probability.
 
-    Who crashes is not selected: its update would not be there. In round 1 it trains the one epoch. Neither is who is `slow` (K,),
-    if drawn.
+    In round 1 all other clients train an epoch, too.
+
+    Clients that crash are not selected, since their update would not arrive; in round 1 they train the one epoch. Drawn clients
+    that are `slow` (K,) are not selected either.
     """
 
     needs_updates = False
@@ -108,7 +113,7 @@ class FedAvg:
         self.picked, self.crash, self.drops_after_s = picked, _probability(crash), drops_after_s
 
     def compose(self, world: World) -> Server:
-        """A synchronous server, whose policy draws crashes before anything else."""
+        """Return a synchronous server whose policy draws crashes before anything else."""
         count = world.population.count
         if not 1 <= self.picked <= count:
             raise ParameterError("picked", self.picked, f"must be between 1 and the {count} clients of clients.count")
@@ -131,9 +136,9 @@ class FedAvg:
 
 
 class CrashingByVersion(ByVersion):
-    """SAFA's dispatch, where clients crash: they hold the model that they were sent, and train nothing.
+    """Dispatch of SAFA with clients that crash: they hold the model that they received and do not train.
 
-    In round 1 they train one epoch before they crash, which is not lost: they go on from there, as long as they may.
+    In round 1 they train one epoch before they crash. It is not lost: they go on from it as long as their version allows.
     """
 
     def __init__(
@@ -142,7 +147,7 @@ class CrashingByVersion(ByVersion):
         super().__init__(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
         self._streams, self.crash, self._epoch = streams, crash, epoch
         self._ahead = np.zeros(pool.count, np.bool_)
-        """(K,) who has trained one epoch of the model of round 1 and not delivered since."""
+        """True (K,) for clients that have trained one epoch of the model of round 1 and not delivered since."""
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
         crashed = crashes(self._streams["policy"].generator(number), self.pool.count, self.crash)
@@ -155,7 +160,7 @@ class CrashingByVersion(ByVersion):
         return self.pool.start(number, works, version, steps, holders=frozenset(works.tolist()) & holders)
 
     def state_dict(self) -> State:
-        """With who is ahead."""
+        """Return the state, with `_ahead`."""
         return {**super().state_dict(), "ahead": self._ahead.copy()}
 
     def load_state_dict(self, state: State) -> None:
@@ -164,7 +169,7 @@ class CrashingByVersion(ByVersion):
 
 
 class PickedInTime(PickedArrived):
-    """SAFA's close rule after all have arrived: who trains for longer than the limit is not picked."""
+    """Close rule of SAFA after all have arrived, in which clients that train for longer than the limit are not picked."""
 
     def __init__(self, *, pool: ClientPool, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray) -> None:
         super().__init__(
@@ -173,12 +178,13 @@ class PickedInTime(PickedArrived):
         self._took_s = took_s
 
     def may_be_picked(self, end: Attempt) -> bool:
-        """As its base says, and within the limit."""
+        """Return True if the base class allows it and the training is within the limit."""
         return super().may_be_picked(end) and bool(self._took_s[end.client] <= LIMIT_S)
 
 
 class Safa:
-    """SAFA where clients crash: everyone else trains, and the fastest of those not picked last time are picked first."""
+    """Server of SAFA with clients that crash: all others train, and the fastest of those not picked last time are picked first.
+    """
 
     selects = False
     caches = True

@@ -1,4 +1,4 @@
-"""A component of safa_table.toml: clients that fail in a round, in a way that their server does not notice."""
+"""A component of safa_table.toml: clients that fail in a round, unnoticed by their server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FloatArray = NDArray[np.float64]
 
 
 class Crash:
-    """A law of durations: with a probability, drawn for each update, its client stands still for so long; else no time."""
+    """Law of durations: with a probability, drawn for each update, its client stops for a fixed time; otherwise 0 s."""
 
     def __init__(
         self,

@@ -29,11 +29,11 @@ class Answer:
     change: Change
     was: Closed
     then: Closed | None
-    """None: it would not have closed within `_MANY` times the time of the whole run."""
+    """Time of the close with the change; None: not within `_MANY` times the time of the whole run."""
 
     @property
     def saved_s(self) -> float | None:
-        """By how much earlier the round would have closed; None: not at all."""
+        """Seconds by which the round would have closed earlier; None if it would not have closed."""
         return None if self.then is None else self.was.end_s - self.then.end_s
 
 

@@ -1,4 +1,4 @@
-"""A finished run is simulated again up to a round, and that round then once more, from the same state, with one difference.
+"""Simulates a finished run again up to a round, and then that round once more, from the same state, with one difference.
 
 The draws of a round are addressed by what they are for, the round and the client, so that they are the same with and without the
 difference; the state at the boundary before it, and the selection, are the run's own. Held fixed: everything up to the selection
@@ -30,7 +30,7 @@ from scenarios.wiring.world import World
 
 
 class _OverError(Exception):
-    """The round that was asked for has closed."""
+    """Signal: the requested round has closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Close of a round. `attempts`: those that it was about."""
+    """Close of a round. `attempts`: attempts that belong to the round."""
 
     round: int
     start_s: float
@@ -60,13 +60,13 @@ class Closed:
 
     @property
     def last(self) -> int | None:
-        """Client that alone ended as the round closed; None: no client, or several."""
+        """The only client whose attempt ended at the close; None: no client, or several."""
         found = [end.client for end in self.attempts if end.ended_s == self.end_s]
         return found[0] if len(found) == 1 else None
 
 
 class _Watch(Alteration):
-    """Record of every round: the selected clients, and the close."""
+    """Instrument that keeps the selected clients and the close of every round."""
 
     def __init__(self) -> None:
         self.selected: dict[int, IntArray | Selection] = {}
@@ -75,7 +75,7 @@ class _Watch(Alteration):
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         self.selected[number] = loop.dispatch.selection
-        # Where a round is about whatever ends in it, those at work take part, too.
+        # If rounds consist of the attempts that end in them, clients at work take part, too.
         self.taken_part[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
         return chosen
 
@@ -93,7 +93,7 @@ class _OneRound(Alteration):
         self.number, self.client, self.deadline_s, self.factor = number, change.client, change.deadline_s, change.factor
         self.result: Closed | None = None
         self._all_chosen: IntArray | None = None
-        """Clients that were chosen with the one left out, until the others begin."""
+        """Chosen clients, the removed one included, until the others begin."""
         self._multiplier = multiplier
 
     def watch(self, loop: RoundLoop) -> None:
@@ -123,7 +123,7 @@ class _OneRound(Alteration):
         return staying
 
     def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
-        """Give the clients that begin first their sub-channels as if all chosen began: that of the one left out stays free."""
+        """Return the sub-channels of the first clients as if all chosen clients began: that of the removed client stays free."""
         if self._all_chosen is None:
             return super().channels(loop, clients)
         chosen, self._all_chosen = self._all_chosen, None
@@ -150,7 +150,7 @@ def _closed_round(closed: ClosedRound, *, but: int | None = None) -> Closed:
 
 
 def rounds_per_unit(scenario: Scenario) -> int:
-    """Return the communication rounds of what a simulation runs at once: 1, or those of a slot."""
+    """Return the number of communication rounds that a simulation runs at once: 1, or those of a slot."""
     return scenario.slots.rounds if scenario.slots is not None else 1
 
 
@@ -169,7 +169,7 @@ class Replay:
         self.limits_bandwidth = bool(multiplier)
         """True if there are bandwidths to multiply."""
         self.per_unit = rounds_per_unit(scenario)
-        """Communication rounds of what the simulation runs at once."""
+        """Number of communication rounds that the simulation runs at once."""
         self._watch = _Watch()
         self._loop(self.built).alter(self._watch)
 
@@ -180,7 +180,7 @@ class Replay:
         return loop
 
     def rounds(self, upto: int, after_round: Callable[[int], None] | None = None) -> Iterator[tuple[State | None, list[int]]]:
-        """Before each unit up to that of round `upto`: the state there (None: the beginning), and then the rounds it consists of.
+        """Yield, for each unit up to that of round `upto`, the state before it (None: the beginning) and its rounds.
 
         The unit is simulated, so that its selection is known, before it is yielded.
         """

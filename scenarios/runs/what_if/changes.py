@@ -13,7 +13,7 @@ Sort = Literal["without", "deadline", "bandwidth", "nothing"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One difference. `value`: the client, the deadline in seconds, the factor of bandwidths.
+    """One difference. `value`: the client, the deadline in seconds, or the factor of bandwidths.
 
     `link`: the cable of `[network]` whose bandwidth is multiplied; None: all bandwidths between server and clients.
     """
@@ -49,7 +49,7 @@ class Change:
         return self.value if self.sort == "bandwidth" else None
 
     def check(self, scenario: Scenario) -> None:
-        """Raise UserError for a value out of range, or a scenario whose rounds close by no deadline."""
+        """Raise UserError for a value out of range, or a scenario whose rounds have no deadline."""
         if self.sort == "deadline":
             self._check_deadline(scenario)
         if self.sort == "bandwidth":
