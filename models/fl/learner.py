@@ -383,7 +383,7 @@ class FederatedLearner:
         clients = np.array([update.client for update in updates])
         kept: slice | torch.Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
         version = versions.newest
-        staleness = version - np.array([update.start.number for update in updates])[accepted]
+        staleness = version - np.array([update.version for update in updates])[accepted]
         zeta = self.contribution()[clients[accepted]] if self._methods.aggregation.needs_contribution else None
         check_fresh(demands, updates, staleness)
         entering = [updates[row] for row in np.flatnonzero(accepted)]

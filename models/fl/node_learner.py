@@ -52,6 +52,8 @@ class NodeLearner:
         """Samples behind the last arrival of each member in the present term, by member."""
         self._answers: dict[int, tuple[ModelId, float]] = {}
         """Model and weight that the edge sends up, by round of the node above, until they arrive or are lost."""
+        self._adopted: dict[tuple[int, int, int], ModelId] = {}
+        """Starts of updates that other edges began, by client, round of that edge, and version as which the start counts here."""
         self.records_losses = learner.records_losses and len(clients) > 0
 
     @property
@@ -80,6 +82,19 @@ class NodeLearner:
         if round in self._answers:
             self._learner.store.release(self._answers.pop(round)[0])
 
+    def adopt(self, client: int, round: int, version: int, source: NodeLearner, start: int) -> None:
+        id = source._adopted.get((client, round, start)) or source._versions.start(start)
+        self._adopted[client, round, version] = self._learner.store.hold(id)
+
+    def drop(self, client: int, round: int, version: int) -> None:
+        self._learner.store.release(self._adopted.pop((client, round, version)))
+
+    def _update(self, client: int, round: int, version: int, epsilon: float, steps: int) -> Update:
+        adopted = self._adopted.get((client, round, version))
+        if adopted is None:
+            return Update(client, round, self._versions.start(version), epsilon, steps)
+        return Update(client, round, adopted, epsilon, steps, version)
+
     # Learner of a round loop
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
@@ -94,12 +109,15 @@ class NodeLearner:
         steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        updates = [Update(client, round, self._versions.start(version), *more) for client, round, version, *more in rows]
+        addresses = zip(*(column.tolist() for column in columns[:3]), strict=True)
+        updates = [self._update(*row) for row in rows]
         computed, step = learner.compute_step(updates, self._versions, (len(self._clients), self.registered), want_losses)
         if step is not None:
             self._take(step)
-        for client in deliveries.clients.tolist():
+        for client, round, version in addresses:
             self._arrived[client] = float(learner.data_sizes[client])
+            if (client, round, version) in self._adopted:
+                self.drop(client, round, version)
         return learner.content_of(computed, want_updates, want_losses)
 
     def _fold_edges(self, deliveries: Delivered) -> None:
@@ -138,8 +156,9 @@ class NodeLearner:
         return self._learner.accuracies_of(clients)
 
     def retain(self, versions: list[int]) -> None:
-        """Keep the versions from which attempts in flight started."""
-        self._versions.retain(versions, holder="engine")
+        """Keep the versions that attempts under way started from; adopted starts are kept anyway."""
+        adopted = {version for _, _, version in self._adopted}
+        self._versions.retain([one for one in versions if one not in adopted or one in self._versions.kept], holder="engine")
 
     def contribution(self) -> FloatArray | None:
         return None
@@ -149,7 +168,8 @@ class NodeLearner:
         store = self._learner.store
         models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
         answers = [(round, store[id].cpu().numpy().copy(), weight) for round, (id, weight) in self._answers.items()]
-        return {"models": models, "arrived": dict(self._arrived), "answers": answers}
+        adopted = [(*key, *id, store[id].cpu().numpy().copy()) for key, id in self._adopted.items()]
+        return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state; raises ParameterError if its network has another size."""
@@ -158,10 +178,15 @@ class NodeLearner:
         self._arrived = dict(state["arrived"])
         for round in list(self._answers):
             self.drop_term(round)
-        device = self._versions.model.device
+        for key in list(self._adopted):
+            self.drop(*key)
+        store, device = self._learner.store, self._versions.model.device
         for round, model, weight in state["answers"]:
             vector = torch.from_numpy(np.array(model, np.float32)).to(device)
-            self._answers[round] = self._learner.store.put(ModelId(self._node, "trained", round), vector), weight
+            self._answers[round] = store.put(ModelId(self._node, "trained", round), vector), weight
+        for client, round, version, node, kind, number, model in state["adopted"]:
+            vector = torch.from_numpy(np.array(model, np.float32)).to(device)
+            self._adopted[client, round, version] = store.put(ModelId(node, kind, number), vector)
 
 
 def node_learners(

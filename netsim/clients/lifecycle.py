@@ -16,7 +16,7 @@ from netsim.clients.power_integral import IDLE
 from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.serving import Serving, TakesAll
 from netsim.clients.steps.recipe import update_recipe
-from netsim.clients.steps.stages import ENDED, KEPT, WAIT
+from netsim.clients.steps.stages import COMPUTE, ENDED, KEPT, WAIT
 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
@@ -98,6 +98,26 @@ class UpdateLifecycle:
         """Send a kept update in a new attempt. An update that is still in training goes on by itself."""
         if update.phase == KEPT:
             self.recipe.again.begin(update, now)
+
+    def go_on(self, update: Update, phase: str, left_s: float, now: float) -> None:
+        """Go on in `phase` with an update whose attempt has just begun: train for `left_s` more, or send it from the start."""
+        step = self._step[phase]
+        if phase == COMPUTE:
+            self.run(update, step, now + left_s, now)
+        else:
+            step.begin(update, now)
+
+    def await_state(self, update: Update, now: float) -> None:
+        """Let an update whose attempt has just begun wait for the state of its client, as for a model, until `receive_state`."""
+        step = self.recipe.model
+        update.phase, update.phase_start_s = step.phase, now
+        step.resume(update)
+        self.wait(update, IDLE, now)
+
+    def receive_state(self, update: Update, phase: str, left_s: float, now: float) -> None:
+        """End the wait of `await_state`, and go on as `go_on` does."""
+        self.recipe.model.close(update, now)
+        self.go_on(update, phase, left_s, now)
 
     def cut(self, update: Update, outcome: str) -> None:
         """End the attempt by a decision of the server."""

@@ -18,7 +18,7 @@ from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, 
 from netsim.clients.tallies import Tallies
 from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, renew_draws
 from netsim.clients.whole_rounds import WholeRounds
-from netsim.core.causes import Causes
+from netsim.core.causes import EARLIER, Cause, Causes
 from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
@@ -289,6 +289,24 @@ class ClientPool(Tallies):
         self.started, self.models_sent = self.started + len(updates), self.models_sent + len(fresh)
         self._set_out(round, fresh, updates, holders)
         return updates
+
+    def begin_again(self, update: Update, *, round: int, version: int, edge: str) -> None:
+        """Begin another attempt of an update that `edge` takes over in its `round`; the caller says how the update goes on.
+
+        `update`: the `successor` of one whose attempt has ended. `version`: what counts as the start of it at the new edge.
+        """
+        client, now = update.client, self.clock.now
+        age, departure_s = round - int(self.last_delivery[client]), float(self.presence.next_change_s[client])
+        cause = Cause(EARLIER, update.number)
+        update.attempt(round, age, departure_s, now, update.send_draws, update.send_place, None, cause)
+        update.version, update.edge, update.handed_over = version, edge, True
+        self.started += 1
+        self.selections[client] += 1
+        update.number = self.started
+        if self.energy is not None:
+            self.energy.begin(update, now)
+        self.alive_now[client] = self._in_flight[client] = update
+        self.busy[client] = True
 
     def refuse(self, round: int, client: int, version: int, cause: str) -> None:
         """Count and record an attempt of `client` that ends as aborted before anything of it is sent."""

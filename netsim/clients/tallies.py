@@ -36,14 +36,15 @@ class Tallies:
         """Numbers of attempts begun and of models sent to clients, so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Number of attempts ended so far."""
-        self._ends = 0
+        self.numbered_ends = 0
+        """Attempts that were numbered in the order of their ends. Saved only where a round may be open as a state is taken."""
 
     def count_end(self, update: Update) -> None:
         """Count an attempt that ended by its own event, and number it in the order of ends. Numbers are compared within a round
         only.
         """
         self.ended[update.outcome] += 1
-        update.end_number, self._ends = self._ends, self._ends + 1
+        update.end_number, self.numbered_ends = self.numbered_ends, self.numbered_ends + 1
         if not update.censored:
             self.last_delivery[update.client] = update.round
             self.last_delivery_s[update.client] = update.outcome_s

@@ -45,6 +45,7 @@ FIELDS = (
     "budget",
     "survives",
     "drawn_steps",
+    "handed_over",
     "work_samples",
     "work_steps",
     *(name for name in UpdateRow._fields if name not in LATER),
@@ -177,6 +178,8 @@ class Update:
         self.phase = DOWNLOAD
         self.phase_start_s = self.due_s = now_s
         self.drawn_steps, self.work_samples, self.work_steps = work
+        self.handed_over = False
+        """True if another coordinator began it, in a round of its own."""
         self.charged = False
         """True if privacy was spent on the update."""
         self.budget = _NAN
@@ -243,6 +246,14 @@ class Update:
         self.compute_j: Any = None
         self.send_j: Any = None
         self.receive_j: Any = None
+
+    def successor(self) -> Update:
+        """Return another object of this update, so that its next attempt leaves the record of the present one as it is."""
+        other = Update.__new__(Update)
+        for name in (*FIELDS, "model_draws", "send_draws"):
+            setattr(other, name, getattr(self, name))
+        other.drawing, other.call_number = 0, -1
+        return other
 
     def compute_from(self, start_s: float) -> None:
         """Record that local training begins, or began, at `start_s`."""

@@ -127,7 +127,7 @@ class RoundRow(NamedTuple):
     edges_delivered: int | None = None
     """Attempts of edges that ended since the last round closed and whose model arrived."""
     backhaul_bytes: int | None = None
-    """Bytes of models sent between edges and the nodes above them since the last round closed, both ways.
+    """Bytes of models and states sent between edges and nodes above since the last round closed, both ways.
 
     `bytes_down` and `bytes_up` count clients only.
     """
@@ -186,7 +186,9 @@ class UpdateRow(NamedTuple):
     """Seconds from the client's last delivery (before the first: from the start of the run) to the end of the round."""
     cause: str | None = None
     """Cause of a loss: channel (its own link), sub-channel (Bad), jammed, collided, trace-end (the link's trace of bandwidth
-    was over), cut-off (by a script), or the name of an outage. Of an aborted attempt: battery, if it ran empty.
+    was over), cut-off (by a script), or the name of an outage. Of an aborted attempt: battery, if it ran empty; with `[edges]`
+    above (the edge failed or gave up), moved (the client moved to another edge), or handed-over (likewise, and the update goes
+    on in an attempt of that edge).
     """
     bytes_down: int = 0
     """Bytes of the model that was sent in this attempt; 0 where none was."""
@@ -222,7 +224,8 @@ class UpdateRow(NamedTuple):
     kind: str | None = None
     """Type of the message of an application, such as train, evaluate or query; null without one."""
     edge: str | None = None
-    """The edge that coordinates the attempt (with `[edges]`). Its round is then a round of this edge."""
+    """The edge that coordinates the attempt (with `[edges]`): its round, and the version from which its age counts, are of this
+    edge. Of an update that is handed over with the client's state, the download is that of the state."""
 
 
 LATER = ("loss", "loss_rms")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from netsim.clients.attempts import Ended
+from netsim.clients.attempts import Ended, Single
 from netsim.clients.columns import DELIVERED, NUMBER, OUTCOME, ROUND
+from netsim.clients.saved import attempts_state, restored_attempts
 from netsim.core.causes import END, OPEN, Cause
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.closing import RoundState, fold_ends, look_follows_end
@@ -136,12 +137,35 @@ class WhenEnded(_OfOneRound):
         self._look_s: float | None = None
         """Time of the look that closes the round, if `fold` has computed that; None: an end closes it."""
         self._alarm_s = _EVER
+        self._handed_over = Single()
+        """Delivered updates that other coordinators began: the round waits for none of them, and takes those that are there."""
         pool.follow(self._on_end, self._on_ends)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         self.open_round = number
         self._state, self._last = RoundState(start_s, expected, start_s), None
         self._event = self.pool.clock.event()
+
+    def collect(self, attempts: Attempts) -> Attempts:
+        """Return the attempts of the round, with updates that other coordinators began and that arrived since the last close."""
+        if not self._handed_over:
+            return attempts
+        taken, self._handed_over = self._handed_over, Single()
+        return Single([*attempts.updates, *taken])
+
+    def pending(self) -> Sequence[Attempt]:
+        return self._handed_over
+
+    def abandon(self) -> None:
+        super().abandon()
+        self._handed_over.clear()
+
+    def state_dict(self) -> State:
+        return super().state_dict() | {"handed_over": attempts_state(self._handed_over, {})}
+
+    def load_state_dict(self, state: State) -> None:
+        super().load_state_dict(state)
+        self._handed_over = restored_attempts(state["handed_over"], {})
 
     def limit(self, deadline_s: float) -> None:
         """Set the deadline from the next round on; raises ParameterError if the rule's class has no deadline."""
@@ -189,6 +213,10 @@ class WhenEnded(_OfOneRound):
         yield self._event
 
     def _on_end(self, update: Update) -> None:
+        if update.handed_over:
+            if not update.censored:
+                self._handed_over.append(update)
+            return
         if update.begun_round != self.open_round:
             return
         state = self._state
@@ -322,6 +350,7 @@ class NothingOnTheAir(_OfOneRound):
             self.pool.causes.close_now(self._rule)
             closing, self._closing = self._closing, None
             closing.succeed()
+
 
 class End(NamedTuple):
     """End of one attempt that has not entered a model yet."""

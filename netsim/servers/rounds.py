@@ -109,11 +109,12 @@ class AttemptRows:
         """Columns that are not null throughout this run."""
         self._values: Callable[[Update | UpdateRow], tuple[Any, ...]] = attrgetter(*self.columns)
         self._table = recorder.attempts(self.columns)
-        self._held: list[UpdateRow] = []
+        self._held: list[tuple[int, UpdateRow]] = []
+        """Rows that wait for losses, each with the round in which its update was begun."""
         if at_close:
             loop.pool.follow_singly()
         elif self._with_losses:
-            loop.pool.follow(self._hold, lambda ended: self._held.extend(ended.rows()))
+            loop.pool.follow(self._hold, lambda ended: self._held.extend((row.round, row) for row in ended.rows()))
         else:
             loop.pool.follow(self._on_end, lambda ended: self._table.extend(ended))
 
@@ -125,7 +126,7 @@ class AttemptRows:
         self._table.append(self._values(update))
 
     def _hold(self, update: Update) -> None:
-        self._held.append(update.row())
+        self._held.append((update.begun_round, update.row()))
 
     def record_round(self, closed: ClosedRound) -> None:
         """Record the attempts of a closed round, after its instruments have been read."""
@@ -140,10 +141,10 @@ class AttemptRows:
             # Hold attempts back that count for a later round: they have no losses yet.
             later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
             losses, held = losses_by_update(closed), self._held
-            self._held = [row for row in held if (row.client, row.round) in later]
-            for row in held:
-                if (row.client, row.round) not in later:
-                    self._record(row, losses.get((row.client, row.round)))
+            self._held = [(begun, row) for begun, row in held if (row.client, begun) in later]
+            for begun, row in held:
+                if (row.client, begun) not in later:
+                    self._record(row, losses.get((row.client, begun)))
 
     def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
         self._table.append(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
@@ -157,7 +158,7 @@ class AttemptRows:
         if self.at_close and not self.loop.is_open:
             return
         self.loop.pool.go_by_events()
-        for row in self._held:
+        for _, row in self._held:
             self._table.append(self._values(row))
         energy = self.loop.pool.energy
         for update in self.loop.dispatch.attempts.updates if self.at_close else self.loop.pool.updates_in_flight():
@@ -167,10 +168,10 @@ class AttemptRows:
 
     def state_dict(self) -> State:
         """Return the rows held back."""
-        return {"held": [row._asdict() for row in self._held]}
+        return {"held": [(begun, row._asdict()) for begun, row in self._held]}
 
     def load_state_dict(self, state: State) -> None:
-        self._held = [UpdateRow(**row) for row in state["held"]]
+        self._held = [(begun, UpdateRow(**row)) for begun, row in state["held"]]
 
 
 def record_metrics(recorder: Recorder, round: int, time_s: float, version: int, evaluation: Evaluation | None) -> None:

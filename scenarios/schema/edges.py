@@ -102,9 +102,11 @@ class Edges(Section):
     moves: Annotated[str, Field(min_length=1)] | None = None
     """A CSV file with the columns client, start_s, end_s and edge: meanwhile the client belongs to this edge, otherwise to its
     own. Absent: nobody moves."""
-    moving: Literal["lost", "finishes"] = "lost"
-    """Consequence of a move for an update that the client is making or sending: it is lost (aborted, cause moved), or it is
-    finished over the old link, for the old edge."""
+    moving: Literal["lost", "finishes", "handed-over", "with-state"] = "lost"
+    """Consequence of a move for an update that the client is making or sending: it is lost (aborted, cause moved), it is finished
+    over the old link, for the old edge, it goes on for the new edge, or it does so once the client's state has arrived there."""
+    state_bytes: Count | None = None
+    """With moving = "with-state": bytes of the state of a client, which go from the old edge to the new one."""
     availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
     """Presence of the edges: while one is away, it coordinates nobody, and what its members do then is lost."""
 
@@ -112,6 +114,10 @@ class Edges(Section):
     def _check_moving(self) -> Self:
         if self.moves is None and self.moving != "lost":
             raise problem(("moving",), self.moving, "nobody moves; give moves, or leave it out")
+        if self.state_bytes is None and self.moving == "with-state":
+            raise problem(("moving",), self.moving, "moves the state of a client; give state_bytes, its size")
+        if self.state_bytes is not None and self.moving != "with-state":
+            raise problem(("state_bytes",), self.state_bytes, "no state moves; set moving = 'with-state', or leave it out")
         return self
 
     @model_validator(mode="after")
@@ -184,8 +190,6 @@ def _check_network(scenario: "Scenario", edges: Edges) -> None:
             raise problem(("edges", "tiers", i, "nodes"), tier.nodes, why)
     if scenario.network is None:
         return
-    if edges.moves is not None:
-        raise problem(("edges", "moves"), edges.moves, "clients move between edges without [network] only; leave one out")
     for name in ("downlink", "uplink"):
         section = getattr(edges, name)
         for key in ("bandwidth_bytes_per_s", "bandwidth"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +15,15 @@ from netsim.clients.energy import Followed
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
 from netsim.core.null_objects import NoTime
-from netsim.core.streams import Streams
+from netsim.core.streams import RepeatedStreams, Streams
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.servers.channels import OwnLinks
 from netsim.servers.tiers.coordinators import Coordinators
 from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
 from netsim.servers.tiers.members import Members, SharedMedium
-from netsim.servers.tiers.moves import Move, Moves
+from netsim.servers.tiers.moves import Move, MoveRule, Moves
+from netsim.servers.tiers.state_transfers import LinkStates, RoutedStates, StateTransfers
 from netsim.servers.tiers.tree import TreeAttendance, TreeServer
 from scenarios.registry.arguments import argument_names
 from scenarios.registry.components import Component, construct
@@ -71,9 +73,7 @@ class NodeWorld(World):
     @property
     def rule(self) -> Any:
         """The keys of the coordinator, where those that are absent of an edge count all its members."""
-        absent = {
-            name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None
-        }
+        absent = {name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None}
         rule = self.section.model_copy(update=absent) if absent else self.section
         key = "per_round" if "per_round" in rule.parameters() else "concurrency"
         if self.path == "policy" and (most := rule.parameters()[key]) > self.count:
@@ -156,7 +156,7 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
         clients=of_clients,
         nodes=of_nodes,
         media=media,
-        moves=None if section.moves is None else _moves(section, layout, of_clients, of_nodes, coordinator),
+        moves=None if section.moves is None else _moves(world, layout, of_clients, of_nodes, coordinator, edges, media["nodes"]),
     )
     starts.append(server)
     return server
@@ -200,8 +200,61 @@ def _node_world(
     )
 
 
-def _moves(section: Edges, layout: Layout, clients: Coordinators, nodes: Coordinators, coordinator: IntArray) -> Moves:
+def _moves(
+    world: World,
+    layout: Layout,
+    clients: Coordinators,
+    nodes: Coordinators,
+    coordinator: IntArray,
+    edges: Sequence[Edge],
+    shared: SharedMedium,
+) -> Moves:
     """Return the moves of clients; raises UserError."""
+    section, wired = world.scenario.edges, world.network
+    assert section is not None
+    moves = _read_moves(section, layout, coordinator)
+    rule = MoveRule(moving=section.moving)
+    if wired is not None:
+        ends = wired.edge_ends(layout.nodes(section))
+        for client, edge in sorted({(move.client, move.edge) for move in moves}):
+            wired.require_way(client, ends[edge])
+        rule = replace(rule, connect=lambda client, edge: wired.connect(client, ends[edge]))
+    if section.state_bytes is not None:
+        rule = replace(rule, states=_states(world, layout, nodes.pool, shared, moves, coordinator))
+    return Moves(moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, edges=edges, rule=rule)
+
+
+def _states(
+    world: World, layout: Layout, nodes: ClientPool, shared: SharedMedium, moves: Sequence[Move], coordinator: IntArray
+) -> StateTransfers:
+    """Return what carries states of clients between edges, as members of nodes above in rounds of `shared`; raises UserError."""
+    section, wired = world.scenario.edges, world.network
+    assert section is not None
+    assert section.state_bytes is not None
+    if wired is not None:
+        ends = wired.edge_ends(layout.nodes(section))
+        visited: dict[int, set[int]] = {}
+        for move in moves:
+            visited.setdefault(move.client, {int(coordinator[move.client])}).add(move.edge)
+        for source, target in sorted({way for group in visited.values() for way in permutations(group, 2)}):
+            if section.state_bytes:
+                wired.require_way_between((ends[source], ends[target]))
+        return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
+    context, streams = _edge_context(world, layout), RepeatedStreams(world.streams.seed, "edges.states.")
+    medium = nodes.medium.probe_links(
+        download=timeline(section.downlink, "delay", "edges.downlink", context),
+        compute=NoTime(),
+        sample=None,
+        upload=timeline(section.uplink, "delay", "edges.uplink", context),
+        streams=streams,
+        request_bytes=section.state_bytes,
+        answer_bytes=section.state_bytes,
+    )
+    return LinkStates(clock=world.clock, medium=medium, above=layout.above, repeat=streams.repeat, round=lambda: shared.round)
+
+
+def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[Move]:
+    """Return the moves of the file `edges.moves`; raises UserError."""
     assert section.moves is not None
     stays: dict[int, list[tuple[float, float, int]]] = {}
     leaves = {name: edge for edge, name in enumerate(layout.names) if not layout.has_edges(edge)}
@@ -228,9 +281,7 @@ def _moves(section: Edges, layout: Layout, clients: Coordinators, nodes: Coordin
         moves += [Move(start_s, client_number, edge) for start_s, _, edge in lines]
         home = int(coordinator[client_number])
         moves += [Move(end_s, client_number, home) for _, end_s, _ in lines if end_s not in starts and end_s < math.inf]
-    return Moves(
-        moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, names=layout.names, moving=section.moving
-    )
+    return moves
 
 
 def _registered(world: World, layout: Layout) -> FloatArray:

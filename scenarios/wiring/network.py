@@ -248,6 +248,26 @@ class WiredNetwork:
         return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.places)))
 
 
+    def edge_ends(self, nodes: Sequence[str]) -> list[int]:
+        """Return the ends at these nodes of edges; raises UserError."""
+        return [self.layout.other_end(node, "edges.tiers.nodes") for node in nodes]
+
+    def connect(self, client: int, end: int) -> None:
+        """Let messages of `client` that begin from now on go between the client and `end`."""
+        for carried, ends in ((self.down, (end, client)), (self.up, (client, end))):
+            assert isinstance(carried.carrier, RoutedCarrier)
+            carried.carrier.redirect(client, ends)
+
+    def require_way(self, client: int, end: int) -> None:
+        """Raise UserError if no bytes pass between `client` and `end`."""
+        for ends in ((end, client), (client, end)):
+            _require_bandwidth(self.layout, self.network.cables, ends, f"the model of client {client}")
+
+    def require_way_between(self, ends: tuple[int, int]) -> None:
+        """Raise UserError if no bytes pass from the first of `ends`, both edges, to the second."""
+        _require_bandwidth(self.layout, self.network.cables, ends, "the state of a client")
+
+
 def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Sizes) -> WiredNetwork | None:
     """Return the network of `[network]`; None without one. Raises UserError."""
     section = scenario.network
@@ -297,7 +317,7 @@ def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[in
 def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], above: Sequence[int]) -> tuple[Carried, Carried]:
     """Return what carries models of `size` between edges, at `nodes` (E,), and those above, -1: the server. Raises UserError."""
     layout, network = wired.layout, wired.network
-    ends = [layout.other_end(node, "edges.tiers.nodes") for node in nodes]
+    ends = wired.edge_ends(nodes)
     ways = [(SERVER if over < 0 else ends[over], end) for over, end in zip(above, ends, strict=True)]
     for edge, way in enumerate(ways):
         if np.max(size) > 0:

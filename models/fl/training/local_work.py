@@ -48,6 +48,13 @@ class Update(NamedTuple):
     epsilon: float
     steps: int = 0
     """Number of local steps; 0: as planned."""
+    since: int | None = None
+    """Version of the aggregating node's model as which `start` counts, if it is another node's; None: it is the node's own."""
+
+    @property
+    def version(self) -> int:
+        """The version of the aggregating node's model from which the staleness counts."""
+        return self.start.number if self.since is None else self.since
 
 
 class Counted(NamedTuple):

@@ -24,8 +24,8 @@ class RoutedCarrier(Ports):
     """Messages in one direction over the routes of `network`.
 
     `sizes`: bytes of the messages of each client (K,), unless a port or a message says otherwise. The carrier of models ("down")
-    keeps the state of the network and opens its rounds. `ends`: source and target of a message of each client, None: between
-    clients, whose messages name their target.
+    keeps the state of the network and opens its rounds. `ends`: source and target of a message of each client until `redirect`,
+    None: between clients, whose messages name their target.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RoutedCarrier(Ports):
         self.network = network
         self._direction = direction
         self._sizes = sizes
-        self._ends_of = ends
+        self._ends_of = None if ends is None else list(ends)
         network.listen(direction, self._end)
 
     def __contains__(self, key: Key) -> bool:
@@ -48,6 +48,11 @@ class RoutedCarrier(Ports):
 
     def _ends(self, client: int, target: int) -> tuple[int, int]:
         return (client, target) if self._ends_of is None else self._ends_of[client]
+
+    def redirect(self, client: int, ends: tuple[int, int]) -> None:
+        """Let messages of `client` that begin from now on go from the first of `ends` to the second."""
+        assert self._ends_of is not None
+        self._ends_of[client] = ends
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         size = float(self._sizes[client]) if size_bytes is None else size_bytes

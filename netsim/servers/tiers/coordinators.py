@@ -33,7 +33,8 @@ class Coordinators:
         return all(view.serving.takes_all for view in self.views.values())
 
     def takes(self, update: Update) -> bool:
-        return self.views[update.edge].serving.takes(update)
+        # No round waits for an update that was begun at another edge, and none is too late for it.
+        return update.handed_over or self.views[update.edge].serving.takes(update)
 
     def channels(self, clients: IntArray) -> list[int] | None:
         return None

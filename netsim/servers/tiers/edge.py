@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 
 class TermModels(Protocol):
-    """Model of an edge at the beginning and end of its terms."""
+    """Model of an edge at the beginning and end of its terms, and of updates that other edges began."""
+
+    @property
+    def version(self) -> int:
+        """Counts the models of the edge, from 0."""
 
     def begin_term(self, version: int) -> None:
         """Replace the edge's model by the model `version` of the node above, which has arrived."""
@@ -37,9 +41,20 @@ class TermModels(Protocol):
     def drop_term(self, round: int) -> None:
         """Drop the model that `end_term` kept for `round`: it did not arrive."""
 
+    def adopt(self, client: int, round: int, version: int, source: Any, start: int) -> None:
+        """Keep the version `start` of the edge of `source`, from which `client` began its update in a `round` of that edge.
+
+        The update counts here as one that began from `version`.
+        """
+
+    def drop(self, client: int, round: int, version: int) -> None:
+        """Drop what `adopt` kept for an update: it did not arrive."""
+
 
 class NoModels:
     """Null object: the run trains nothing."""
+
+    version = 0
 
     def begin_term(self, version: int) -> None:
         return None
@@ -48,6 +63,12 @@ class NoModels:
         return None
 
     def drop_term(self, round: int) -> None:
+        return None
+
+    def adopt(self, client: int, round: int, version: int, source: Any, start: int) -> None:
+        return None
+
+    def drop(self, client: int, round: int, version: int) -> None:
         return None
 
 

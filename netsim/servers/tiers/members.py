@@ -231,6 +231,13 @@ class Members(StateFields):
         self.in_flight |= {update.client: update for update in attempts.updates if not update.outcome}
         return attempts
 
+    def take_over(self, update: Update, *, round: int, version: int) -> None:
+        """Begin an attempt of an update that another coordinator began; see `ClientPool.begin_again`."""
+        assert self.name is not None
+        self.started += 1
+        self.pool.begin_again(update, round=round, version=version, edge=self.name)
+        self.in_flight[update.client] = update
+
     def on_end(self, update: Update) -> None:
         """Callback at the end of an attempt of this coordinator."""
         self.in_flight.pop(update.client, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from netsim.clients.steps.stages import COMPUTE, DOWNLOAD
 from netsim.core.clock import FIRST
 from netsim.core.state import StateFields
 
@@ -14,9 +16,11 @@ if TYPE_CHECKING:
     from netsim.clients.update import Update
     from netsim.core.protocols import IntArray, State
     from netsim.servers.tiers.coordinators import Coordinators
+    from netsim.servers.tiers.edge import Edge
+    from netsim.servers.tiers.state_transfers import StateTransfers
 
 _EVER = float("inf")
-Moving = Literal["lost", "finishes"]
+Moving = Literal["lost", "finishes", "handed-over", "with-state"]
 
 
 class Move(NamedTuple):
@@ -27,17 +31,39 @@ class Move(NamedTuple):
     edge: int
 
 
+def _stay(client: int, edge: int) -> None:
+    """Do nothing: links of a client are the same at every edge."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MoveRule:
+    """Fate of an update that a client is making or sending as it moves.
+
+    "lost": its attempt ends as aborted, cause `moved`. "finishes": it goes on and arrives at the edge that began it; the new edge
+    may select the client after that. "handed-over": its attempt ends as aborted, cause `handed-over`, and goes on in an attempt
+    of the new edge, which takes it as it arrives; what was being sent is sent again. "with-state": likewise, once `states` has
+    carried the client's state from the old edge to the new one. Then and with "handed-over", an update whose model has not
+    arrived at its client is lost.
+    """
+
+    moving: Moving = "lost"
+    states: StateTransfers | None = None
+    """Transfers of states between edges, for "with-state"."""
+    connect: Callable[[int, int], None] = _stay
+    """Callback with a client and the edge with which it exchanges messages from now on."""
+
+
 class Moves(StateFields):
     """Moves of clients between edges, in the order of time; `nodes` are the edges as clients of the nodes above.
 
-    `coordinator` (K,): the edge of each client, updated at each move. `names` (E,): of edges. `moving`: fate of an update that
-    the client is making or sending as it moves. "lost": the attempt ends as aborted, cause `moved`. "finishes": the update goes
-    on, and arrives at the edge that began it; the new edge may select the client after that.
+    `coordinator` (K,): the edge of each client, updated at each move. A move comes first in its instant: a client that ends an
+    update in the same instant has moved already.
 
-    A move comes first in its instant: a client that ends an update in the same instant has moved already.
+    An update that is handed over counts as old at its new edge as one of the edge's own members would that was sent its model in
+    the same instant: its version becomes that of the new edge's model as it began.
     """
 
-    state_fields = ("_next",)
+    state_fields = ("_next", "_versions", "_left")
 
     def __init__(
         self,
@@ -46,18 +72,32 @@ class Moves(StateFields):
         clients: Coordinators,
         nodes: Coordinators,
         coordinator: IntArray,
-        names: Sequence[str],
-        moving: Moving,
+        edges: Sequence[Edge],
+        rule: MoveRule,
     ) -> None:
         self._moves = sorted(moves)
-        self._clients, self._nodes, self._coordinator, self._names = clients, nodes, coordinator, names
-        self._moving = moving
+        self._clients, self._nodes, self._coordinator, self._edges, self.rule = clients, nodes, coordinator, edges, rule
+        self._numbers = {edge.name: number for number, edge in enumerate(edges)}
         self._home = coordinator.copy()
         self._next = 0
         """Place of the next move."""
+        self._visits: Mapping[int, Sequence[int]] = self._edges_by_client()
+        self._versions: dict[int, dict[int, int]] = {}
+        """Versions of the models of all edges that a client visits, as its update began; by client and edge."""
+        self._left: dict[int, tuple[str, float]] = {}
+        """Phase of each update whose client's state is under way, and the seconds that are left of it; by client."""
         for view in (*clients.views.values(), *nodes.views.values()):
             view.moves_s = self.next_s
+        clients.pool.begin_followers.append(self._on_begin)
         clients.pool.follow(self._on_end)
+        if rule.states is not None:
+            rule.states.listen(self._on_state)
+
+    def _edges_by_client(self) -> dict[int, list[int]]:
+        visits: dict[int, dict[int, None]] = {}
+        for move in self._moves:
+            visits.setdefault(move.client, {})[move.edge] = None
+        return {client: list(edges) for client, edges in visits.items()}
 
     def begin(self) -> None:
         """Schedule the first move; called as the run begins."""
@@ -79,27 +119,87 @@ class Moves(StateFields):
             self._next += 1
         self._schedule()
         pool = self._clients.pool
-        if self._moving == "lost":
+        if self.rule.moving != "finishes":
             for client in moved:
                 update = pool.alive_now.get(client)
-                if update is not None and update.edge != self._names[self._coordinator[client]]:
-                    pool.life.end(update, "aborted", pool.clock.now, "moved")
+                if update is not None and update.edge != self._edges[self._coordinator[client]].name:
+                    self._take_from_edge(update)
         pool.on_move(np.array(moved, np.int64))
         # Nodes above check again which edges have members.
         self._nodes.pool.on_move(np.zeros(0, np.int64))
 
+    # Updates of clients that move
+
+    def _on_begin(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
+        """Callback as updates begin: note the versions from which their ages count at edges that their clients may move to."""
+        name = self._clients.pool.coordinator
+        for client in clients.tolist():
+            if client in self._visits and name is not None:
+                self._versions[client] = {edge: self._edges[edge].models.version for edge in self._visits[client]}
+                self.rule.connect(client, self._numbers[name])
+
+    def _take_from_edge(self, update: Update) -> None:
+        """Take an update from the edge that coordinates it: it is lost, or goes on at the present edge of its client."""
+        pool, client = self._clients.pool, update.client
+        now = pool.clock.now
+        if self.rule.moving == "lost" or update.phase == DOWNLOAD:
+            pool.life.end(update, "aborted", now, "moved")
+            return
+        assert update.edge is not None
+        source, target = self._numbers[update.edge], int(self._coordinator[client])
+        old, new = self._edges[source], self._edges[target]
+        phase, left_s = update.phase, _EVER
+        # If the client leaves before the end of its training, that end is not known, and the update never comes to it.
+        if phase == COMPUTE and update.due_s < update.departure_s:
+            left_s = update.due_s - now
+        version = self._versions[client][target]
+        new.models.adopt(client, update.begun_round, version, old.models, update.version)
+        successor = update.successor()
+        pool.life.end(update, "aborted", now, "handed-over")
+        self.rule.connect(client, target)
+        new.members.take_over(successor, round=new.server.loop.round + 1, version=version)
+        if self.rule.states is None:
+            pool.life.go_on(successor, phase, left_s, now)
+        else:
+            self._left[client] = phase, left_s
+            pool.life.await_state(successor, now)
+            self.rule.states.begin(client, source, target)
+
+    def _on_state(self, client: int, cause: str | None) -> None:
+        """Callback as the state of a client has arrived at its edge, or is lost for `cause`."""
+        phase, left_s = self._left.pop(client)
+        pool = self._clients.pool
+        update, now = pool.alive_now[client], pool.clock.now
+        if now == update.departure_s:
+            pool.life.leave(update, now)
+        elif cause is not None:
+            pool.life.end(update, "lost", now, cause)
+        else:
+            pool.life.receive_state(update, phase, left_s, now)
+
     def _on_end(self, update: Update) -> None:
         """Callback at the end of an attempt: call the watchers of the new edge of a client that moved, which may wait for it."""
-        edge = self._names[self._coordinator[update.client]]
+        client = update.client
+        if client in self._left:
+            del self._left[client]
+            assert self.rule.states is not None
+            self.rule.states.cancel(client)
+        if update.handed_over and update.censored and update.edge is not None:
+            self._edges[self._numbers[update.edge]].models.drop(client, update.begun_round, update.version)
+        edge = self._edges[self._coordinator[client]].name
         if update.edge != edge:
             for watch in list(self._clients.views[edge].watchers):
                 watch()
 
     def _apply(self, move: Move) -> None:
         views, before = self._clients.views, int(self._coordinator[move.client])
-        views[self._names[before]].mine[move.client] = False
-        views[self._names[move.edge]].mine[move.client] = True
+        views[self._edges[before].name].mine[move.client] = False
+        views[self._edges[move.edge].name].mine[move.client] = True
         self._coordinator[move.client] = move.edge
+
+    def state_dict(self) -> State:
+        states = self.rule.states
+        return super().state_dict() | {"states": None if states is None else states.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         """Load the state of a run under way, and repeat all moves so far: the state holds only their number."""
@@ -109,4 +209,10 @@ class Moves(StateFields):
             self._apply(Move(0.0, client, edge))
         for move in self._moves[: self._next]:
             self._apply(move)
+        for client in self._visits:
+            update = self._clients.pool.alive_now.get(client)
+            if update is not None and update.edge is not None:
+                self.rule.connect(client, self._numbers[update.edge])
+        if self.rule.states is not None:
+            self.rule.states.load_state_dict(state["states"])
         self._schedule()

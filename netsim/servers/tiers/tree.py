@@ -136,9 +136,13 @@ class TreeServer:
                 self._moves.begin()
         return self.root.run_round()
 
+    def _states_bytes(self) -> int:
+        states = None if self._moves is None else self._moves.rule.states
+        return 0 if states is None else states.bytes
+
     def _count_edges(self) -> dict[str, int]:
         pool = self._nodes.pool
-        carried = pool.life.bytes_down + pool.life.bytes_up
+        carried = pool.life.bytes_down + pool.life.bytes_up + self._states_bytes()
         return dict(zip(_COLUMNS, (pool.started, pool.ended["delivered"], carried), strict=True))
 
     def _on_round(self, row: RoundRow) -> None:
@@ -197,6 +201,7 @@ class TreeServer:
             "edges": [edge.state_dict() for edge in self.edges],
             "book": self._book.state_dict(),
             "before": dict(self._before),
+            "numbered_ends": [pool.numbered_ends for pool in (self.clients, self._nodes.pool)],
             "moves": None if self._moves is None else self._moves.state_dict(),
         }
 
@@ -211,6 +216,7 @@ class TreeServer:
             edge.load_state_dict(saved)
         self._book.load_state_dict(state["book"])
         self._before = dict(state["before"])
+        self.clients.numbered_ends, self._nodes.pool.numbered_ends = state["numbered_ends"]
         self._begun = True
         if self._moves is not None:
             self._moves.load_state_dict(state["moves"])

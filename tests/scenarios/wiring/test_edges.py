@@ -75,6 +75,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "too few nodes": (study(tier(nodes=["a"]), network=NETWORK), r"edges\.tiers\.0\.nodes: names 1 nodes for 2 edges"),
     "unknown node": (study(tier(nodes=["a", "q"]), network=NETWORK), r"edges\.tiers\.nodes = 'q': is no node of the network"),
+    "a state without a size": (
+        study(edges={"moves": "moves.csv", "moving": "with-state"}),
+        r"edges\.moving = .with-state.: moves the state of a client; give state_bytes",
+    ),
+    "a state that does not move": (
+        study(edges={"moves": "moves.csv", "moving": "handed-over", "state_bytes": 10}),
+        r"edges\.state_bytes = 10: no state moves; set moving = 'with-state'",
+    ),
+    "a state without bytes": (study(edges={"moves": "moves.csv", "state_bytes": 0}), r"edges\.state_bytes = 0"),
     "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
@@ -120,6 +129,21 @@ def test_a_mistake_in_a_trace_of_moves_names_file_and_line(name: str, tmp_path: 
     file.write_text(f"client,start_s,end_s,edge\n{rows}")
     with pytest.raises(UserError, match=rf"edges\.moves.*{told}"):
         build(parse(study(edges={"moves": str(file)})))
+
+
+def test_a_way_to_an_edge_that_carries_no_bytes_is_refused(tmp_path: Path) -> None:
+    cables = [
+        {"a": "s", "b": "a", "bandwidth_bytes_per_s": 9.0},
+        {"a": "s", "b": "b"},
+        {"a": "b", "b": "x", "bandwidth_bytes_per_s": 9.0},
+    ]
+    file = tmp_path / "moves.csv"
+    file.write_text("client,start_s,end_s,edge\n0,1,5,edge-1\n")
+    network = {"links": cables, "server": "s", "clients": ["a", "x", "a", "x"]}
+    tables = study(tier(nodes=["a", "b"]), network=network, clients={"count": 4}) | {"downlink": {}, "uplink": {}}
+    tables["edges"] = {"tiers": tables["edges"]["tiers"], "moves": str(file), "model_bytes": 0}
+    with pytest.raises(UserError, match=r"the model of client 0.*s-b"):
+        build(parse(tables))
 
 
 def test_a_table_says_who_belongs_to_which_edge(tmp_path: Path) -> None:

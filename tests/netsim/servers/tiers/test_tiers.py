@@ -110,9 +110,7 @@ def test_rules_at_each_tier_by_hand() -> None:
         {"name": "near", "groups": ["a"], "server": first},
         {"name": "far", "groups": ["b"], "server": deadline},
     ]
-    tables = study(
-        *tiers, clients=groups, compute=constant([1.0, 2.0, 3.0, 4.0]), rounds=1, server={"per_round": 2, "first": 1}
-    )
+    tables = study(*tiers, clients=groups, compute=constant([1.0, 2.0, 3.0, 4.0]), rounds=1, server={"per_round": 2, "first": 1})
     _, records = played(tables)
     assert [(row.edge, row.end_s, row.close_rule) for row in records.edge_rounds] == [("a", pytest.approx(2.2), "deliveries")]
     assert records.rounds[0].end_s == pytest.approx(3.2)
@@ -189,82 +187,6 @@ def test_models_are_lost_on_the_way_between_edges_and_server() -> None:
     assert {row.cause for row in records.edges if row.outcome == "lost"} == {"channel"}
     arrived = [row for row in records.edges if row.download_end_s == 1.0 + row.download_start_s]
     assert len(records.edge_rounds) == sum(row.term_start_s == row.term_start_s for row in arrived)
-
-
-MOVE = "client,start_s,end_s,edge\n1,2.4,100,edge-1\n"
-SLOW = {"compute": constant([0.5, 1.5, 0.5, 0.5]), "rounds": 2}
-
-
-def test_an_update_of_a_client_that_moves_is_lost(tmp_path: Path) -> None:
-    # Client 1 computes from 1.1 to 2.6 s for edge 0 and moves at 2.4 s: edge 0 closes then, with client 0's update.
-    # Edge 1, which closed at 1.7 s, has it in the next round, from 4.4 s on, in which it ends at 6.1 s.
-    _, records = played(study(edges=_moving(tmp_path, "lost"), **SLOW))
-    moved = [row for row in records.updates if row.outcome != "delivered"]
-    assert [(row.client, row.edge, row.outcome, row.cause, row.outcome_s) for row in moved] == [
-        (1, "edge-0", "aborted", "moved", 2.4)
-    ]
-    assert [(row.edge, row.end_s) for row in records.edge_rounds] == [
-        ("edge-1", pytest.approx(1.7)),
-        ("edge-0", pytest.approx(2.4)),
-        ("edge-0", pytest.approx(5.1)),
-        ("edge-1", pytest.approx(6.1)),
-    ]
-    assert {(row.client, row.edge) for row in records.updates if row.round == 2} == {
-        (0, "edge-0"),
-        (1, "edge-1"),
-        (2, "edge-1"),
-        (3, "edge-1"),
-    }
-
-
-def test_an_update_of_a_client_that_moves_is_finished_over_the_old_link(tmp_path: Path) -> None:
-    # As above, but edge 0 closes at 2.7 s with both updates; the next round opens at 3.7 s, and edge 1's lasts from 4.7 to 6.4 s.
-    _, records = played(study(edges=_moving(tmp_path, "finishes"), **SLOW))
-    assert all(row.outcome == "delivered" for row in records.updates)
-    (mine,) = (row for row in records.updates if row.client == 1 and row.round == 1)
-    assert (mine.edge, mine.outcome_s) == ("edge-0", pytest.approx(2.7))
-    assert [(row.edge, row.end_s) for row in records.edge_rounds][1:] == [
-        ("edge-0", pytest.approx(2.7)),
-        ("edge-0", pytest.approx(5.4)),
-        ("edge-1", pytest.approx(6.4)),
-    ]
-
-
-def test_an_edge_waits_for_a_client_that_has_come_and_is_still_busy(tmp_path: Path) -> None:
-    # Edge 0 has the model at .5 s, with all clients but the own ones of edge 1: 2 and 3 moved there at .2 s. Client 1 moves to
-    # edge 1 at .9 s and is busy until 2.2 s. Edge 1, which has the model at 1 s, waits for it: 2.2 + 1.7 s, and 1 s up.
-    edges = _moving(tmp_path, "finishes", "client,start_s,end_s,edge\n2,0.2,99,edge-0\n3,0.2,99,edge-0\n1,0.9,99,edge-1\n")
-    edges["downlink"] = constant([0.5, 1.0])
-    _, records = played(study(edges=edges, compute=constant([0.5, 1.5, 0.5, 0.5]), rounds=1))
-    assert [(row.edge, row.end_s) for row in records.edge_rounds] == [
-        ("edge-0", pytest.approx(2.2)),
-        ("edge-1", pytest.approx(3.9)),
-    ]
-    assert records.rounds[0].end_s == pytest.approx(4.9)
-
-
-def _moving(folder: Path, moving: str, rows: str = MOVE) -> dict[str, Any]:
-    file = folder / "moves.csv"
-    file.write_text(rows)
-    return {"moves": str(file), "moving": moving}
-
-
-def test_resumed_in_the_middle_clients_move_on(tmp_path: Path) -> None:
-    rows = "".join(f"{n % 4},{n + 0.3},{n + 3.1},edge-{n % 2}\n" for n in range(1, 40, 2)) + "0,3.3,9.1,edge-1\n"
-    for moving in ("lost", "finishes"):
-        tables = study(tier(rounds=2), compute={"delay": RANDOM}, rounds=8)
-        tables["edges"] |= _moving(tmp_path, moving, f"client,start_s,end_s,edge\n{rows}")
-        _, whole = played(tables)
-        first, second = build(parse(tables)), build(parse(tables))
-        before, after = MemoryRecorder(), MemoryRecorder()
-        first.simulation.record_to(before)
-        first.simulation.run(until_round=3)
-        second.simulation.record_to(after)
-        second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-        second.simulation.run()
-        second.simulation.close()
-        assert repr(before.updates + after.updates) == repr(whole.updates)
-        assert len({row.edge for row in whole.updates if row.client == 1}) == 2
 
 
 WORLDS: dict[str, dict[str, Any]] = {

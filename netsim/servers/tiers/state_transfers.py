@@ -1,0 +1,188 @@
+"""Transfers of clients' states between edges: over the links between edges and the nodes above, or over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from netsim.core.protocols import Stateful
+from netsim.network.losses import cause_of_loss
+
+if TYPE_CHECKING:
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import State
+    from netsim.network.carriers import Key
+    from netsim.network.medium import Medium
+    from netsim.network.routed.network import RoutedNetwork
+
+_OWNER = _KIND = "states"
+Leg = tuple[bool, int]
+"""One link on the way of a state: True for the way up, and the edge whose link to the node above it is."""
+
+
+class StateTransfers(Stateful, Protocol):
+    """Transfers of states of clients, at most one for each client, from edge to edge."""
+
+    bytes: int
+    """Bytes sent so far, on each link between an edge and the node above, or once over a network."""
+
+    def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        """Call `on_end` with the client of each transfer that ends, and the cause of its loss, None if it arrived."""
+
+    def begin(self, client: int, source: int, target: int) -> None:
+        """Send the state of `client` from the edge `source` to the edge `target`."""
+
+    def cancel(self, client: int) -> None:
+        """End the transfer of `client` early."""
+
+
+class RoutedStates:
+    """States of `size_bytes` over the routes of `network` between the `ends` (E,) of edges."""
+
+    def __init__(self, *, network: RoutedNetwork, ends: Sequence[int], size_bytes: int) -> None:
+        self._network, self._ends, self._size = network, ends, size_bytes
+        self.bytes = 0
+
+    def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        def end(key: Key, cause: str | None) -> None:
+            on_end(key[1], cause)
+
+        self._network.listen(_OWNER, end)
+
+    def begin(self, client: int, source: int, target: int) -> None:
+        self.bytes += self._size
+        self._network.send(_OWNER, (_KIND, client), (self._ends[source], self._ends[target]), self._size)
+
+    def cancel(self, client: int) -> None:
+        self._network.cancel(_OWNER, (_KIND, client))
+
+    def state_dict(self) -> State:
+        """Return the bytes; the network saves what is under way."""
+        return {"bytes": self.bytes}
+
+    def load_state_dict(self, state: State) -> None:
+        self.bytes = state["bytes"]
+
+
+class _Way:
+    """A state on its way: the legs to go, the present one first."""
+
+    __slots__ = ("due_s", "legs", "started_s", "survives")
+
+    def __init__(self, legs: list[Leg]) -> None:
+        self.legs = legs
+        self.started_s = 0.0
+        self.due_s: float | None = None
+        """End of the delay of the present leg; None once its bytes are carried by events."""
+        self.survives = True
+
+
+class LinkStates:
+    """States over the links of `medium` between edges and the nodes above, one link after the other.
+
+    They go up from the old edge to the first node above both edges, and down from there. `above` (E,): the edge above each, -1:
+    the server. `repeat`: called with a count before each leg, so that draws of a round differ. `round`: returns the round of
+    the links.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        medium: Medium,
+        above: Sequence[int],
+        repeat: Callable[[int], None],
+        round: Callable[[], int],
+    ) -> None:
+        self._clock, self._medium, self._above, self._repeat, self._round = clock, medium, above, repeat, round
+        self._down, self._up = medium.ports(_KIND)
+        sizes = medium.sizes
+        self._sizes = {False: int(np.max(sizes.down)), True: int(np.max(sizes.up))}
+        self._under_way: dict[int, _Way] = {}
+        self._legs = 0
+        """Legs begun so far."""
+        self._on_end: Callable[[int, str | None], None] = lambda client, cause: None
+        self.bytes = 0
+        self._down.listen(self._finish)
+        self._up.listen(self._finish)
+
+    def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        self._on_end = on_end
+
+    def _legs_between(self, source: int, target: int) -> list[Leg]:
+        ups, downs = self._upwards(source), self._upwards(target)
+        while ups and downs and ups[-1] == downs[-1]:
+            ups.pop()
+            downs.pop()
+        return [*((True, edge) for edge in ups), *((False, edge) for edge in reversed(downs))]
+
+    def _upwards(self, edge: int) -> list[int]:
+        """Return `edge` and all edges above it."""
+        way = []
+        while edge >= 0:
+            way.append(edge)
+            edge = self._above[edge]
+        return way
+
+    def begin(self, client: int, source: int, target: int) -> None:
+        self._under_way[client] = _Way(self._legs_between(source, target))
+        self._begin_leg(client)
+
+    def _begin_leg(self, client: int) -> None:
+        way, now, round = self._under_way[client], self._clock.now, max(self._round(), 1)
+        up, edge = way.legs[0]
+        medium, who = self._medium, np.array([edge])
+        self._repeat(self._legs)
+        self._legs += 1
+        self.bytes += self._sizes[up]
+        delays, survivals = (medium.upload, medium.uplink) if up else (medium.download, medium.downlink)
+        way.started_s, way.survives = now, survivals.draw(round, now, who).at(0, now)
+        way.due_s = delays.draw(round, now, who).ends_at(0, now)
+        self._clock.call_at(way.due_s, partial(self._on_due, client), way)
+
+    def _on_due(self, client: int, way: _Way) -> None:
+        # Ignore the call of a transfer that was cancelled.
+        if self._under_way.get(client) is not way:
+            return
+        way.due_s = None
+        up, edge = way.legs[0]
+        if (self._medium.up if up else self._medium.down).carries:
+            (self._up if up else self._down).join(client, edge, self._sizes[up])
+        else:
+            self._finish(client, None)
+
+    def _finish(self, client: int, link: str | None) -> None:
+        """End the present leg; `link`: the cause for which its link loses it."""
+        way = self._under_way[client]
+        outages, edge = self._medium.outages, way.legs[0][1]
+        outage = None if outages is None else outages.cause(edge, way.started_s, self._clock.now)
+        cause = cause_of_loss(outage, None, link, way.survives)
+        way.legs.pop(0)
+        if cause is None and way.legs:
+            self._begin_leg(client)
+            return
+        del self._under_way[client]
+        self._on_end(client, cause)
+
+    def cancel(self, client: int) -> None:
+        way = self._under_way.pop(client)
+        up = way.legs[0][0]
+        port = self._up if up else self._down
+        if way.due_s is None and client in port:
+            port.leave(client)
+
+    def state_dict(self) -> State:
+        ways = {client: [list(way.legs), way.started_s, way.due_s, way.survives] for client, way in self._under_way.items()}
+        return {"bytes": self.bytes, "legs": self._legs, "under_way": ways}
+
+    def load_state_dict(self, state: State) -> None:
+        self.bytes, self._legs = state["bytes"], state["legs"]
+        self._under_way = {}
+        for client, (legs, started_s, due_s, survives) in state["under_way"].items():
+            way = self._under_way[client] = _Way([(up, edge) for up, edge in legs])
+            way.started_s, way.due_s, way.survives = started_s, due_s, survives
+            if due_s is not None:
+                self._clock.call_at(due_s, partial(self._on_due, client), way)
