@@ -139,10 +139,10 @@ def test_a_way_to_an_edge_that_carries_no_bytes_is_refused(tmp_path: Path) -> No
     ]
     file = tmp_path / "moves.csv"
     file.write_text("client,start_s,end_s,edge\n0,1,5,edge-1\n")
-    network = {"links": cables, "server": "s", "clients": ["a", "x", "a", "x"]}
+    network = {"links": cables, "server": "s", "clients": ["a", "a", "x", "x"]}
     tables = study(tier(nodes=["a", "b"]), network=network, clients={"count": 4}) | {"downlink": {}, "uplink": {}}
     tables["edges"] = {"tiers": tables["edges"]["tiers"], "moves": str(file), "model_bytes": 0}
-    with pytest.raises(UserError, match=r"the model of client 0.*s-b"):
+    with pytest.raises(UserError, match=r"cable 's-b' has no bandwidth, which the model of client 0 needs"):
         build(parse(tables))
 
 
