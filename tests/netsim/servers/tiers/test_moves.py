@@ -11,10 +11,10 @@ import pytest
 
 from models.fl.store import ModelId
 from models.fl.training.local_work import Update
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.edge_tiers import constant, learning, played, ready, study, tier
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.peer_training import LEARNER
 
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
