@@ -1,4 +1,4 @@
-"""The results of simulations: open run folders, compare runs, draw figures, write reports. Reads results only."""
+"""Results of simulations: open run folders, compare runs, draw figures, write reports. Reads results only."""
 
 from __future__ import annotations
 

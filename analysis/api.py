@@ -1,4 +1,4 @@
-"""Runs and sweeps as users hold them: the results, and methods that compare and draw them. `import analysis` offers all of it."""
+"""Runs and sweeps for users: results, with methods that compare and draw them. `import analysis` offers all of it."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Sweep(sweep_results.Sweep):
 
     @cached_property
     def comparison(self) -> pd.DataFrame:
-        """A row a variant, with the columns of `comparison.parquet`: mean, half-width and count of each figure.
+        """Table with a row for each variant and the columns of `comparison.parquet`: mean, half-width and count of each metric.
 
-        Final accuracies are those at `until_s`, where the shortest of all runs ends. Warns (UserWarning) where that is far from
-        the ends of the others, as `netsim compare` does.
+        Final accuracies are those at `until_s`, where the shortest of all runs ends. Warns (UserWarning) if that is far from
+        the ends of other runs, as `netsim compare` does.
         """
         from analysis.documents.comparison_tables import short_run_note
         from analysis.metrics.comparison import comparison_frame

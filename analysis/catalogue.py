@@ -45,9 +45,9 @@ __all__ = [
 ]
 
 _OF_VARIANTS = frozenset({"accuracy_bytes"})
-"""Figures that say something new only where variants are compared."""
+"""Figures that are useful only for several variants."""
 _OF_ROUNDS = frozenset({"latency", "phases", "ages"})
-"""Figures that measure rounds, or in rounds: a round means different things to servers of different kinds."""
+"""Figures that measure rounds, or in rounds: a round has a different meaning for each kind of server."""
 
 
 _REMEDIES: Mapping[str, str] = {

@@ -1,4 +1,4 @@
-"""Files that are never half written: new content is written under another name, then renamed."""
+"""Atomic writes: new content is written under another name, then renamed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from analysis.results.folders import is_run, is_sweep
 WORLD = ("clients", "downlink", "compute", "uplink", "availability", "outages", "jammers")
 """Tables of a scenario that describe the task of a method; runs that differ in them are not paired at equal seeds."""
 WHERE_BOTH = ("learner.data", "learner.partition", "channels", "opinions", "peers")
-"""Further tables of the task; runs of which only one has such a table, as with some servers, can still be compared."""
+"""Further tables of the task, which are compared only if both runs have them: some servers have no such table."""
 _METHOD = ("learner.data.scale", "learner.data.download")
 # Keys within these that do not change the task.
 

@@ -1,4 +1,4 @@
-"""The figure of ages: how long ago each client was last heard, round by round, as a map."""
+"""The figure of ages: a map of the age of each client in each round."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     with look.apply():
         size = (7.2, 1.4 + 2.3 * rows if columns > 1 else 3.6)
         figure, panels = new_figure((1.0,) * columns, rows=rows, size_in=size, share_y=False, look=look)
-        # Of the width, a panel has its share less what stands beside the panels.
+        # A panel has its share of the width, less the space for labels beside the panels.
         letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
         for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
             shown, across, up = _coarse(age, (edges, np.arange(age.shape[1] + 1) - 0.5))

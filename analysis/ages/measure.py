@@ -47,7 +47,7 @@ def ages(run: Run) -> FloatArray:
 
 
 MOST_VARIANTS = 8
-"""Most variants of which every pair is compared; pairs of more would fill a page with chance findings."""
+"""Largest number of variants of which every pair is compared: more pairs would fill a page with chance findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Growth:
     exponent: Interval
     """Slope of log regret on log round over the last nine tenths of a run (1: linear), of the runs with regrets above 0 there."""
     left_out: int
-    """Runs without such a slope: their regret is not above 0 throughout. These did best."""
+    """Number of runs without such a slope, because their regret is not above 0 throughout. These did best."""
 
 
 def pairs(groups: Groups) -> list[Pair]:

@@ -1,1 +1,1 @@
-"""Changes of the world: how soon they were declared, what they cost, how long recovery took."""
+"""Changes of the world: delays of declarations, costs, recovery times."""

@@ -41,7 +41,7 @@ def true_changes(run: Run) -> list[int]:
     if run.source.has("script"):
         acts = run.script
         lawful = acts["action"].astype(str).isin(["change", "scale", "restore"])
-        # An act of a round under way is felt from that round on.
+        # An act within a round has effect from that round on.
         firsts |= {max(1, number) for number in run.row_of(acts.loc[lawful, "round"]).tolist()}
     return sorted(number for number in firsts if 1 < number <= len(starts_s))
 

@@ -1,4 +1,4 @@
-"""Figures of changes: the regret rate around them, how soon they were declared and recovered from, and a run's course."""
+"""Figures of changes: the regret rate around them, times to declaration and recovery, and the course of a run."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
 def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: int = 241) -> Curve:
     """Return the moving regret rate around the changes of a run, averaged over them; empty without changes or regret.
 
-    Abscissae: rounds or seconds since the change, from half the shortest stretch between two changes before it to that after it.
-    In seconds the regret is counted per second.
+    Abscissae: rounds or seconds since the change; they reach half the shortest distance of two changes to either side. In
+    seconds the regret is counted per second.
     """
     firsts, regret = true_changes(run), regret_of_rounds(run)
     if not firsts or np.isnan(regret).any() or (unit == "seconds" and not run.rounds["end_s"].any()):

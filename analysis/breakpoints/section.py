@@ -1,4 +1,4 @@
-"""The section of a report on changes: how soon each variant answered them, and how long it took to recover."""
+"""The section of a report on changes: times to declaration and to recovery, by variant."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _row(summary: ChangeSummary) -> list[str]:
 
 
 def recovery_is_known(row: list[str]) -> bool:
-    """Return True if a row of the table says how long recovery took."""
+    """Return True if a row of the table has a recovery time."""
     return row[-1] != MISSING
 
 

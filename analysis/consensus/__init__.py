@@ -1,1 +1,1 @@
-"""Clients that decide among themselves: how long the consensus phase takes, how far they agree, what it costs."""
+"""Consensus phase of clients that decide among themselves: duration, agreement, cost."""

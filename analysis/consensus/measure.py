@@ -1,4 +1,5 @@
-"""Times, agreement and cost of the consensus phase in which clients decide who takes part (footnote 4 of Tong et al. 2024).
+"""Times, agreement and cost of the consensus phase in which clients choose the members of a slot (footnote 4 of Tong et al.
+2024).
 
 The sweep must be over servers of kind "fl-da", such as `bp_ucb_timing`. It may vary the message latency and hold runs in zero
 time (`slots.start = "zero"`). Regret is then compared with the runs in zero time of the same task, latency and seed. The result
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 MOST_CONSENSUS = 0.05
 """The share of a slot that the consensus phase may take."""
 MARGIN = 0.005
-"""The regret a slot that may be lost, or gained, and still counts as none: half a point of the average opinion."""
+"""Margin: regret a slot, of either sign, that counts as none; half a point of the average opinion."""
 _NO_TASK = ("seed", "name", "description", "output", "sweep", "slots", "peers", "belief", "gossip")
-"""Tables of a scenario in which compared runs may differ: they say how and when clients decide, not what the task is."""
+"""Tables of a scenario in which compared runs may differ: they set the decisions of clients, not the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Timing:
     converged: float
     """Share of the slots in which beliefs settled."""
     agreed_s: float
-    """Seconds until all clients named the same members, likewise."""
+    """Seconds until all clients named the same members."""
     agreed: float
     consensus: float
     """Share of the time spent in the consensus phase."""
@@ -62,7 +63,7 @@ class Timing:
     messages: float
     """Messages sent in a slot."""
     regret: float
-    """The best set's average opinion minus that of the clients chosen."""
+    """Average opinion of the best set, minus that of the chosen clients."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The section of a report on clients that decide among themselves: how long it takes, how far they agree, what it costs."""
+"""The section of a report on the consensus phase of clients: duration, agreement, cost."""
 
 from __future__ import annotations
 

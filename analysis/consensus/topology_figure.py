@@ -19,7 +19,7 @@ from analysis.results.run import Run
 from analysis.statistics.arrays import FloatArray
 
 MOST_SLOTS = 4
-"""Slots that are shown side by side: the first, the last, and some between at equal ratios."""
+"""Largest number of slots shown side by side: the first, the last, and some between at equal ratios."""
 MOST_NAMED = 30
 """Clients that are shown with their numbers."""
 MOST_LINKS = 20_000
@@ -114,11 +114,11 @@ def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: Floa
     colours: dict[str, Any] = {"cmap": "cividis", "vmin": 0.0, "vmax": 1.0}
     (x, y), (u, v) = places[~member].T, places[member].T
     drawn = axes.scatter(x, y, s=size, c=belief[~member], ec=GRID, lw=0.5, zorder=3, **colours)
-    # Above the others, and of a size at which the colour within the ring can be seen.
+    # Above other nodes, and large enough that the colour within the ring is visible.
     axes.scatter(u, v, s=max(size, 40.0), c=belief[member], ec=INK, lw=2.0, zorder=4, **colours)
     for client, (x, y) in enumerate(places if few else ()):
         colour = "white" if belief[client] < 0.5 else "black"
-        # By a name of its own in the picture: it stands on the colour of its node, and not on paper.
+        # With its own id in the picture: checks of contrast must know that it stands on the colour of its node, not on paper.
         axes.annotate(f"{client}", (x, y), ha="center", va="center", fontsize=6.5, color=colour, zorder=5, gid=f"client-{client}")
     axes.set_aspect("equal", adjustable="box")
     axes.grid(visible=False)

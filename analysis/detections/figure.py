@@ -1,4 +1,4 @@
-"""The figure of sub-channels: how good each was when, where a jammer was, and what the detectors declared."""
+"""The figure of sub-channels: their states over time, jamming, and declared changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of a scheduler's detectors: changes that they declared against changes of the sub-channels that really happened.
+"""Scores of a scheduler's detectors: declared changes against true changes of the sub-channels.
 
 A change is found by the first declaration from the round on in which the new means hold, before the next change; without one it
 is missed. Any further declaration counts as caused by jamming if jammed transmissions led to it, and else as a false alarm. A
@@ -37,10 +37,13 @@ class Declaration(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DetectionScore:
-    """Declarations against changes. Delays are in rounds; the first of the new means and that of the declaration both count."""
+    """Score of declarations against true changes.
+
+    Delays are in rounds; they count both the first round of the new means and the round of the declaration.
+    """
 
     changes: tuple[int, ...] | None
-    """The first round of each change; None: not known, and causes are not told apart."""
+    """First round of each true change; None: unknown, so that causes are not distinguished."""
     causes: tuple[Cause, ...]
     """Of each declaration, in their order."""
     delays_rounds: tuple[int, ...]
@@ -59,7 +62,7 @@ class DetectionScore:
 
     @property
     def mean_delay_rounds(self) -> float:
-        """Mean delay of the changes that were found; NaN: none was."""
+        """Mean delay of the detected changes; NaN without any."""
         return sum(self.delays_rounds) / len(self.delays_rounds) if self.delays_rounds else math.nan
 
 
@@ -149,6 +152,6 @@ def declared_rounds(run: Run) -> NDArray[np.int64]:
 
 def changes_of_means(run: Run) -> tuple[int, ...] | None:
     """Return the first round of each change of the sub-channels' means, with slots in communication rounds; None: unknown."""
-    # Summaries of earlier versions say it of servers with ages only, in another table.
+    # Summaries of earlier versions state it only for servers with ages, in another table.
     stated = run.summary.get("sub_channels") or run.summary.get("aoi") or {}
     return change_rounds(stated.get("channels"))

@@ -1,4 +1,4 @@
-"""The blocks of a report, before it is written as HTML or Markdown: sections of texts, tables and pictures."""
+"""Blocks of a report: sections of texts, tables and pictures, which are then written as HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Cells = tuple[list[str], list[list[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A paragraph; `lead` stands before it in bold."""
+    """A paragraph, preceded by `lead` in bold."""
 
     text: str
     lead: str = ""
     warning: bool = False
-    """True if the text says that something may be wrong, and must not be overlooked."""
+    """True if the text is a warning, which must not be overlooked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class Table:
     note: str = ""
     """Text below the table: how its numbers were averaged."""
     words: Sequence[int] = (0,)
-    """Columns that hold words, not numbers: to the left."""
+    """Columns of words, which are aligned to the left."""
     unfolded: bool = False
-    """True if all of a long table is shown at once: it is what the page is about."""
+    """True if a long table is shown in full, because it is the subject of the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class SavedPicture:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Text that is shown as it is; with a `summary` folded away below it, where the format can do that."""
+    """Text that is shown verbatim. With a `summary` it is folded below it, if the format allows."""
 
     text: str
     language: str = ""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_COLUMNS = 4
-"""Metrics that fit into 80 columns of a terminal; the others are in the report."""
+"""Largest number of metrics in 80 columns of a terminal; the report has all."""
 MOST_CUT = 0.9
-"""Least share of the longest run that the shortest may last without a warning: runs are compared up to its end."""
+"""Smallest ratio of the shortest run to the longest without a warning: runs are compared up to the end of the shortest."""
 
 
 def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:

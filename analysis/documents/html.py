@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: pictures are inline SVG, tables can be downloaded by links.
+"""Writes a report as one self-contained HTML file: pictures are inline SVG, tables can be downloaded by links.
 
 There is no script in it, and a policy in its head forbids every request. Colours follow the reader's choice of light and dark,
 those of the pictures too.
@@ -37,7 +37,7 @@ _COLOURS = {
     "#771100": "var(--maroon)",
     "#552277": "var(--plum)",
 }
-"""Colours of `analysis.figures.style` that are not legible on both light and dark, by what the style sheet calls them."""
+"""Colours of `analysis.figures.style` that are not legible on both light and dark, by their names in the style sheet."""
 
 
 def html(document: Document, svg: Callable[[Picture], str]) -> str:
@@ -154,7 +154,7 @@ def _table(table: Table) -> Iterator[str]:
         cells = []
         for column, cell in enumerate(row):
             tag, scope = ("th", ' scope="row"') if column == 0 and 0 in table.words else ("td", "")
-            # Where a cell has to be broken, then before what is added and subtracted.
+            # Break a cell, if necessary, before a plus or minus.
             cells.append(f"<{tag}{scope}{kind(column)}>{escape(cell).replace('± ', '±&nbsp;')}</{tag}>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"

@@ -1,4 +1,4 @@
-"""Lines over single clients, one for each variant: by the clients' numbers where they are few, else sorted by value."""
+"""Lines over clients, one for each variant: in the order of the clients' numbers if there are few, otherwise sorted by value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures in words: lines that hide one another, and a description for readers who cannot see the figure."""
+"""Text about figures: lines that hide one another, and descriptions for readers who cannot see the figure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
 
 
 def _alike(axes: Axes, handle: Any) -> list[Line2D]:
-    """Return the lines of a panel that look like `handle`, and so stand for the same variant."""
+    """Return the lines of a panel that look like `handle`, and so belong to the same variant."""
     if not isinstance(handle, Line2D):
         return []
     look = (handle.get_color(), handle.get_linestyle())

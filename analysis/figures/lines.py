@@ -22,7 +22,7 @@ from analysis.statistics.arrays import Curve, FloatArray
 from analysis.statistics.curves import mean_curve
 
 MOST_POINTS = 1000
-"""Most points of a line: a figure of this size can show no more."""
+"""Largest number of points of a line: a figure of this size cannot show more."""
 
 
 def round_columns(run: Run, *names: str) -> list[FloatArray]:

@@ -41,7 +41,7 @@ class Look:
     title: str | None = None
     """None: the figure's own; empty: none."""
     notes: bool = True
-    """True if the figure says at its foot what was averaged."""
+    """True if a note at the foot states what was averaged."""
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
@@ -55,7 +55,7 @@ class Look:
             _check_font(self.font)
 
     def points(self, share: float) -> float:
-        """A font size that is `share` of that of labels."""
+        """Return the font size that is `share` of that of labels."""
         return share * self.font_size
 
     @contextmanager
@@ -64,7 +64,7 @@ class Look:
         import matplotlib
 
         with matplotlib.rc_context(), warnings.catch_warnings():
-            # Said once, by `warn_of_letters`: Matplotlib says it letter by letter, as often as it looks at a text.
+            # `warn_of_letters` warns once: Matplotlib would warn for every letter, each time it reads a text.
             warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from", UserWarning)
             of_mathematics = logging.getLogger("matplotlib.mathtext")
             level = of_mathematics.level
@@ -122,7 +122,7 @@ class FigureSettings:
     over: Over | None = None
     """Horizontal axis of figures over the course of a run; None: rounds where variants share them, else seconds."""
     round: int | None = None
-    """The round that is shown client by client; None: one of median length."""
+    """Round shown client by client; None: a round of median length."""
     regret_bounds: Sequence[Bound] = ()
     """Bounds to draw beside regrets."""
     aoi_bounds: Sequence[Bound] = ()

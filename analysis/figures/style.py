@@ -24,7 +24,7 @@ from analysis.files import write_whole
 _USUAL_LEGEND_IN = 0.9
 """Height of a title with two rows of a legend."""
 LETTERS = 28
-"""Most letters of a label beside an axis, in one row: more would leave no room for the axis."""
+"""Largest number of letters in a row of a label beside an axis: more would leave no room for the axis."""
 _METADATA: dict[str, dict[str, None]] = {
     "png": {"Software": None},
     "svg": dict.fromkeys(("Date", "Creator", "Format", "Type")),
@@ -168,9 +168,12 @@ def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
 
 
 def image_of(figure: Figure, format: str) -> bytes:
-    """`figure` as an image in `format`: png, svg or pdf; no date and no version inside: the same data gives the same bytes."""
+    """Return `figure` as an image in `format`: png, svg or pdf.
+
+    It has no date or version inside, so that equal data give equal bytes.
+    """
     buffer = BytesIO()
-    # Letters of an SVG and of a PDF are set by what is in force as it is written, not as the figure is drawn.
+    # The settings in force at the time of writing, not of drawing, decide the letters of an SVG or PDF.
     with PLAIN.apply():
         figure.savefig(buffer, format=format, transparent=False, metadata=_METADATA[format])
     return buffer.getvalue()
@@ -190,10 +193,13 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def svg_text(figure: Figure) -> str:
-    """`figure` as SVG on nothing, to stand in a page: letters as outlines, so that it looks alike everywhere."""
+    """Return `figure` as SVG with a transparent background, for a page.
+
+    Letters are outlines, so that it looks the same everywhere.
+    """
     buffer = StringIO()
     with PLAIN.apply():
-        # Laid out once: Matplotlib would draw everything for it, and once more into the file.
+        # Lay out only once: Matplotlib would otherwise draw everything for the layout, and again into the file.
         if (engine := figure.get_layout_engine()) is not None:
             engine.execute(figure)
             figure.set_layout_engine("none")

@@ -20,7 +20,7 @@ from analysis.statistics.arrays import FloatArray
 from analysis.statistics.inference import Best, set_of_best, simultaneous
 
 MOST_CELLS = 100
-"""A grid of more cells is not compared cell by cell unless it is asked for."""
+"""Largest grid that is compared cell by cell without a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ def _method(settings: Settings, keys: Sequence[str]) -> str:
 
 
 def _compare_variants(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
-    """Compare some variants of a sweep by themselves, up to a horizon of their own."""
+    """Compare some variants of a sweep separately, up to their own horizon."""
     entries = [entry for entry in sweep.entries if entry.variant in variants]
     some = Sweep(
         path=sweep.path,

@@ -42,7 +42,7 @@ def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str]
 
 
 def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
-    """Say in words in how many cells each method is best."""
+    """Describe the number of cells in which each method is best."""
     counts: dict[tuple[int, ...], int] = {}
     for one in found:
         counts[one.winners] = counts.get(one.winners, 0) + 1

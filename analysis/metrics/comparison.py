@@ -1,4 +1,4 @@
-"""The variants of a sweep side by side, as plain data: means over seeds and paired differences to the baseline."""
+"""Comparison of the variants of a sweep, as plain data: means over seeds and paired differences to the baseline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class DifferenceRow:
     label: str
     values: Mapping[str, PairedDifference]
     same_oracle: bool = True
-    """True if the AoI regrets of both are against one oracle; else their difference says nothing."""
+    """True if the AoI regrets of both are against one oracle; otherwise their difference is meaningless."""
 
     def __getitem__(self, name: str) -> PairedDifference:
         return self.values[name]
@@ -75,7 +75,7 @@ class Comparison:
     horizons: Mapping[str, float]
     """Horizon of each of `TARGETS`: the cost that every run reaches; inf where no run counts it."""
     asked_horizon_s: float | None
-    """Horizon in seconds that was asked for; None: the end of the shortest run."""
+    """Requested horizon in seconds; None: the end of the shortest run."""
     last: int
     """Evaluations averaged for the final accuracy."""
     until: Extent
@@ -88,7 +88,7 @@ class Comparison:
     metrics: tuple[str, ...]
     """The metrics that were computed, in the order of tables."""
     asked: tuple[str, ...]
-    """Metrics that were asked for by name; empty: tables show those that the study is about."""
+    """Metrics requested by name; empty: tables show those of the study's subject."""
     rounds_alike: bool
     """True if a round is the same thing to all variants."""
     runs: pd.DataFrame
@@ -102,7 +102,7 @@ class Comparison:
         return self.horizons["target_s"]
 
     def has(self, name: str) -> bool:
-        """Return True if the metric tells something of any run: rounds without time, for example, have no latency."""
+        """Return True if the metric has a meaningful value in any run: rounds without time, for example, have no latency."""
         if name not in self.metrics:
             return False
         if name == "target_s" and self.target_accuracy is not None:

@@ -1,4 +1,4 @@
-"""The definitions of the metrics: from the facts of a run to a number; NaN where it does not exist."""
+"""Definitions of the metrics: functions from the facts of a run to a number; NaN if it does not exist."""
 
 from __future__ import annotations
 

@@ -54,5 +54,5 @@ def simultaneous_difference(comparison: Comparison, row: DifferenceRow, name: st
 
 
 def comparable(row: DifferenceRow, name: str) -> bool:
-    """Return True if a difference says anything: regrets to different oracles do not compare."""
+    """Return True if a difference is meaningful: regrets to different oracles do not compare."""
     return name != "aoi_regret" or row.same_oracle

@@ -26,7 +26,7 @@ class Settings:
     last: int = 10
     """Evaluations averaged for the final accuracy."""
     until: Extent = UNLIMITED
-    """Extent of final accuracies and of sums over rounds: that which all compared runs reach."""
+    """Extent of final accuracies and of sums over rounds: the one that all compared runs reach."""
 
 
 DEFAULT = Settings()
@@ -62,19 +62,19 @@ class Facts:
         return float(ends[-1]) if ends.size else 0.0
 
     def total(self, *names: str) -> float:
-        """Sum of columns over all rounds; NaN where nothing was measured."""
+        """Return the sum of columns over all rounds; NaN if nothing was measured."""
         columns = [self.rounds[name] for name in names]
         if all(np.isnan(column).all() for column in columns):
             return math.nan
         return float(sum(np.nansum(column) for column in columns))
 
     def summary_entry(self, section: str, key: str) -> Any:
-        """An entry of a section of the summary; None where there is none."""
+        """Return an entry of a section of the summary, or None."""
         return (self.run.summary.get(section) or {}).get(key)
 
     @cached_property
     def clients(self) -> int:
-        """Number of clients of the scenario; 0: it does not say."""
+        """Number of clients of the scenario; 0 if it does not state it."""
         return int((self.run.scenario.get("clients") or {}).get("count", 0))
 
     @cached_property

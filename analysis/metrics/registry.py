@@ -1,4 +1,4 @@
-"""The metrics by name, with their units and meanings: the one place that tables, figures, text and commands take them from.
+"""The metrics by name, with units and meanings; tables, figures, texts and commands use this registry.
 
 Beside those listed here every column of `rounds.parquet` is a metric: its mean over the rounds in which it was measured, or its
 last value where it counts up.
@@ -23,7 +23,7 @@ from analysis.suggestions import did_you_mean
 
 Better = Literal["higher", "lower", "neither"]
 Kind = Literal["learning", "time", "participation", "regret", "consensus", "column"]
-"""Subject of a metric: tables show the kinds that a study is about."""
+"""Subject of a metric: tables show the kinds that fit the study."""
 
 
 def _any(values: FloatArray) -> bool:
@@ -58,7 +58,7 @@ class Metric:
     """Function from the facts of a run to the number; NaN: it does not exist."""
     kind: Kind
     scale: float = 1.0
-    """From the value to what is shown."""
+    """Factor from the value to the displayed number."""
     tells: Callable[[FloatArray], bool] = _any
     """Function that returns True if values over runs (n,) are worth a column of a table."""
     cost: Cost | None = None

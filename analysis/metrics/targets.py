@@ -43,11 +43,11 @@ class Extent:
     """Extent of runs: the extent of one run, or the extent that every one of several runs reaches."""
 
     time_s: float
-    """Simulated seconds a run was watched for: to its time limit where that ended it, else to the close of its last round."""
+    """Simulated seconds of a run: to its time limit if that ended it, otherwise to the close of its last round."""
     rounds: int
     """Rounds that closed."""
     sent_bytes: float
-    """Bytes sent to clients and by them; inf where none are sent, so that they limit nothing."""
+    """Bytes sent to and by clients; inf if none are sent, so that bytes limit nothing."""
     drawn_j: float = math.inf
     """Joules that all clients drew, idle ones included; inf where energy is not counted, so that it limits nothing."""
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MANY_NODES = 100
 """Number of nodes above which they are drawn smaller."""
 MOST_LINKS = 24
-"""Most links that the figure over time shows: the busiest."""
+"""Largest number of links in the figure over time: the busiest ones."""
 MOST_STEPS = 300
 _ITERATIONS = 60
 _MOST_EXACT = 120

@@ -51,7 +51,7 @@ def link_table(run: Run) -> pd.DataFrame:
         {
             "cable": [name.split(">")[0] for name in sums.index],
             "carried_bytes": sums["carried_bytes"],
-            # Rounds in which nothing crossed a link have no row: its bandwidth there is taken to be that of the others.
+            # Rounds in which nothing crossed a link have no row: assume the bandwidth of the other rounds.
             "utilisation": sums["carried_bytes"] / (sums["room_bytes"] / sums["seconds"] * whole_s),
             "peak": by_link["share"].max(),
         }

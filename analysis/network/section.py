@@ -1,4 +1,4 @@
-"""The section of a report on the links of a network: the busiest, and those on the critical path."""
+"""The section of a report on the links of a network: the busiest links, and links on the critical path."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def parameter_figure(
             style = line_style(index)
             mean = np.array([interval.mean for interval in line.intervals]) * one.scale
             if np.isinf(mean).any():
-                # Such as the leak of what is not protected.
+                # Infinite values, such as the leak without protection.
                 mean[np.isinf(mean)] = np.nan
                 beyond.append(line.label or "some values")
             if np.isnan(mean).all():

@@ -1,4 +1,4 @@
-"""A metric against a parameter: which numeric keys a sweep varies, how a metric depends on them, and which value is best."""
+"""A metric against a parameter: numeric keys that a sweep varies, the metric over them, and best values."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Line:
     """Variants that differ in one numeric key alone."""
 
     label: str
-    """Words that the variants' labels share; empty where there is one line only."""
+    """Words shared by the variants' labels; empty for a single line."""
     at: FloatArray
-    """(n,), ascending: the values of the key."""
+    """Values (n,) of the key, ascending."""
     variants: tuple[str, ...]
     """(n,)"""
     intervals: tuple[Interval, ...]
-    """(n,): the metric's mean over seeds."""
+    """Means (n,) of the metric over seeds, with intervals."""
     best: Best | None
-    """The values that may be the best; None: neither high nor low values of the metric are better."""
+    """Values that may be the best; None: neither high nor low values of the metric are better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class AgainstOne:
 
 @dataclass(frozen=True, slots=True)
 class AgainstTwo:
-    """A metric against two numeric keys of which every combination was run."""
+    """A metric against two numeric keys; every combination was run."""
 
     metric: str
     rows: str
@@ -67,11 +67,11 @@ class AgainstTwo:
     best: Best | None
     """Over all combinations, row after row."""
     members: NDArray[np.bool_]
-    """(rows, columns): the combinations that may be best."""
+    """True (rows, columns) for combinations that may be best."""
 
 
 def unit_of(key: str) -> str:
-    """The unit that the name of a key ends in; empty: none."""
+    """Return the unit at the end of a key's name; empty without one."""
     return next((unit for end, unit in sorted(UNITS.items(), key=lambda item: -len(item[0])) if key.endswith(end)), "")
 
 
@@ -105,7 +105,8 @@ def _flat(scenario: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
-    """The keys of `settings_of` against which a metric can be shown: numbers, with variants that differ in nothing else."""
+    """Return the keys of `settings_of` against which a metric can be shown: numbers, with variants that differ in nothing else.
+    """
     keys = dict.fromkeys(key for one in settings.values() for key in one)
     return [key for key in keys if any(len(group) > 1 for group in _group_by_other_settings(settings, key).values())]
 
@@ -212,7 +213,9 @@ def is_tied(line: Line) -> bool:
 
 
 def best_words(study: AgainstOne, line: Line, confidence: float) -> str:
-    """The best value of the key, and which others may be: "deadline 5 s; 95 % set of best: 4 to 6 s". Empty: none is better."""
+    """Return the best value of the key, and other possible ones: "deadline 5 s; 95 % set of best: 4 to 6 s". Empty: none is
+    better.
+    """
     if line.best is None or line.best.index < 0:
         return ""
     unit = unit_of(study.key)

@@ -24,9 +24,9 @@ from analysis.parameters.measure import (
 from analysis.results.sweep import Sweep
 
 MOST_METRICS = 4
-"""Most metrics with figures in a report, unless metrics were asked for."""
+"""Largest number of metrics with figures in a report, unless metrics are requested."""
 MOST_LINES = 8
-"""Most settings of the other keys in one figure; with more, a key has a section only if it is asked for."""
+"""Largest number of lines in a figure, one for each setting of other keys; with more, a key has a section only if requested."""
 _FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
 
 
@@ -58,7 +58,7 @@ def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
 
 
 def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str], list[list[str]]]:
-    """A row for each value of the key: the metric of each line, with a star where it may be the best of its line."""
+    """Return a row for each value of the key: the metric of each line, with a star if it may be the best of its line."""
     by_variant = {row.variant: row for row in comparison.rows}
     title = heading(comparison, study.metric)
     header = [study.axis, *(f"{line.label}: {title}" if line.label else title for line in study.lines)]

@@ -1,1 +1,1 @@
-"""Which clients take part how often, and what data they hold."""
+"""Participation of clients, and the data that they hold."""

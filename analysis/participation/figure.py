@@ -1,4 +1,4 @@
-"""Figures of who takes part: how often each client was selected, and who holds which training samples."""
+"""Figures of participation: selections of each client, and the training samples that clients hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section of a report on how much each group of clients took part, and how evenly."""
+"""The section of a report on the participation of each group of clients, and its evenness."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def participation_sections(groups: Groups) -> list[Section]:
             cells = [format_interval(mean_interval([share[name] for share in shares]), scale=100.0) for name in _COLUMNS]
             rows.append([label, group, *cells, ""])
         fairness = mean_interval(list(map(_fairness_between_groups, by_run)))
-        # The index is of all groups of the variant: it stands in the row of the last one.
+        # The index covers all groups of the variant, and is shown in the row of the last one.
         rows[-1][-1] = format_interval(fairness)
     if not rows:
         return []

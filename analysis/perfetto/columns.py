@@ -1,4 +1,6 @@
-"""Columns of a table as pieces of JSON text. Events are assembled from them: encoding each whole takes several times as long."""
+"""Columns of a table as pieces of JSON text, from which events are assembled: encoding whole events takes several times as
+long.
+"""
 
 from __future__ import annotations
 

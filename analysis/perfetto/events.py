@@ -40,7 +40,7 @@ class Events:
     jammed: str = "sub-channel"
     """Word for what jammers jam."""
     flows: int = 0
-    """Arrows so far: their ids."""
+    """Number of arrows so far, which gives their ids."""
     tracks: dict[tuple[int, int], str] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class Events:
                 # A wait begins where the computing ended; only one that an upload followed was a wait.
                 if not has_started[i] or (is_wait and not has_ended[i]):
                     continue
-                # A phase that was under way at the end of the attempt ends there.
+                # A phase in progress at the end of the attempt ends there.
                 end_us = ends_us[i] if has_ended[i] else outcomes_us[i]
                 yield _slice(processes[i], client, label, starts_us[i], end_us, args[i])
                 if arrow and end_us - starts_us[i] > _INSTANT_US and (arrow == "download" or outcomes[i] == '"delivered"'):

@@ -1,1 +1,1 @@
-"""The report of a run or a sweep: which sections it has, in which order, and how it is written."""
+"""The report of a run or a sweep: its sections, their order, and the writing of files."""

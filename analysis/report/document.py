@@ -44,7 +44,7 @@ from analysis.stragglers.section import straggler_sections
 from analysis.stragglers.time_section import time_sections
 
 MOST_NAMED, FEW_NAMED = 8, 3
-"""Most variants that a sentence names: of up to `MOST_VARIANTS`, and of more; the others are counted."""
+"""Largest number of variants named in a sentence, for up to `MOST_VARIANTS` variants and for more; others are counted."""
 
 
 def sweep_document(

@@ -62,7 +62,7 @@ def variants_table(sweep: Sweep) -> Table:
 
 
 def scenario_facts(runs: Sequence[Run]) -> Facts:
-    """Return what was simulated, in a few words each: of one run, or of several in which it may differ."""
+    """Return facts on the simulated scenario, in a few words each, of one run or of several different ones."""
     scenarios = [run.scenario for run in runs]
     pairs = [
         ("clients", _either(_clients(scenario.get("clients") or {}) for scenario in scenarios)),
@@ -103,7 +103,7 @@ def _server(servers: Sequence[Mapping[str, Any]]) -> str:
         if told and len(having) < len(servers):
             told = f"{told}, or none" if len(known) == len(servers) else told
         words.append(told)
-    # The keys of a user's own server have a meaning to its class only: they are shown as they are.
+    # The keys of a user's server have a meaning only for its class, so they are shown verbatim.
     keys = dict.fromkeys(key for server in own for key in server if key != "kind")
     words += [_either(f"{key} = {_value(server[key])}" for server in own if server.get(key) is not None) for key in keys]
     return ", ".join(word for word in words if word)

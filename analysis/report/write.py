@@ -1,4 +1,4 @@
-"""A report of a run or a sweep, as one HTML file or as Markdown: what was asked, what came out, how sure, figures, settings."""
+"""Writes the report of a run or a sweep as one HTML file or as Markdown: question, results, uncertainty, figures, settings."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _draft(
 
 
 def _refuse_of_one_run(questions: Questions, run: Run) -> None:
-    """Raise ValueError where something is asked of the differences between variants, of which one run has none."""
+    """Raise ValueError for questions about differences between variants, which a single run does not have."""
     asked = {
         "against": questions.against,
         "within": questions.within,

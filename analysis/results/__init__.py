@@ -1,1 +1,1 @@
-"""Finished runs and sweeps as data: where they are read from, and how files are checked."""
+"""Finished runs and sweeps as data: their sources, and checks of files."""

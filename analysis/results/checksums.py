@@ -19,7 +19,7 @@ class DamagedFileError(ValueError):
 
 
 KEY = "sha256"
-"""The key of a file of JSON that holds the checksum of the others."""
+"""Key of a JSON file that holds the checksum of the other keys."""
 FILES = "files"
 """The key of a summary that holds the SHA-256 of the files beside it, by name."""
 

@@ -87,7 +87,7 @@ class Run:
     evaluations = _Table()
     """One row for each metric of your own and evaluation; ValueError where the scenario names none."""
     partition = _Table()
-    """Training samples of each label that each client holds; ValueError where nothing was trained (see `has_partition`)."""
+    """Training samples of each label that each client holds; raises ValueError without training (see `has_partition`)."""
 
     transfers = _Table()
     """One row for each transfer over `[network]`; ValueError where `output.transfers_table` did not ask for them."""
@@ -139,7 +139,7 @@ class Run:
 
     @property
     def rounds_per_row(self) -> int:
-        """Communication rounds in a row of the rounds table: with slots the rounds of a slot, else 1.
+        """Number of communication rounds in a row of the rounds table: with slots the rounds of a slot, otherwise 1.
 
         Other tables, and the keys of a scenario, count communication rounds.
         """
@@ -151,9 +151,9 @@ class Run:
 
     @property
     def round_meaning(self) -> tuple[tuple[str, Any], ...]:
-        """The facts of the coordinator by which a round of one run is like a round of another, or not.
+        """Facts of the coordinator that decide if rounds of two runs have the same meaning.
 
-        Runs of earlier versions state none: there, rounds are alike where the servers are called alike.
+        Runs of earlier versions state none: for them the kind of server decides.
         """
         facts = self.summary.get("coordinator")
         if facts is None:
@@ -191,7 +191,10 @@ class Run:
         return [name for name in COLUMNS if self.source.has(name)]
 
     def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> Any:
-        """A table as `pyarrow.Table`, all columns or some. Read again each time. ValueError: absent, foreign or newer format."""
+        """Return a table as `pyarrow.Table`, all columns or some.
+
+        It is read at each call. ValueError: absent, foreign or newer format.
+        """
         if table not in COLUMNS:
             raise ValueError(f"table = {table!r}: must be one of {', '.join(map(repr, COLUMNS))}")
         place = self.source.table_place(table)
@@ -217,13 +220,13 @@ class Run:
                 yield select_columns(table, piece, columns)
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
-        """Columns of the rounds table as floats, each (n,), missing values as NaN; not to be written to.
+        """Return columns of the rounds table as floats, each (n,), missing values as NaN. Callers must not change them.
 
         They are read once and shared by all callers, as long as there is room. ValueError: as for `arrow`.
         """
 
         def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:
-            # All at once: who wants one column wants others, and to open the file again takes longer than to read them.
+            # Read all columns at once: callers usually need several, and opening the file again takes longer than reading them.
             table = self.arrow("rounds", [*ROUND_NUMBERS, *(name for name in lacking if name not in ROUND_NUMBERS)])
             return {name: _floats(table.column(name)) for name in table.column_names}
 

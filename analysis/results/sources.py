@@ -1,4 +1,4 @@
-"""Sources of a finished run: its folder, or the memory of the process that ran it. Both are checked alike."""
+"""Sources of a finished run: its folder, or the memory of the process that ran it. Both have the same checks."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class KeptColumns:
 
     @staticmethod
     def _forget(number: int) -> None:
-        """Take an instance off the list of those that hold columns."""
+        """Remove an instance from the list of instances that hold columns."""
         _, size = KeptColumns._kept.pop(number, (None, 0))
         KeptColumns._bytes -= size
 
@@ -118,7 +118,9 @@ class OpenTable(Protocol):
         """These columns as `pyarrow.Table`."""
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """All rows of these columns (None: of all), one `pyarrow.Table` after the other, so that files need not fit in memory."""
+        """Yield all rows of these columns (None: all) as one `pyarrow.Table` after the other, so that files need not fit in
+        memory.
+        """
 
 
 class RunSource(Protocol):
@@ -304,7 +306,7 @@ class TableInMemory:
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
-    """A file of JSON with a format that this reader knows; raises ValueError that says what was `expected`."""
+    """Return a JSON file with a format that this reader knows; raises ValueError with the `expected` content."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or "format" not in content:
@@ -356,7 +358,7 @@ FILLED: dict[TableName, tuple[str, ...]] = {
     "clients": ("round", "client", "outcome", "selected_s"),
     "communication_rounds": ("round", "slot", "start_s", "end_s"),
 }
-"""Columns in which no run leaves an empty cell, and whose readers rely on that."""
+"""Columns without empty cells in any run; readers rely on that."""
 
 
 def check_filled(place: str, table: TableName, found: Any) -> None:

@@ -29,9 +29,9 @@ class SweepEntry:
     path: Path
     """Its folder; in memory, the name that its folder would have."""
     source: RunSource | None = None
-    """Source of its results; None: its folder."""
+    """Source of the run's results; None: its folder."""
     id: str | None = None
-    """The identity of the run that the sweep listed (`run_id` of its summary); None: it is not known."""
+    """Identity of the run in the sweep's list (`run_id` of its summary); None if unknown."""
 
 
 class Sweep:
@@ -95,7 +95,7 @@ class Sweep:
             missing = [(str(run["label"]), int(run["seed"])) for run in content.get("missing", ())]
             name, baseline = str(content["name"]), str(content["baseline"])
             if entries and all(entry.variant != baseline for entry in entries):
-                # None of its runs is complete: the others can be looked at all the same.
+                # Without a complete run of the baseline, the other variants are still usable.
                 baseline = entries[0].variant if baseline in [run["variant"] for run in content.get("missing", ())] else baseline
             smoothing_s = float(content.get("smoothing_s", 0.0))
             target = None if target is None else float(target)
@@ -181,7 +181,7 @@ class Sweep:
         return [self._open(entry) for entry in self.entries if entry.variant == variant]
 
     def table(self, table: TableName, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """One table of all runs, one below the other, with the columns variant, label and seed before its own.
+        """Return one table of all runs, one below the other, with the columns variant, label and seed first.
 
         ValueError: a run has no such table. Of long runs, name the columns that are needed.
         """
@@ -207,7 +207,7 @@ class Sweep:
         return self.table("clients")
 
     def _open(self, entry: SweepEntry) -> Run:
-        """Open one of the runs. ValueError: it is not there, or another run lies in its folder."""
+        """Open one of the runs. ValueError: it is missing, or another run lies in its folder."""
         source = RunFolder(entry.path) if entry.source is None else entry.source
         if source.folder is not None and not is_run(source.folder):
             raise ValueError(

@@ -1,1 +1,1 @@
-"""Statistics that know nothing of runs: intervals, curves, tests, censored times."""
+"""Statistics, independent of runs: intervals, curves, tests, censored times."""

@@ -19,13 +19,13 @@ from analysis.statistics.intervals import Interval, mean_interval
 
 RESAMPLES = 2000
 FEWEST = 5
-"""Fewest values of a bootstrap interval: fewer have too few different resamples."""
+"""Smallest number of values for a bootstrap interval: fewer have too few different resamples."""
 Verdict = Literal["equivalent", "different", "open"]
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Ends of an interval that need not be symmetric about the mean; NaN where there is none."""
+    """Ends of an interval that need not be symmetric about the mean; NaN without an interval."""
 
     low: float
     high: float
@@ -46,7 +46,7 @@ def bootstrap_interval(values: ArrayLike, confidence: float = 0.95, *, resamples
         return Bounds(math.nan, math.nan)
     drawn = array[np.random.default_rng(seed).integers(0, array.size, (resamples, array.size))]
     errors = drawn.std(axis=1, ddof=1)
-    # A resample of one value alone has no spread to divide by; it says nothing of the tails.
+    # A resample of equal values has no spread to divide by, and no information on the tails.
     spread_out = errors > 0.0
     ratios = (drawn[spread_out].mean(axis=1) - array.mean()) / errors[spread_out]
     low, high = np.quantile(ratios, [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0])
@@ -76,11 +76,11 @@ class Best:
     """Which of several variants is best, and which may be."""
 
     index: int
-    """The one with the best mean; -1: no values."""
+    """Index of the variant with the best mean; -1 without values."""
     members: NDArray[np.bool_]
     """(variants,): True for variants that may be the best; the true best is among them with the stated confidence."""
     seeds: int
-    """Seeds that all of them have a value at."""
+    """Number of seeds at which all variants have a value."""
 
 
 def set_of_best(values: FloatArray, *, higher: bool, confidence: float = 0.95) -> Best:

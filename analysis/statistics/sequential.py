@@ -1,4 +1,4 @@
-"""Intervals that hold at every number of seeds at once, so that seeds may be added until an interval is small enough.
+"""Intervals that hold at all numbers of seeds together, so that seeds may be added until an interval is small enough.
 
 A Student-t interval covers as often as it claims at a number of seeds that is fixed beforehand. To look after every seed and to
 stop at the first interval that is small enough picks those that happen to be small, and covers less often. A confidence sequence

@@ -1,1 +1,1 @@
-"""Time of a run: phases of clients, closes of rounds and the clients they waited for, and the critical path."""
+"""Analysis of a run's time: phases of clients, closes of rounds and the clients that they waited for, and the critical path."""

@@ -1,4 +1,4 @@
-"""The closes of rounds: the rule that closed each, the client it waited for, and by how much the others had ended before."""
+"""Closes of rounds: the rule that closed each, the client that it waited for, and the lead of the other clients."""
 
 from __future__ import annotations
 

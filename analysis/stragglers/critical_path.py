@@ -1,4 +1,4 @@
-"""The critical path of a run: the chain of phases, without a gap, that led from its beginning to its last close.
+"""The critical path of a run: the chain of phases, without gaps, from its beginning to its last close.
 
 It is one walk back over recorded causes, for every server. A round closed because an attempt ended, a timer rang or a time of the
 clock had come. An attempt ended after its upload, the queue before it, local training and the download; where it queued, the walk
@@ -41,9 +41,9 @@ class Link(NamedTuple):
     end_s: float
     exact: bool
     attempt: int
-    """The number of the attempt that the phase is a step of; -1: none."""
+    """Number of the attempt to which the phase belongs; -1: none."""
     edge: str | None = None
-    """The edge whose attempt it is; None: a client's, or none."""
+    """Edge of the attempt; None: an attempt of a client, or none."""
 
 
 def critical_path(run: RunRecords) -> pd.DataFrame:
@@ -140,7 +140,7 @@ class _Walk:
         if row["closed_by"] in _BY_MESSAGE:
             return self._before_message(row["closed_by"], row["closed_after"])
         if row["closed_by"] == "schedule":
-            # Nothing of the round moves this close. The last delivery in it is named; what is before is attribution.
+            # The close does not depend on the round. Its last delivery is named; the path before is attribution only.
             self.exact = False
             if place in self.last_delivery:
                 return self._after_attempt(self.last_delivery[place], CLOCK)
@@ -171,7 +171,7 @@ class _Walk:
         return self._begun(row)
 
     def _after_attempt(self, row: int, gap: str) -> tuple[str, int]:
-        """Walk on from what followed the end of an attempt, at once or by a timer."""
+        """Continue the walk from an event that followed the end of an attempt, at once or by a timer."""
         self._add(_NO_NUMBER, gap, self.attempts[row]["outcome_s"])
         return "attempt", row
 
@@ -179,7 +179,7 @@ class _Walk:
         """Walk on from the end of an attempt, or from within it, over its steps."""
         attempt = self.attempts[row]
         if attempt["number"] in self.last_of_term:
-            # Its edge made rounds of its own: the last of them, and what led to that, are on the path.
+            # The edge made its own rounds: the last of them, and its causes, are on the path.
             if attempt["upload_start_s"] <= self.time_s:
                 self._add(_NO_NUMBER, "upload", attempt["upload_start_s"], attempt["number"], attempt["edge"])
             last = self.last_of_term[attempt["number"]]
@@ -244,7 +244,7 @@ class _Walk:
             if phase == "upload" and attempt["sent_after"] in self.row_of:
                 return False
             if phase == "upload" and attempt["compute_end_s"] < start_s:
-                # It queued for the answer to a probe, of which the path says nothing.
+                # The update queued behind the answer to a probe, which the path does not cover.
                 self.exact = False
                 self._add(client, "queue", attempt["compute_end_s"])
         return True

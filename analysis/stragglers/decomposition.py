@@ -1,4 +1,4 @@
-"""Every round decomposed, client by client: download, compute, queue, upload, sending again, and waiting for the others."""
+"""Decomposition of every round, client by client: download, compute, queue, upload, resending, and waiting for other clients."""
 
 from __future__ import annotations
 

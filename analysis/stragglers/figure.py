@@ -1,4 +1,4 @@
-"""Figures of where the time of rounds goes: their latency, and the phases of the clients in them."""
+"""Figures of the time of rounds: latencies, and phases of clients."""
 
 from __future__ import annotations
 

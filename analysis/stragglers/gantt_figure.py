@@ -1,4 +1,4 @@
-"""The figure of one round as it happened: what each of its clients did when, and the close."""
+"""The Gantt chart of one round: phases of each client over time, and the close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from analysis.stragglers.decomposition import attempt_times
 from analysis.stragglers.records import run_records
 
 MOST_CLIENTS = 40
-"""Most clients that one figure shows; of more, those that ended last."""
+"""Largest number of clients in a figure; of more clients, the last ones to end are shown."""
 _PHASES = (
     ("download", "download_start_s", "download_end_s"),
     ("training", "compute_start_s", "compute_end_s"),
@@ -60,7 +60,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         legend: list[tuple[Artist, str]] = []
         for index, (name, start, end) in enumerate(_PHASES):
             left = columns[start][order] - begin
-            # A phase that was under way at the end of the run extends to the last known time.
+            # A phase in progress at the end of the run extends to the last known time.
             right = np.where(np.isnan(columns[end][order]), last_s, columns[end][order]) - begin
             width = np.where(np.isnan(left), 0.0, right - left)
             style = surface_style(index)
@@ -97,7 +97,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
 
 
 def _waits(run: Run, chosen: int) -> dict[float, tuple[float, float, int]]:
-    """Return, by peer, from when to when it waited at the end of its own round, and the peer whose message ended that.
+    """Return, by peer, start and end of its wait at the end of its own round, and the peer whose message ended the wait.
 
     Empty for runs without messages that let attempts begin.
     """

@@ -29,7 +29,9 @@ class RunRecords:
     """The rounds of one run and its attempts, with the facts of its coordinator that matter for reading them."""
 
     rounds: pd.DataFrame
-    """round, start_s, end_s and the `ROUND_CAUSES`: a row a round, ascending; of servers with slots a communication round."""
+    """Table with a row for each round, ascending (with slots: communication round): round, start_s, end_s and the
+    `ROUND_CAUSES`.
+    """
     attempts: pd.DataFrame
     """The `COLUMNS` of the attempts that began in one of these rounds, in the order of the table."""
     carries: bool
@@ -39,14 +41,17 @@ class RunRecords:
     inexact: frozenset[str] = frozenset()
     """Phases that do not end later by as much as they start later."""
     beyond: pd.DataFrame | None = None
-    """The other attempts, which causes may name: peers have rounds of their own, and may be ahead of the run's."""
+    """Other attempts that causes may name: peers have their own rounds, which may be ahead of the run's."""
     tree: TreeRecords | None = None
-    """With edges, of which `rounds` are then those with clients as members: all rounds and attempts. None: there are none."""
+    """With edges: all rounds and attempts of the tree; `rounds` then holds rounds whose members are clients.
+
+    None without edges.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRecords:
-    """Rounds and attempts of all nodes of a tree, numbered over all of them; numbers of causes are these."""
+    """Rounds and attempts of all nodes of a tree, with common numbers, to which causes refer."""
 
     rounds: pd.DataFrame
     """Columns as of `RunRecords`, first those of the server, and: term, the number of the edge's attempt (0: of the server)."""
@@ -65,13 +70,13 @@ def run_records(run: Run) -> RunRecords:
     for name in ("outcome", "begun_by"):
         attempts[name] = attempts[name].astype(str)
     if len(run.rounds):
-        # An attempt without an end was under way at the end of the run.
+        # An attempt without an end was in flight at the end of the run.
         attempts["outcome_s"] = attempts["outcome_s"].fillna(float(run.rounds["end_s"].iloc[-1]))
     if facts.get("tiered"):
         return _tree_records(run, attempts, facts)
     rounds = run.arrow("communication_rounds").to_pandas() if facts["slotted"] else run.rounds
     if facts["slotted"]:
-        # The slot under way as the run ended is not in the table of rounds.
+        # The slot in progress at the end of the run is not in the table of rounds.
         rounds = rounds[rounds["slot"] <= len(run.rounds)]
     rounds = rounds[["round", "start_s", "end_s", *ROUND_CAUSES]].reset_index(drop=True)
     for name in ("opened_by", "closed_by", "close_rule"):
@@ -132,7 +137,7 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
 
 
 def updates_begun_s(attempts: pd.DataFrame) -> FloatArray:
-    """Return the time at which each attempt's update was begun, (n,): when its client was first selected with it."""
+    """Return the time (n,) at which each attempt's update began: the first selection of its client with it."""
     if attempts["started_round"].isna().all():
         return attempts["selected_s"].to_numpy(np.float64)
     return attempts.groupby(["client", "started_round"])["selected_s"].transform("min").to_numpy(np.float64)

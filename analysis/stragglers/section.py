@@ -1,4 +1,4 @@
-"""The section of a report on who held a run up: its critical path, and each client's time on it."""
+"""The section of a report on the clients that delayed a run: its critical path, and each client's time on it."""
 
 from __future__ import annotations
 

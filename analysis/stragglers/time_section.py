@@ -1,4 +1,4 @@
-"""The section of a report on where the time of a run went: phases of an update, and what the server waited for."""
+"""The section of a report on the time of a run: phases of updates, and waits of the server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_WAITING = {
 """Facts of coordinators to reasons why the wait for single clients is not shown."""
 _OLD = "This run was recorded before runs said what closed their rounds: who was waited for is not told."
 _RESENT = ("download_s", "compute_s", "upload_s")
-# An update that is sent again waits over several rounds, in rows of which each tells only its own steps.
+# An update that is sent again waits over several rounds; each of its rows holds only its own steps.
 
 
 def time_sections(run: Run) -> list[Section]:

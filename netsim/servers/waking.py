@@ -27,7 +27,7 @@ class Waking:
         return self._event
 
     def wake_at_end_of_instant(self) -> None:
-        """Wake the process after everything else of this instant, so that it handles all events of the instant at once."""
+        """Wake the process after everything else of this instant, so that it handles all events of the instant together."""
         clock = self._clock
         if self._called_s != clock.now:
             self._called_s = clock.now

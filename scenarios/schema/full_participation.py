@@ -120,7 +120,7 @@ class Compass(Server):
     why_no_probes: ClassVar[str] = "the server of FedCompass selects nobody; leave it out"
 
     def check(self, scenario: "Scenario") -> None:
-        """It selects nobody, and gives steps to clients of known speed."""
+        """Refuse tables that do not go with this server, which selects no clients and assigns steps by known speeds."""
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
@@ -143,7 +143,7 @@ class Compass(Server):
             raise problem(("learner", "buffer"), learner.buffer, "leave it out: every close makes a new model")
 
     def describe(self, scenario: "Scenario") -> str:
-        """Everyone, and how many steps."""
+        """Describe the participation: all clients, and their numbers of steps."""
         return f"all at work, {self.min_steps} to {self.max_steps} steps"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:

@@ -1,4 +1,4 @@
-"""The `[server]` table of a server of the user's own: a class that puts one together of the engine's rules."""
+"""The `[server]` table of a user's server: a class that composes it from the engine's rules."""
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,17 +24,17 @@ class OwnServer(Server):
 
     @property
     def caches(self) -> bool:
-        """As its class says."""
+        """Return the attribute of the user's class."""
         return bool(self._mode().caches)
 
     @property
     def contends(self) -> bool:
-        """As its class says."""
+        """Return the attribute of the user's class."""
         return bool(self._mode().contends)
 
     @property
     def limit_s(self) -> float | None:
-        """None is known: what its keys mean is its own matter, whatever they are called."""
+        """Return None: no limit is known, because the class alone gives meaning to its keys."""
         return None
 
     def check(self, scenario: "Scenario") -> None:
@@ -45,7 +45,7 @@ class OwnServer(Server):
         if scheduler is not None and resolve("scheduler", scheduler.kind).contends and not self.contends:
             why = f"lets clients collide, and {self.kind} does not; set contends = True in its class"
             raise problem(("scheduler", "kind"), scheduler.kind, why)
-        # Whether clients may meet on a sub-channel is said of the class, which need not be asked for any.
+        # Contention is an attribute of the class, which may use no sub-channels at all.
         check_channels(scenario, self.contends and scenario.channels is not None, "clients.count", 1)
         if not mode.selects:
             refuse_policy(scenario)

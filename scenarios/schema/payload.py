@@ -1,4 +1,4 @@
-"""The `[payload]` table: what is sent between server and clients, in bytes."""
+"""The `[payload]` table: sizes of messages between server and clients, bytes."""
 
 from typing import Annotated, Any, Literal, Self
 

@@ -99,6 +99,6 @@ class PeerTraining(Server):
         return f"every peer, by {self.protocol.kind}"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Not known: peers may be away, and those that are ahead count."""
+        """Return 0: peers may be away, and rounds of peers that are ahead count."""
         return 0.0
 

@@ -1,4 +1,4 @@
-"""Keys of the links between clients, which belong to the world: any server whose clients send each other messages uses them."""
+"""Keys of the links between clients. They belong to the world: every server whose clients exchange messages uses them."""
 
 from typing import Annotated, Self
 
@@ -10,7 +10,7 @@ from scenarios.schema.section import Section, problem
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 Pause = Annotated[float, Field(ge=0, le=1e9)]
-"""Seconds between two things that a client does: at most some thirty years."""
+"""Seconds between two actions of a client; at most some thirty years."""
 Whole = Annotated[int, Field(ge=0)]
 
 

@@ -1,5 +1,4 @@
-"""Parameters that may differ between clients, as a scenario file gives them: a number, a ramp, one of these by group, or a
-list."""
+"""Parameters that may differ between clients in a scenario file: a number, a ramp, one of these for each group, or a list."""
 
 import math
 from typing import Annotated, Any
@@ -27,7 +26,7 @@ def is_number(value: object) -> bool:
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer beyond what a float can hold
+    except OverflowError:  # an integer too large for a float
         return False
 
 
@@ -75,7 +74,7 @@ FORMS = "a finite number, { from = .., to = .. }, { by_group = { NAME = .. } } o
 
 
 def read_per_client(value: Any) -> PerClientSpec:
-    """Return `value` of a file as a number, a ramp, a table by group or a list; checked ones pass as they are.
+    """Return `value` of a file as a number, a ramp, a table by group or a list. Checked values pass unchanged.
 
     Raises:
         ValidationError: an unknown key, at the place of that key.

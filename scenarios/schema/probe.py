@@ -1,4 +1,4 @@
-"""The `[probe]` table: how clients are asked, for their loss or for what else a policy wants to know, before it selects."""
+"""The `[probe]` table: questions to clients, for their loss or other facts, before a policy selects."""
 
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -57,7 +57,7 @@ def asks(scenario: "Scenario") -> bool:
 
 
 def tests(scenario: "Scenario") -> bool:
-    """Return True if the policy may ask clients to test the model on data of their own."""
+    """Return True if the policy may ask clients to test the model on their own data."""
     assert scenario.policy is not None
     policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()
     return bool(policy.tests_where) and all(parameters.get(name) in values for name, values in policy.tests_where.items())

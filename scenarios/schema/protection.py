@@ -13,7 +13,7 @@ def also_released(scenario: Scenario) -> list[str]:
     if learner is None or scenario.server.trains_peers:
         return []
     told = []
-    # An aggregation of the user's own is told them, and may go by them.
+    # A user's aggregation receives them, and may use them.
     kind = learner.aggregation.kind
     by_size = kind in ("size", "fednova", "port") or (kind == "fixed-share" and learner.aggregation.by == "size")
     by_size = by_size or is_own("aggregation", kind)
@@ -36,10 +36,10 @@ def also_released(scenario: Scenario) -> list[str]:
 
 
 def guarantee_in_words(scenario: Scenario, leak: float, numbers: int | None, unprotected: int, together: str = "") -> str | None:
-    """The guarantee that holds for the client with the largest leak, and what is not covered by it.
+    """Return the guarantee for the client with the largest leak, and its exceptions, as text; None without `[privacy]`.
 
-    `numbers` in one update, None where nothing is trained; `unprotected` of them are sent as they are. `together`: a sentence on
-    all its releases, by another accountant than the sum. None without `[privacy]`.
+    `numbers`: numbers in an update, None without training; `unprotected` of them are sent without protection. `together`: a
+    sentence on all releases, by another accountant than the sum.
     """
     privacy = scenario.privacy
     if privacy is None:

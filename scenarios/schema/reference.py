@@ -1,4 +1,4 @@
-"""The scenario file described: as JSON Schema for editors, as Markdown to read; both from the models that check it."""
+"""Description of the scenario file, as JSON Schema for editors and as Markdown for readers, from the models that check it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _share(node: object, shared: JsonSchemaValue) -> Any:
 
 
 def reference() -> str:
-    """A Markdown page: every table with its keys, types, defaults, limits and meaning."""
+    """Return a Markdown page: every table with its keys, types, defaults, limits and meaning."""
     schema = json_schema()
     tables: JsonSchemaValue = schema["$defs"]
     lines = [*_INTRODUCTION.splitlines(), "", *_keys(schema, tables)]

@@ -233,20 +233,20 @@ class Scenario(Section):
 
     @property
     def method(self) -> Any:
-        """The component that decides: who is selected, or who is given which sub-channel."""
+        """The deciding component: the policy that selects clients, or the scheduler that assigns sub-channels."""
         deciders = {"policy": self.policy, "scheduler": self.scheduler, "server": self.server}
-        # A server of the user's own may select nobody, or select by itself.
+        # A user's server may select no clients, or select without a policy.
         return deciders[self.server.decider] or self.server
 
     @property
     def oracle(self) -> str:
-        """Name of the oracle of ages; "none" by default where there are more clients than sub-channels."""
+        """Return the name of the oracle of ages; "none" by default if there are more clients than sub-channels."""
         more_clients = self.channels is not None and self.channels.count < self.clients.count
         return self.metrics.oracle or ("none" if more_clients else "means")
 
     @property
     def jams_cables(self) -> bool:
-        """True if the jammers jam cables of `[network]`: all of a scenario have one target."""
+        """Return True if the jammers jam cables of `[network]`. All jammers of a scenario have the same kind of target."""
         return any(jammer.cables is not None for jammer in self.jammers)
 
     @property
@@ -257,7 +257,7 @@ class Scenario(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill_slot_tables(cls, value: Any) -> object:
-        # Tables that a server needs and that are all defaults are there; those of other servers are not.
+        # Add absent tables that a server with slots needs, with all defaults.
         value = complete(value)
         server = value.get("server") if isinstance(value, dict) else None
         if not has_slots(server):

@@ -1,4 +1,4 @@
-"""The key `script`: a generator function of the user's own, by its name or as a table with further arguments."""
+"""The key `script`: a user's generator function, by its name or as a table with further arguments."""
 
 import inspect
 from typing import Annotated, Any, Optional
@@ -18,7 +18,7 @@ def _read(value: object) -> object:
 
 
 def _check(section: Any) -> object:
-    """Refuse what is no generator function of one argument, the world."""
+    """Refuse anything but a generator function of one argument, the world."""
     try:
         function = resolve("script", section.kind)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""A table of the scenario file: what all of them refuse, and how a refusal names its key."""
+"""Base of the tables of the scenario file: common refusals, and the names of keys in them."""
 
 import ast
 import inspect
@@ -33,9 +33,9 @@ class Section(BaseModel):
     )
 
     moved: ClassVar[dict[str, str]] = {}
-    """Keys that a table once had, each with what stands in its place."""
+    """Former keys of the table, each with its replacement."""
     names: ClassVar[frozenset[str]] = frozenset()
-    """Optional keys whose values are names of the user's, so that NO_VALUE is a name there."""
+    """Optional keys whose values are users' names, so that NO_VALUE is a name there."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -47,7 +47,7 @@ class Section(BaseModel):
         for name, field in cls.model_fields.items():
             key = keys[field.alias or name]
             if (field.alias or name) in optional_keys(cls):
-                # TOML has no null: `"none"` stands for it. A default of null says that the key may be left out.
+                # TOML has no null, so `"none"` stands for it. A default of null means that the key may be absent.
                 kinds = [kind for kind in key.get("anyOf", ()) if kind != {"type": "null"}]
                 key["anyOf"] = [*kinds, {"const": NO_VALUE}]
             # Not what the table that the key holds says of itself: as pydantic does it.
@@ -67,7 +67,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: object) -> object:
-        # Before anything else, so that a misspelt key is told as such and not as a missing one besides.
+        # Check names first, so that a misspelt key is not also reported as a missing one.
         if isinstance(value, dict):
             keys = section_keys(cls)
             unknown = [key for key in value if key not in keys]
@@ -86,7 +86,7 @@ def attribute_docs(cls: type) -> dict[str, str]:
         return {}
     try:
         source = inspect.getsource(cls)
-    except OSError:  # of a section made from a constructor, whose keys bring their meaning along
+    except OSError:  # in a section made from a constructor, whose keys have their own descriptions
         return {}
     (declared,) = ast.parse(textwrap.dedent(source)).body
     assert isinstance(declared, ast.ClassDef)
@@ -100,14 +100,16 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 @cache
 def optional_keys(model: "type[Section]") -> frozenset[str]:
-    """Return the keys of a section that NO_VALUE empties: those that may be None, unless it is a word or a name there."""
+    """Return the keys of a section for which NO_VALUE means None: keys that may be None, unless "none" is a word or a name
+    there.
+    """
     found = {field.alias or name: _kinds(field.annotation) for name, field in model.model_fields.items() if field.default is None}
     emptied = {key for key, kinds in found.items() if type(None) in kinds and NO_VALUE not in kinds}
     return frozenset(emptied - model.names)
 
 
 def _kinds(annotation: object) -> list[Any]:
-    """Return the members of a union, those of a Literal as values."""
+    """Return the members of a union; members of a Literal as values."""
     origin = get_origin(annotation)
     if origin is Annotated:
         return _kinds(get_args(annotation)[0])
@@ -129,7 +131,7 @@ def problem(place: tuple[str | int, ...], value: object, text: str) -> Validatio
 
 
 def missing(key: str, value: object) -> ValidationError:
-    """The refusal of a table that lacks `key`, where whether it needs it depends on others."""
+    """Return the refusal of a table that lacks `key`, which other keys make necessary."""
     return ValidationError.from_exception_data("scenario", [InitErrorDetails(type="missing", loc=(key,), input=value)])
 
 
@@ -139,8 +141,8 @@ def refusal(text: str) -> PydanticCustomError:
 
 
 def default_table() -> Any:
-    """The default of a key that holds a table: that table, empty.
+    """Return the default of a key that holds a table: an empty table.
 
-    Not a section of defaults, which pydantic would need a validator of its own for, beside that of the whole scenario.
+    A section object as default would make pydantic build a second validator beside that of the whole scenario.
     """
     return Field(default={})

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Server(Component):
-    """The base of all kinds: a kind overrides what differs, and nobody else tests `server.kind`."""
+    """Base of all kinds of servers. A kind overrides its differences, so that no other code tests `server.kind`."""
 
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "policy"
-    """The table that decides: who takes part, or who is given which sub-channel; itself, where it leaves nothing to decide."""
+    """Table that decides about selection or sub-channels: "policy", "scheduler", or "server" if nothing is to decide."""
     slotted: ClassVar[bool] = False
     """True if a round of the run is a slot of several communication rounds, after which all clients test the model."""
     peer_to_peer: ClassVar[bool] = False
@@ -29,44 +29,46 @@ class Server(Component):
     coordinates_edges: ClassVar[bool] = False
     """True if its clients may be edges."""
     waits_for_all: ClassVar[bool] = False
-    """True if m clients are selected at once, and a round is as long as the slowest of them unless it closes earlier."""
+    """True if m clients are selected together, and a round lasts as long as the slowest of them unless it closes earlier."""
     fresh: ClassVar[bool] = False
     """True if every update that is aggregated started from the present model."""
     closes_by_deadline: ClassVar[bool] = False
     """True if a round may end at a deadline, with the updates that have arrived."""
     limit_key: ClassVar[str] = "deadline_s"
-    """The key of how long a round waits, at most."""
+    """Key with the longest time that a round waits."""
     limits: ClassVar[Literal["update", "transmission"]] = "update"
-    """Phases that must fit into that time: download, training and upload, or the upload alone, if a cut-off one is sent again."""
+    """Phases that must fit into that time: download, training and upload; or the upload alone, if an upload that was cut off is
+    sent again.
+    """
 
     gives_steps: ClassVar[bool] = False
-    """True if the server gives the local steps of each update, whatever is planned."""
+    """True if the server sets the local steps of each update, in place of the planned ones."""
     probes: ClassVar[bool] = False
-    """True if a policy selects the clients of a round all at once, so that it may ask some for their loss before."""
+    """True if a policy selects all clients of a round at once, so that it may probe clients before."""
     why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"
 
     own: ClassVar[bool] = False
-    """True for a class of the user's own, whose keys mean what it says."""
+    """True for a user's class, which gives meaning to its keys."""
     moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
 
     @property
     def caches(self) -> bool:
-        """True if the model is made of a cache with an entry for every client."""
+        """Return True if the model is the mean of a cache with an entry for every client."""
         return False
 
     @property
     def contends(self) -> bool:
-        """True if two clients may be on one of the sub-channels of `[channels]` at once."""
+        """Return True if two clients may use one of the sub-channels of `[channels]` at once."""
         return bool(self.parameters().get("contention"))
 
     @property
     def longest_probe_s(self) -> float | None:
-        """Seconds below which asking for losses must stay; None: no limit."""
+        """Return the seconds that probes must not reach; None: no limit."""
         return None
 
     @property
     def limit_s(self) -> float | None:
-        """Most seconds that a round waits; None: no limit."""
+        """Return the largest number of seconds that a round waits; None: no limit."""
         limit: float | None = self.parameters().get(self.limit_key)
         return limit
 
@@ -90,9 +92,9 @@ class Server(Component):
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
 
     def check_policy(self, policy: Any, scenario: "Scenario") -> None:
-        """Raise a pydantic refusal of the policy of `scenario` that does not go with the other keys of this table.
+        """Raise a pydantic refusal of a policy of `scenario` that does not go with the other keys of this table.
 
-        Here: where every update is fresh, of one that counts on late ones. Policies of opinions are not checked.
+        This default refuses policies that need late updates if every update is fresh. Policies of opinions are not checked.
         """
         parameters = policy.parameters() if self.fresh else {}
         for name, value in resolve("policy", policy.kind).uses_late_where.items():
@@ -106,11 +108,11 @@ class Server(Component):
 
     @abstractmethod
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """A time before which no round can end; 0 where none is known.
+        """Return a time before which no round can end, seconds; 0 if unknown.
 
-        `whole_s` (K,): the least durations of an update of each client, ascending. `sure`: no update breaks off before its upload
-        ends. `fewest`: how many clients are selected at least; None: as many as asked for. `rounds`: communication rounds of a
-        slot.
+        `whole_s` (K,): smallest duration of an update of each client, ascending. `sure`: True if no update ends before the end
+        of its upload. `fewest`: smallest number of selected clients; None: the number requested. `rounds`: communication rounds
+        of a slot.
         """
 
 
@@ -121,9 +123,9 @@ def refuse_oracle(scenario: "Scenario") -> None:
 
 
 def check_channels(scenario: "Scenario", contention: bool, key: str, senders: int) -> None:
-    """Refuse sub-channels without a scheduler, and fewer of them than `senders`, the clients of a round by the key `key`.
+    """Refuse sub-channels without a scheduler, and fewer sub-channels than `senders` (the clients of a round, set by `key`).
 
-    With contention a scheduler that lets clients meet may have any number of sub-channels.
+    With contention, schedulers that allow two clients on one sub-channel may have any number of them.
     """
     channels, scheduler = scenario.channels, scenario.scheduler
     if channels is None and scheduler is None:
@@ -157,7 +159,7 @@ def refuse_links(scenario: "Scenario") -> None:
 
 
 def require_policy(scenario: "Scenario", key: str, m: int) -> Any:
-    """The policy, which must be there; `key` is the server's key of how many clients it selects, `m`."""
+    """Return the policy; refuse a scenario without one. `key`: key of the server with the number of selected clients, `m`."""
     if scenario.policy is None:
         raise missing("policy", scenario)
     if m > scenario.clients.count:

@@ -112,7 +112,7 @@ class Asynchronous(Server):
     limits: ClassVar[Literal["update", "transmission"]] = "transmission"
 
     def check(self, scenario: "Scenario") -> None:
-        """It needs `[channels]` and `[scheduler]`, and selects nobody."""
+        """Refuse tables that do not go with this server, which needs `[channels]` and `[scheduler]` and selects no clients."""
         if scenario.policy is not None:
             kind = scenario.policy.kind
             raise problem(("policy",), kind, "the asynchronous server selects nobody; leave it out, give [scheduler]")
@@ -126,11 +126,11 @@ class Asynchronous(Server):
             raise problem(("metrics", "oracle"), oracle, why)
 
     def describe(self, scenario: "Scenario") -> str:
-        """Everyone, on so many sub-channels."""
+        """Describe the participation: all clients, and the number of sub-channels."""
         return f"all of them on {scenario.channels.count if scenario.channels is not None else 0} sub-channels"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """The length of a round, or until the first update is there."""
+        """Return the length of a round, or the earliest time of the first update."""
         if self.round_s is not None:
             return self.round_s
         return float(whole_s[0]) if sure else 0.0
@@ -214,7 +214,7 @@ class Jammer(Section):
 
 
 class _Synchronous:
-    """Marks `[server]`: where it names no kind, it is the synchronous one."""
+    """Marker of `[server]`, which makes a table without a kind the synchronous server."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_add_kind, handler(source))

@@ -21,7 +21,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
 Bytes = Annotated[int, Field(ge=0, le=10**12)]
 OPINION_POLICIES = ("super-arm-ucb", "quick-init-ucb", "round-robin", "random-set", "fixed-set")
-"""Policies that select by opinions (fl-fa); random and all may stand beside them."""
+"""Policies that select by opinions (fl-fa); fl-fa also accepts random and all."""
 INDEX_POLICIES = ("bp-index",)
 """Policies whose index each client computes of itself (fl-da)."""
 
@@ -75,7 +75,7 @@ class _Slotted(Server):
         """Raise a pydantic refusal where links between clients are needed and missing."""
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """A slot: that many communication rounds of one client, or their deadlines."""
+        """Return the shortest slot: its communication rounds with one client each, or their deadlines."""
         one_s = float(whole_s[0])
         return rounds * min(one_s, self.deadline_s or one_s) if sure else 0.0
 
@@ -180,7 +180,7 @@ class OpinionKeys(Section):
 
 
 Exchanges = Annotated[int, Field(ge=1, le=100_000)]
-"""Of messages between neighbours in a slot: so many take seconds of computing."""
+"""Largest number of exchanges of messages in a slot: more would take seconds of computing."""
 
 
 class Belief(Section):

@@ -1,4 +1,4 @@
-"""The `[work]` table: how much clients train in an update."""
+"""The `[work]` table: amount of local training of an update."""
 
 from typing import Annotated, Self
 

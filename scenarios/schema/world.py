@@ -28,7 +28,7 @@ def _read_clients(value: object) -> object:
 
 
 def _read_changed(value: object) -> object:
-    # Parameters that are no numbers may change as well: the law itself knows what it allows.
+    # Parameters that are not numbers may change, too: the law itself checks them.
     return read_per_client(value) if isinstance(value, dict) else value
 
 
@@ -164,7 +164,7 @@ class Timed(Section):
 
 
 SPEEDS = ("seconds_per_sample", "samples_per_s", "flops_per_s")
-"""The ways to say how fast a client trains."""
+"""Keys that set the speed of a client's training."""
 
 
 class Compute(Timed):

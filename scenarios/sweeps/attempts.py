@@ -1,4 +1,4 @@
-"""Every run of a sweep simulated once, and again where its worker was killed; how far they are meanwhile."""
+"""Attempts of a sweep's runs: each is simulated once, and again if its worker was killed; and their progress."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def attempt_all(
     retries: int,
     on_loss: Callable[[int, Killed, bool], None],
 ) -> Iterator[tuple[int, Any]]:
-    """Give all `runs` to the workers, and yield each number with its result, in any order of numbers.
+    """Submit all `runs` to the workers; yield each number with its result, in any order.
 
-    `work(number)`: called for each attempt; returns the work of a run. `on_loss(number, killed, again)`: called when a worker is
-    killed; the run is simulated again at most `retries` times, and then yields `Killed`. After `stop` no further run begins;
+    `work(number)`: called for each attempt; returns the work of a run. `on_loss(number, killed, again)`: called when a worker
+    is killed; the run is simulated again at most `retries` times, and then yields `Killed`. After `stop` no further run begins;
     runs under way still yield a result, the others none.
     """
     waiting = deque(runs)
@@ -42,7 +42,7 @@ def attempt_all(
             under_way.add(index)
             workers.submit(index, work(index))
         if stop.asked:
-            stop.settle()  # the workers see to it; how long that takes depends on what they are at
+            stop.settle()  # the workers stop their runs; the time depends on their present steps
         for index, result in workers.collect(_WAIT_S):
             under_way.remove(index)
             if isinstance(result, Killed):
@@ -56,7 +56,7 @@ def attempt_all(
 
 @contextmanager
 def watching(workers: Workers, progress: Callable[[Standing], None] | None, stop: StopRequest) -> Iterator[None]:
-    """Within, `progress` is told some times a second how far the runs are, and the workers if they are to stop."""
+    """Report progress to `progress`, and requests to stop to the workers, several times a second within the block."""
     over = threading.Event()
 
     def watch() -> None:

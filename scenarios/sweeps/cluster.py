@@ -1,4 +1,4 @@
-"""Workers of a Dask cluster: on other machines, or as many as are wanted on this one."""
+"""Workers of a Dask cluster, on other machines or on this one."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from scenarios.workers.processes import Killed, Place, take_all
 from scenarios.workers.versions import refuse_versions, versions
 
 _MOST_REPORTS_PER_S = 200.0
-"""Of rounds done, by all workers together, so that a thousand of them do not keep the scheduler busy with it."""
+"""Largest rate of progress reports of all workers together, so that a thousand workers do not overload the scheduler."""
 _COUNT_S = 2.0
 """Seconds between two counts of the workers, which may come and go."""
 _STOPPED: set[str] = set()
-"""In a worker: the sweeps that are to end."""
+"""Sweeps that have been stopped; used within a worker."""
 
 
 @dataclass(frozen=True)
 class _OnCluster:
-    """A board over which a task tells its client; a client that is gone leaves its tasks unwanted."""
+    """Board by which a task reports to its client. Tasks of a client that has gone are not wanted any more."""
 
     sweep: str
     index: int
@@ -58,7 +58,7 @@ class _OnCluster:
 
 
 _TOLD: dict[str, float] = {}
-"""In a worker: when each sweep was told of rounds last."""
+"""Time of the last progress report of each sweep; used within a worker."""
 
 
 def _worker() -> Any:
@@ -68,7 +68,7 @@ def _worker() -> Any:
 
 
 def _is_wanted() -> bool:
-    """Return True if the client that asked for the task at work is still there."""
+    """Return True if the client of the running task still exists."""
     worker = _worker()
     task = worker.state.tasks.get(worker.get_current_task())
     return task is not None and task.state not in ("cancelled", "released", "forgotten")
@@ -78,7 +78,7 @@ class Cluster:
     """Workers of a Dask scheduler."""
 
     def __init__(self, client: Any, runs: int, *, send_back: bool, ahead: bool) -> None:
-        """`ahead`: give every worker one run more than it can simulate at a time, so that it does not wait for the next."""
+        """`ahead`: give every worker one run more than it can simulate at a time, so that it never waits."""
         self._client, self._ahead = client, ahead
         self._name = f"netsim-{uuid.uuid4().hex}"
         self._shown = np.zeros(runs, np.int64)
@@ -172,7 +172,7 @@ class Cluster:
 
 
 def _work_at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
-    """Do `work` in a worker as in the process that asks for it; `shared`: both reach the same folders."""
+    """Do `work` in a worker, in the working folder of the client. `shared`: True if both reach the same folders."""
     refuse_versions("--scheduler", f"worker {_worker().address}", wanted, versions())
     try:
         place.enter()
@@ -196,9 +196,9 @@ def _content(path: str) -> bytes | None:
 
 @contextmanager
 def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Iterator[Workers]:
-    """Workers for so many `runs`.
+    """Open workers for a number of `runs`.
 
-    `modules`: what the runs need, which processes of this machine import as they start.
+    `modules`: modules that the runs need; processes of this machine import them at their start.
     """
     jobs, scheduler = machines.jobs, machines.scheduler
     if jobs is not None and jobs < 1:
@@ -219,9 +219,9 @@ def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) 
 
 @contextmanager
 def cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
-    """The workers of the scheduler at `address`, for so many `runs`, as of `dask_client.connect`.
+    """Open the workers of the scheduler at `address` (see `dask_client.connect`) for a number of `runs`.
 
-    `send_back`: the workers need no folder that this process reaches. Raises UserError.
+    `send_back`: results are sent back, so that workers need no shared folder. Raises UserError.
     """
     with connect(address, "--scheduler") as client:
         # One that is killed here takes no run with it that has not begun; other schedulers are patient with those themselves.

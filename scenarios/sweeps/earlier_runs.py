@@ -22,7 +22,7 @@ from scenarios.sweeps.plan import Planned
 from scenarios.sweeps.sequential_stopping import describe
 
 Found = Literal["complete", "cut off", "nothing"]
-"""State of a run in its folder: complete, with a checkpoint to go on from, or nothing of use."""
+"""State of a run in its folder: complete, resumable from a checkpoint, or neither."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Wanted:
 
 
 def read_manifest(folder: Path) -> Notes:
-    """The content of the list of a sweep's runs; empty where there is none that can be read."""
+    """Return the content of the list of a sweep's runs; empty if there is no readable one."""
     try:
         return read_json(folder / MANIFEST, "the list of a sweep's runs")
     except (OSError, ValueError):
@@ -80,8 +80,8 @@ def _id(out: Path) -> str | None:
 def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
     """Return the state of a run in `folder`.
 
-    One that is limited in its events, or was, counts as complete where it came to its own end, or is simulated again: how far
-    its events went is not kept.
+    A run with a limit of events, now or before, is complete only if it came to its own end; otherwise it is simulated again,
+    because its number of events is not stored.
 
     Raises ChangedError where it is complete, or can go on, but was simulated with other code of the user's (unless
     `allow_changed_code`, then it warns) or by another version of netsim; UserError where it is damaged.
@@ -120,7 +120,7 @@ def _find_damage(out: Path) -> Found:
 
 
 class ChangedError(UserError):
-    """Error of a folder whose runs do not belong into the sweep that is wanted."""
+    """Error: a folder holds runs that do not belong to the sweep."""
 
 
 def _refuse_code(out: Path, before: Fingerprint, now: Fingerprint, allow: bool) -> None:
@@ -140,7 +140,7 @@ def look_at_all(
     damaged: Callable[[int, str], None],
     event_limit: int | None = None,
 ) -> dict[int, Found]:
-    """`look` at every run, by its number; `damaged` is told of those that cannot be read, which are left out."""
+    """Return the result of `look` for every run, by number. Unreadable runs are left out and reported to `damaged`."""
     found: dict[int, Found] = {}
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
@@ -151,6 +151,6 @@ def look_at_all(
                 raise
             except UserError as error:
                 damaged(index, str(error))
-    if noted:  # one of them tells enough
+    if noted:  # one example is enough
         warnings.warn(str(noted[0].message), stacklevel=2)
     return found

@@ -1,4 +1,4 @@
-"""Which runs of a sweep failed, and why: the file `failures.json` beside the list of those that are complete."""
+"""List of a sweep's failed runs with their errors: the file `failures.json` beside the list of complete runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Failures:
     """Failed runs of one sweep. The file appears with the first and is removed when the sweep begins or goes on."""
 
     def __init__(self, folder: Path | None) -> None:
-        """`folder`: the sweep's; None: in memory."""
+        """`folder`: folder of the sweep; None: in memory."""
         self._folder = folder
         self._entries: list[Notes] = []
         self._texts: list[str] = []
         self._defect = False
         self.paths: set[str] = set()
-        """Runs that have failed for good."""
+        """Runs that failed and are not tried again."""
 
     def open(self) -> None:
         """Remove the file of an earlier attempt."""
@@ -52,7 +52,10 @@ class Failures:
         return list(self._texts)
 
     def refuse(self, others: str) -> None:
-        """Raise UserError where runs have failed, with what each says, or DefectError; `others`: what became of the rest."""
+        """Raise UserError, or DefectError, with the messages of the failed runs, if there are any.
+
+        `others`: text on the other runs.
+        """
         if not self._texts:
             return
         number = len(self._texts)

@@ -34,11 +34,11 @@ def sweep_in_memory(
     progress: Callable[[Standing], None] | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Sweep:
-    """Run all runs of a plan, and keep what they leave in memory.
+    """Run all runs of a plan and keep their results in memory.
 
-    `progress` is called some times a second with how far the runs are. A run that goes wrong by a mistake of the user's,
-    or whose worker is killed time and again, is `missing`, with a warning. Every run ends at its
-    `limits`, of which one that reaches that of wall time is missing, too. Raises UserError where all are missing.
+    `progress` is called several times a second with the progress. A run that goes wrong by a mistake of the user's, or whose
+    worker is killed time and again, is `missing`, with a warning. Every run ends at its `limits`, of which one that reaches
+    that of wall time is missing, too. Raises UserError where all are missing.
     """
     if planned.until is not None:
         raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
@@ -76,7 +76,7 @@ def sweep_in_memory(
         path=Path(),
         name=planned.name,
         entries=entries,
-        # Where none of the baseline's runs has come to its end, the others can be looked at all the same.
+        # Without a finished run of the baseline, the other variants are still usable.
         baseline=planned.baseline if planned.baseline in [entry.variant for entry in entries] else entries[0].variant,
         target_accuracy=planned.target_accuracy,
         smoothing_s=planned.smoothing_s,
@@ -86,7 +86,7 @@ def sweep_in_memory(
 
 @dataclass(frozen=True)
 class _InWorker:
-    """A run whose tables go back."""
+    """Work of a worker: a run whose tables are sent back."""
 
     planned: Planned
     given: Notes

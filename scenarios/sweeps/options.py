@@ -11,16 +11,16 @@ from scenarios.sweeps.attempts import RETRIES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machines:
-    """Places where runs are simulated: processes of this machine, or the workers of a Dask scheduler."""
+    """Machines that simulate runs: processes of this machine, or the workers of a Dask scheduler."""
 
     jobs: int | None = None
     """Processes of this machine; None: all cores."""
     scheduler: str | None = None
-    """The address of a scheduler, whose workers are used in their place, or "local:N", which starts one with N processes."""
+    """Address of a Dask scheduler whose workers are used instead, or "local:N", which starts one with N processes."""
     send_back: bool = False
     """True if results travel back from the workers of a scheduler; otherwise they share the folder with this process."""
     retries: int = RETRIES
-    """Number of times that a run whose worker is killed is simulated again."""
+    """Number of times that a run is simulated again after its worker was killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,11 @@ class Earlier:
 
     overwrite: bool = False
     resume: bool = False
-    """Runs that are complete stay as they are, also where the plan has others now (a run is known by its identity, see
-    `identity`), those cut off go on from their last checkpoint."""
+    """True: complete runs are kept, even if the plan has changed (a run is known by its identity, see `identity`); interrupted
+    runs are resumed from their last checkpoint.
+    """
     allow_changed_code: bool = False
-    """Go on where the code of the user's own components is another than that of the earlier runs; otherwise that is refused."""
+    """True: resume although the code of users' components has changed since the earlier runs; False: refuse that."""
 
     def __post_init__(self) -> None:
         if self.overwrite and self.resume:
@@ -47,9 +48,9 @@ class Limits:
     """Limits of every run. Raises UserError for a wall time that is none."""
 
     event_limit: int | None = None
-    """After so many events; where an attempt goes on, such runs are simulated again."""
+    """Number of events after which a run ends. Such runs are simulated again when a sweep is resumed."""
     wall_limit_s: float | None = None
-    """After so much wall time: such a run has failed, and can be gone on with."""
+    """Wall seconds after which a run ends. Such a run counts as failed, and can be resumed."""
 
     def __post_init__(self) -> None:
         self.wall(may_end_process=False)

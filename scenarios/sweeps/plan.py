@@ -1,4 +1,4 @@
-"""Which runs a sweep consists of: variants and grids of keys, each with the same seeds, so that differences are paired."""
+"""Plan of a sweep's runs: variants and grids of keys, all with the same seeds, so that differences are paired."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from scenarios.wiring.simulation import build
 
 MOST_VARIANTS = 1000
 LONGEST_NAME = 240
-"""Letters of a variant's name in the data set of a sweep, where "=" and "+" are three each: a folder's name has 255 at most."""
+"""Largest length of a variant's name in the data set of a sweep, in which "=" and "+" count three: names of folders have at
+most 255 letters.
+"""
 _TAKEN = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
 
 
@@ -37,7 +39,7 @@ class Planned:
     scenario: Scenario
 
     def pack(self) -> tuple[str, str, int, Tables]:
-        """Return plain data that `unpack` makes the run of in another process: a thirtieth of the size of its classes."""
+        """Return plain data from which `unpack` makes the run in another process; a thirtieth of the size of the pickled run."""
         return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,7 +66,7 @@ class Plan:
     target_accuracy: float | None
     smoothing_s: float = 0.0
     until: Until | None = None
-    """Rule by which seeds are added; None: the planned seeds are all. Its `against` names a variant."""
+    """Rule by which seeds are added, or None. Its `against` names a variant."""
     cautions: dict[Caution, list[str]] = field(default_factory=dict)
     """Warnings before any run begins, with the variants that each is about."""
 
@@ -75,7 +77,7 @@ class Plan:
 
     @property
     def warned(self) -> dict[Caution, str]:
-        """Warnings before any run begins, each with the names of its variants; "": all of them."""
+        """Warnings known before any run, each with the names of its variants ("": all)."""
         count = len(self.variants)
         return {caution: "" if len(about) == count else ", ".join(about) for caution, about in self.cautions.items()}
 
@@ -97,7 +99,7 @@ class Plan:
 
 
 def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
-    """The runs of `add` more seeds of every variant, after those of `runs`: the next whole numbers."""
+    """Return the runs of `add` more seeds of every variant: the whole numbers after the seeds of `runs`."""
     first = max(p.seed for p in runs) + 1
     seeds = range(first, first + add)
     each = planned.one_each
@@ -105,9 +107,9 @@ def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
 
 
 def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> Plan:
-    """The runs that the `[sweep]` table asks for; raises UserError for any wrong key of any variant.
+    """Return the plan of the `[sweep]` table; raises UserError for a wrong key of any variant.
 
-    With `strict` also for whatever is only warned of, in any run: what is drawn from a seed may give rise to a warning, too.
+    With `strict` also for any warning of any run; draws of a seed may cause warnings, too.
     """
     base = parse(tables, source)
     named = variants_of(base, source)
@@ -132,7 +134,7 @@ def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> 
             with name_source(f"{place}, seed {p.seed}"):
                 build(p.scenario, learner=False, strict=True)
         runs += planned
-    # After the variants: an unknown key in one of them also gives it another name.
+    # After the checks of variants, because an unknown key also changes a variant's name.
     if baseline not in named:
         raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
     until = _checked_until(section, list(named), baseline, seeds, source)
@@ -220,13 +222,13 @@ def _kinds_first(changes: Tables) -> Tables:
 
 
 def _short(keys: list[str]) -> dict[str, str]:
-    """Each key by its last word where that is enough to tell it from the others, else in full."""
+    """Return each key as its last word if that is unique among `keys`, otherwise in full."""
     last = [key.rsplit(".", 1)[-1] for key in keys]
     return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
 
 
 def _word(value: object, position: int) -> str:
-    """A value within a folder's name; one that is no short word goes by its position in the list."""
+    """Return a value for a folder's name: a short word as it is, any other value by its position in the list."""
     shown = NO_VALUE if value is None else str(name_in_text(value))
     named = shown.rpartition(":")[2] if callable(value) else shown
     text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in named)
@@ -259,9 +261,9 @@ def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds:
 
 
 def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> Tables:
-    """A scenario's tables with these of `[[sweep.variants]]` only, in the order of the file; None: with all.
+    """Return a scenario's tables with only these `[[sweep.variants]]`, in the order of the file; None: all.
 
-    If the baseline is not among them, the first that is left is. Raises UserError for a name that no variant has.
+    If the baseline is not among them, the first one becomes it. Raises UserError for an unknown name.
     """
     if names is None:
         return dict(tables)

@@ -1,4 +1,4 @@
-"""Runs that change their place: from one folder of a sweep to another, or from a worker that cannot reach the sweep's folder."""
+"""Moves of runs: from one folder of a sweep to another, or from a worker that cannot reach the sweep's folder."""
 
 from __future__ import annotations
 

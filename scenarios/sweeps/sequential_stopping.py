@@ -16,15 +16,15 @@ from scenarios.schema.errors import UserError
 from scenarios.sweeps.plan import Plan, Planned
 
 _MOST_AT_ONCE = 2
-"""The number of seeds at most doubles before one looks again, for the first few tell little of how many are needed."""
+"""Largest factor of the number of seeds between two looks: few seeds predict badly how many are needed."""
 _FEWEST_AT_ONCE = 8
 """At least an eighth is added, so that all workers have something to do."""
 
 
 def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Path]) -> list[Notes]:
-    """Return the differences to the variant that all are compared with, an entry each, as in `sweep.json`.
+    """Return the differences of all variants to the reference variant, one entry each, in the form of `sweep.json`.
 
-    `runs`: those planned so far, in the order of seeds within a variant; `places`: the folders of the complete ones, by path.
+    `runs`: runs planned so far, in the order of seeds within a variant. `places`: folders of complete runs, by path.
     """
     from analysis.metrics.facts import Settings
     from analysis.metrics.registry import metric
@@ -42,7 +42,7 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
         pairs = [(Run(at[variant, seed]), Run(at[rule.against, seed])) for seed in seeds]
         values = [paired_difference(mine, theirs, rule.metric, settings) for mine, theirs in pairs]
         interval = always_valid_interval(values, rule.confidence)
-        # Where neither has reached the target in any pair, that all differences are 0 says little of the next one.
+        # If neither variant reached the target in any pair, differences of 0 do not predict the next one.
         known = math.isfinite(interval.half_width) and (metric(rule.metric).cost is None or any(values))
         found.append(
             {

@@ -1,4 +1,4 @@
-"""Many runs of one scenario on the workers of this machine or of a cluster, with what they leave in one folder."""
+"""Many runs of one scenario on the workers of this machine or of a cluster, with their results in one folder."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def sweep(
 
 
 class _UnderWay:
-    """A sweep, from what an earlier attempt left of it to the list of what is complete."""
+    """A sweep in progress: it takes over the results of an earlier attempt, and keeps the list of complete runs."""
 
     def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, limits: Limits) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
@@ -98,7 +98,7 @@ class _UnderWay:
         self.failures = Failures(folder)
 
     def open(self, earlier: Earlier) -> None:
-        """Take out what is not wanted any more, or look what there is; raises UserError with nothing changed."""
+        """Remove results that are not wanted any more, or read the existing ones; raises UserError before any change."""
         wanted = dict(enumerate(_identify(self._planned.runs)))
         if earlier.resume and Marker.read(self._folder) is not None:
             self._look(wanted, earlier.allow_changed_code)
@@ -179,7 +179,7 @@ class _UnderWay:
         planned = self._wanted[index].planned
         if done.stopped:
             stop.asked = True
-            with suppress(UserError):  # it may have come to its end all the same
+            with suppress(UserError):  # the run may be complete nevertheless
                 # One that is limited in its events is simulated again by the attempt that goes on.
                 if look(self._wanted[index], self._folder, allow_changed_code=True) == "complete":
                     self._complete.add(index)
@@ -213,7 +213,7 @@ class _UnderWay:
 
 
 def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
-    """Return the cautions that complete runs of a sweep gave and its plan did not, each with the names of its runs.
+    """Return the cautions of complete runs of a sweep that its plan did not have, each with the names of its runs.
 
     "" stands for all runs.
     """
@@ -229,7 +229,7 @@ def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
 
 
 def _identify(runs: Iterable[Planned]) -> list[Wanted]:
-    """The runs with their identities; those of a variant have all but the seed in common."""
+    """Return the runs with their identities. Runs of a variant differ in the seed only, so the rest is digested once."""
     variants: dict[str, tuple[str, Any]] = {}
     wanted = []
     for p in runs:

@@ -1,4 +1,4 @@
-"""One run of a sweep, as a worker simulates it: whatever goes wrong in it is told, so that it keeps no other from its end."""
+"""One run of a sweep in a worker. All its errors are returned, so that other runs go on."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Done:
     """Result of a run in a worker."""
 
     error: str = ""
-    """Message of an error; empty: none."""
+    """Message of an error; empty without one."""
     trace: str = ""
     """Traceback of a defect of netsim."""
     defect: bool = False
     """True if the error is none of the user's mistakes."""
     stopped: bool = False
-    """True if the run was told to stop before its end."""
+    """True if the run was stopped before its end."""
     files: dict[str, bytes] = field(default_factory=dict)
     """Files of the run, by name, if the worker cannot reach the sweep's folder."""
 
@@ -49,14 +49,14 @@ class Done:
 
 @dataclass(frozen=True)
 class OneRun:
-    """A run to simulate into a folder, `out`; None: into a folder of the worker's, and its files go back."""
+    """Work of a worker: a run into the folder `out`; None: into a folder of the worker, whose files are sent back."""
 
     planned: Planned
     code: Fingerprint
     """The fingerprint of the user's own components in the process that asks for it."""
     out: Path | None
     resume: bool
-    """Go on from the checkpoint in its folder."""
+    """True: resume from the checkpoint in its folder."""
     limits: Limits = NO_LIMITS
 
     def __call__(self, board: Board) -> Done:
@@ -66,7 +66,7 @@ class OneRun:
         where = f"variant {self.planned.variant}, seed {self.planned.seed}"
         wall = self.limits.wall(may_end_process=board.own_process)
         try:
-            # Processes import the code one after the other, and keep what they have imported.
+            # Processes import the code one after the other, and keep imported modules.
             with name_source(where):
                 refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
             if self.out is not None:
@@ -86,7 +86,7 @@ class OneRun:
             return Done(error=text, trace=traceback.format_exc(), defect=True)
 
     def _simulate(self, out: Path, board: Board, wall: WallLimit) -> Done:
-        """It has come to its end, was stopped, or reached the limit."""
+        """Simulate the run to its end, a stop, or the limit, and return the result."""
         say = board.speaker()
         watch = Watch(say, over=lambda: say(""))
 
@@ -110,7 +110,7 @@ class OneRun:
     def _from_the_start(
         self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit
     ) -> Notes:
-        """The summary of the run, of which nothing is held here as it is over."""
+        """Run from the start and return the summary. No reference to the run is kept here, so that its memory is freed."""
         check_run(out, True)
         built = build(self.planned.scenario)
         built.simulation.limit_events(self.limits.event_limit)

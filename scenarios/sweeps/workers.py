@@ -1,4 +1,4 @@
-"""Workers that simulate the runs of a sweep: this process, or others of this machine, any of which may be killed.
+"""Workers that simulate the runs of a sweep: this process, or processes of this machine, each of which may be killed.
 
 Runs tell how far they are, and are told to stop, over a `Board`. Workers on other machines: `scenarios.sweeps.cluster`.
 """
@@ -34,14 +34,14 @@ from scenarios.workers.scratch import scratch_folder
 _STOP = -1
 """Place of the request to stop among the counts."""
 _WAITS = "waits-"
-"""Prefix of the files in which runs tell what they wait for; the number of the run follows."""
+"""Prefix of the files in which runs report what they wait for; the number of the run follows."""
 
 
 class Board(Protocol):
-    """Line between a sweep and a run under way; it travels to the worker with the run."""
+    """Connection between a sweep and a run in progress; it is sent to the worker with the run."""
 
     own_process: bool
-    """True if a process is there for this run alone while it lasts."""
+    """True if a process serves only this run."""
 
     def tell(self, rounds: int) -> None:
         """Report the number of rounds done."""
@@ -53,11 +53,11 @@ class Board(Protocol):
         """Return True if the sweep is to end."""
 
     def scratch(self) -> str | None:
-        """A folder for what is needed only as long as the run lasts; None: the system's own. Its maker removes it."""
+        """Return a folder for temporary files of the run; None: the system's. Its maker removes it."""
 
 
 Work = Callable[[Board], Any]
-"""A run to simulate; what it returns goes back."""
+"""Function that simulates a run in a worker. Its result is sent back."""
 
 
 class Standing(NamedTuple):
@@ -66,14 +66,14 @@ class Standing(NamedTuple):
     rounds: list[int]
     """The rounds done of every run."""
     waits: dict[int, str]
-    """Reasons of runs whose present round takes long, by number of the run."""
+    """What runs with a long present round wait for, by number of the run."""
 
 
 class Workers(Protocol):
-    """Workers of a sweep. Each run is given to one of them and comes back once, in any order."""
+    """Workers of a sweep. Each run is submitted to a worker, and its result comes back once, in any order."""
 
     count: int
-    """Number of runs that can be under way at a time."""
+    """Number of runs that can be simulated at a time."""
 
     def room(self) -> int:
         """Return the number of runs that can be submitted now."""
@@ -82,9 +82,9 @@ class Workers(Protocol):
         """Give the run number `index` to a worker."""
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
-        """The runs that came back since the last call, after at most `wait_s` seconds, each with what it returned, or `Killed`.
+        """Return the runs that ended since the last call, after at most `wait_s` seconds, each with its result, or `Killed`.
 
-        Raises whatever a run raised: what is expected of a run it returns.
+        Raises the exception of a run: expected errors are part of the result instead.
         """
 
     def standing(self) -> Standing:
@@ -94,10 +94,10 @@ class Workers(Protocol):
         """Count a run as done that need not be simulated."""
 
     def stop(self) -> None:
-        """Tell the runs that are under way to end."""
+        """Stop the runs in progress."""
 
     def require(self, folder: Path) -> None:
-        """Raise UserError unless the workers reach `folder`, which is there."""
+        """Raise UserError unless the workers can reach the existing `folder`."""
 
 
 class _InMemory:
@@ -189,7 +189,7 @@ class _InFile:
 
 
 class Processes:
-    """Processes of this machine, one for each run under way, so that one which is killed takes no other run with it."""
+    """Processes of this machine, one for each run in progress, so that a killed process ends only one run."""
 
     def __init__(self, count: int, runs: int, scratch: str, modules: tuple[str, ...]) -> None:
         self.count = count
@@ -235,7 +235,7 @@ class Processes:
     def standing(self) -> Standing:
         waits = {}
         for place in Path(self._scratch).glob(f"{_WAITS}*"):
-            with suppress(OSError):  # its round has closed meanwhile
+            with suppress(OSError):  # the round has closed meanwhile
                 waits[int(place.name.removeprefix(_WAITS))] = place.read_text(encoding="utf-8")
         return Standing(self._shown[:_STOP].tolist(), waits)
 
@@ -249,7 +249,7 @@ class Processes:
         """They are on this machine."""
 
     def close(self) -> None:
-        """Let go of the processes: those at work end at once, the others wait for the next sweep."""
+        """Release the processes: busy ones end at once, idle ones wait for the next sweep."""
         for executor in self._busy.values():
             end(executor)
         give_back(self._threads, self._free)
@@ -258,9 +258,9 @@ class Processes:
 
 @contextmanager
 def processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator[Workers]:
-    """`count` workers for so many `runs`: processes of this machine, or for one worker this process.
+    """Open `count` workers for a number of `runs`: processes of this machine; a single worker is this process.
 
-    `modules`: what the runs need, which all processes import at once, as they start, and not each as its first run begins.
+    `modules`: modules that the runs need; all processes import them in parallel at their start, not at their first run.
     """
     if count == 1:
         yield InThisProcess(runs)

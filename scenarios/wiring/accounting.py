@@ -23,9 +23,9 @@ def require_accountant(scenario: Scenario) -> None:
 
 
 def accounts(scenario: Scenario, releases: int) -> Notes | None:
-    """Return the loss of `releases` releases, those of the client that made most, or None if only sums are asked for.
+    """Return the privacy loss of `releases` releases (of the client with most), or None if only sums are requested.
 
-    Of a run in which nothing is trained, too: what releases would have given away.
+    Without training it is the loss that real releases would have.
     """
     privacy = scenario.privacy
     if privacy is None or privacy.accountant == "sum":
@@ -48,9 +48,9 @@ def accounts(scenario: Scenario, releases: int) -> Notes | None:
 
 
 def accounts_in_words(scenario: Scenario, kept: Notes | None, unprotected: int = 0) -> str:
-    """The same as a sentence to follow the guarantee; empty where only sums are asked for.
+    """Return the loss as a sentence that follows the guarantee; empty if only sums are requested.
 
-    `unprotected`: how many numbers of an update are sent as they are, of which it says nothing.
+    `unprotected`: number of unprotected numbers of an update, which the sentence does not cover.
     """
     if kept is None:
         return ""

@@ -16,7 +16,9 @@ from scenarios.wiring.world import World
 
 
 def asynchronous(world: World) -> Server:
-    """`server.kind = "asynchronous"`: ages of information over the sub-channels of `[channels]`; raises UserError."""
+    """Return the server of kind "asynchronous", with ages of information over the sub-channels of `[channels]`; raises
+    UserError.
+    """
     scenario, section = world.scenario, world.scenario.server
     channels = build_channels(world, world.population.count)
     pool = world.new_pool(channels.access, retry=True, instant=not section.contention)

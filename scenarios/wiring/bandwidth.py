@@ -1,4 +1,4 @@
-"""Bandwidth of the links between server and clients: as laws over time, and what carries the bytes of models and updates."""
+"""Bandwidth of the links between server and clients: laws over time, and carriers of the bytes of models and updates."""
 
 from __future__ import annotations
 
@@ -40,15 +40,17 @@ class Carried:
 
     carrier: Carrier
     expected: tuple[Timeline[DelayLaw], ...] = ()
-    """The expected time of the bytes of a client that shares with nobody: size over the mean bandwidth in the long run."""
+    """Expected time of the bytes of a client that shares with no other: size over the mean bandwidth in the long run."""
     least_s: FloatArray | float = 0.0
     """Least seconds of the bytes."""
     stops: bool = False
-    """True if a bandwidth ends for ever at some time, and what is under way is lost."""
+    """True if a bandwidth ends for ever at some time, which loses messages in flight."""
 
 
 class _Expected:
-    """The expected time of the bytes, over time: of who shares with nobody, at the mean bandwidth of the law in force."""
+    """Timeline of the expected time of the bytes of a client that shares with no other, at the mean bandwidth of the law in
+    force.
+    """
 
     fixed = False
 
@@ -146,7 +148,9 @@ class _Component:
 
 
 class _Ahead:
-    """The laws of a bandwidth as one over all time, as a script's changes now leave it: what begins knows when it will end."""
+    """Timeline that joins the laws of a bandwidth, with a script's present changes, to one law over all time, so that messages
+    know their end at the beginning.
+    """
 
     fixed = False
 
@@ -171,7 +175,7 @@ def varies(section: Downlink, context: Context) -> bool:
 def build_carrier(
     section: Downlink, path: str, context: Context, clock: Clock, message: Message, *, foreseen: bool = True
 ) -> Carried:
-    """Return the carrier of `message` over the link at `path`; `foreseen` as of `_carrier`. Raises UserError."""
+    """Return the carrier of `message` over the link at `path`; `foreseen` as in `_carrier`. Raises UserError."""
     own = _own_link(section, path, context)
     if own is None and section.shared is None:
         return Carried(NoCarrier())
@@ -200,14 +204,14 @@ def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
 
 
 def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
-    """Refuse a bandwidth at `key` over which a message takes so many seconds on average, of each client or sub-channel."""
+    """Refuse a bandwidth at `key` if `takes_s`, the mean seconds of a message of each client or sub-channel, is too long."""
     if not takes_s.max() <= LONGEST_S:
         shown = f"takes {takes_s.max():g} s on average for {what} {takes_s.argmax()}"
         raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
 
 
 def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, message: Message) -> Carrier | None:
-    """Return what carries opinions; None: their bytes are part of the delay. Raises UserError."""
+    """Return the carrier of opinions; None if their bytes are part of the delay. Raises UserError."""
     if not varies(section, context):
         return None
     return build_carrier(section, "opinions", context, clock, message, foreseen=False).carrier
@@ -252,9 +256,11 @@ def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
-    """The bandwidth of sub-channels, where it changes in time, for messages that are alike; None: a number to add to their delay.
+    """Return the bandwidth of sub-channels that changes over time, for messages of equal size; None if the bytes are a number
+    to add to the delay.
 
-    A number that changes in rounds is such a one: the change is of what begins after it. Raises UserError.
+    A bandwidth that changes in rounds is also such a number: it holds for messages that begin after the change. Raises
+    UserError.
     """
     numbers = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
     scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
@@ -273,7 +279,7 @@ def channel_links(section: Channels, context: Context, message: Message) -> Know
 
 
 def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
-    """The clients' own bandwidth over time; None: unlimited."""
+    """Return the clients' own bandwidth over time; None: unlimited."""
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
     first: _Number | _Component
     if section.bandwidth is not None:
@@ -297,7 +303,7 @@ def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
 
 
 def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:
-    """The bandwidth that all share: one link, entity 0."""
+    """Return the bandwidth shared by all: one link, entity 0."""
     shared, path = section.shared, f"{path}.shared"
     assert shared is not None
     alone = replace(context, population=Population.single_client())
@@ -317,9 +323,10 @@ def _carrier(
     altered: bool,
     foreseen: bool = True,
 ) -> Carrier:
-    """Return the cheapest carrier that does it.
+    """Return the cheapest suitable carrier.
 
-    `altered`: a bandwidth may become another one at any time. `foreseen`: the bytes may be timed as a message begins.
+    `altered`: True if a bandwidth may change at any time. `foreseen`: True if the time of the bytes may be computed when a
+    message begins.
     """
     everyone = np.arange(len(sizes))
     # Laws that follow one another are of one kind: changes set parameters.

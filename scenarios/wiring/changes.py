@@ -20,7 +20,7 @@ Unit = Literal["rounds", "seconds"]
 
 @dataclass(frozen=True)
 class Step:
-    """From `start` on, `clients` (None: all) have other parameters."""
+    """A change of parameters of `clients` (None: all) from `start` on."""
 
     unit: Unit
     start: float
@@ -32,11 +32,15 @@ class Step:
     speed: tuple[str, Any] | None = None
     """The new speed of local training, and the key that gives it."""
     factor: float | None = None
-    """Drawn: `parameters` are this times the first values, whatever they were in between; None: written."""
+    """Factor of a drawn change: `parameters` become the factor times their first values, independent of earlier changes; None
+    for a written change.
+    """
 
 
 class _Times(Mapping[str, FloatArray]):
-    """Arrays times a factor, multiplied whenever they are asked for: of many changes of many clients one would not keep them."""
+    """Arrays times a factor, multiplied at each access: the products of many changes of many clients would take too much
+    memory.
+    """
 
     def __init__(self, first: Mapping[str, FloatArray], factor: float) -> None:
         self._first, self._factor = first, factor
@@ -60,9 +64,9 @@ class _Law(Protocol):
 
 
 def written_steps(section: Timed, what: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
-    """The steps of one law that `changes` writes out, `numbers`: and of `bandwidth_bytes_per_s`.
+    """Return the steps of one law listed in `changes`.
 
-    Raises UserError where they are out of order.
+    `numbers`: True to include changes of `bandwidth_bytes_per_s`. Raises UserError if they are out of order.
     """
     steps = []
     latest: dict[Unit, float] = {}
@@ -89,7 +93,7 @@ def written_steps(section: Timed, what: str, path: str, context: Context, *, num
 
 
 def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Context) -> list[Step]:
-    """The steps of one law that `random_changes` draws: each multiplies the parameters' first values by one factor."""
+    """Return the steps of one law drawn by `random_changes`. Each multiplies the parameters' first values by one factor."""
     drawn = section.random_changes
     assert drawn is not None
     names = _names(drawn, section, what, path)
@@ -128,7 +132,7 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
 
 
 def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[str]:
-    """The names of those drawn parameters that are the law's of `what`."""
+    """Return the names of the drawn parameters that belong to the law of `what`."""
     names = []
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
@@ -154,7 +158,7 @@ def _first(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatAr
 
 
 def never_reached(scenario: Scenario) -> list[str]:
-    """The changes and outages that a run ends before: harmless in a short trial, a slip elsewhere."""
+    """Return the changes and outages after the end of a run: harmless in a short trial, a mistake otherwise."""
     notes = []
     slots = scenario.rounds
     rounds = slots * (scenario.slots.rounds if scenario.slots is not None else 1)

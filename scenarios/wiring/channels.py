@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 class ChannelTruth:
-    """The sub-channels as an oracle knows them: their present means, and their states of the round that has opened.
+    """Knowledge of an oracle about the sub-channels: their present means, and their states in the open round.
 
-    `sequence`: states that were fixed beforehand, which know their means; None: the law does.
+    `sequence`: states fixed beforehand, which have means; None: the law has them.
     """
 
     def __init__(self, law: Timeline[ChannelLaw], sequence: StateSequence | None, clock: Clock, spectrum: Spectrum) -> None:
@@ -84,7 +84,10 @@ class BuiltChannels:
 
 
 def build_channels(world: World, places: int) -> BuiltChannels:
-    """The sub-channels of `[channels]` with `[scheduler]` and `[[jammers]]`, for so many senders a round; raises UserError."""
+    """Return the sub-channels of `[channels]` with `[scheduler]` and `[[jammers]]`.
+
+    `places`: number of senders of a round. Raises UserError.
+    """
     scenario, streams = world.scenario, world.streams
     channels, scheduler = scenario.channels, scenario.scheduler
     assert channels is not None

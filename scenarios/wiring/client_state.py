@@ -16,10 +16,10 @@ _NUMBER = 4
 
 
 def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]:
-    """A warning where the vectors of all clients that may deliver take more than there is for them.
+    """Warn if the vectors of all clients that may deliver exceed the memory for them.
 
-    `trained`: numbers of an update that are trained; None where the learner is not built. Raises UserError where not even one
-    client's fit, so that the first delivery would end the run.
+    `trained`: trained numbers of an update; None if the learner is not built. Raises UserError if not even the vectors of one
+    client fit, so that the first delivery would end the run.
     """
     section = scenario.learner
     if section is not None and scenario.server.trains_peers:
@@ -32,7 +32,7 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
     if numbers is None:
         return []
     limit, there, clients = section.client_state_bytes, memory_bytes(), _clients(scenario)
-    # Each kind has the limit for itself; the machine holds all of them.
+    # The limit holds for each kind of vectors, but the machine must hold all kinds.
     limited, each = (_NUMBER * numbers * vectors for vectors in (max(kinds), sum(kinds)))
     if limited > limit:
         with learner_refusals(section):
@@ -76,19 +76,19 @@ def _vectors(scenario: Scenario, section: Learner) -> list[int]:
 
 
 def _moments(section: Learner) -> int:
-    """Of the optimizer; 0 for one of the user's own, of which nothing is known before it is built."""
+    """Return the number of moments of the optimizer; 0 for a user's, which is unknown before it is built."""
     return {"adam": 2, "sgd": 1}.get(section.optimizer.kind, 0)
 
 
 def _numbers(section: Learner) -> int | None:
-    """That are trained; None: only the built network can tell."""
+    """Return the number of trained numbers; None if only the built network shows it."""
     options = section.options()
     shapes = shapes_of(options.network, options.data)
     return None if shapes is None else sum(shapes.message_sizes(options.trained, local=section.batch_statistics == "local")[0])
 
 
 def _clients(scenario: Scenario) -> int:
-    """Most clients of which an update can be delivered."""
+    """Return the largest number of clients of which an update can be delivered."""
     count, server = scenario.clients.count, scenario.server
     if scenario.rounds is None or not server.waits_for_all:
         return count

@@ -1,4 +1,4 @@
-"""The compressions of `[payload]`, and what messages take by them, before the network is built: of netsim's own networks."""
+"""The compressions of `[payload]`, and sizes of compressed messages of netsim's networks before the network is built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Compressions(NamedTuple):
 
 
 def build_compressions(scenario: Scenario) -> Compressions:
-    """Both; raises UserError, also where nothing is there to compress."""
+    """Return the compressions of updates and models; raises UserError, also if there is nothing to compress."""
     payload = scenario.payload
     return Compressions(
         _built(scenario, payload.compression, "compression", payload.up_bytes, "up_bytes"),
@@ -33,7 +33,7 @@ def build_compressions(scenario: Scenario) -> Compressions:
 
 
 def _built(scenario: Scenario, section: Component, name: str, given: object, size: str) -> Compression:
-    """One of them; `given` is the size that the scenario says by the key `size`."""
+    """Return one compression. `given`: size in the scenario by the key `size`."""
     compression: Compression = construct(section, "compression", f"payload.{name}", section.parameters(), {})
     if compression.exact:
         return compression
@@ -49,7 +49,7 @@ def _built(scenario: Scenario, section: Component, name: str, given: object, siz
 
 
 def message_bytes(section: Learner, compressions: Compressions) -> tuple[int, int] | None:
-    """Return the bytes of a model and of an update, in this order, or None if only the built neural network can tell.
+    """Return the bytes of a model and of an update, in this order, or None if only the built network shows them.
 
     Raises:
         ValueError: a compression that does not go with the learner, or names of parameters that the network does not have.

@@ -1,4 +1,4 @@
-"""Data files that a scenario names: the user's own, or one that comes with netsim."""
+"""Data files that a scenario names: a user's, or one of the library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARY = Path(__file__).parents[1] / "library"
 
 
 def data_file(path: str) -> Path:
-    """The file at `path`; where there is none, the one of that name that comes along, if the path is a bare name."""
+    """Return the path of the file; if there is none at `path` and it is a bare name, that of the library file of this name."""
     place = Path(path)
     # Of a name that no file can have, such as one too long, Path.is_file would raise.
     if not os.path.isfile(place) and place.parent == Path():
@@ -23,9 +23,9 @@ def data_file(path: str) -> Path:
 
 
 def read_table(path: str, columns: Sequence[str], key: str) -> list[tuple[str, list[str]]]:
-    """Return the lines of a CSV file with exactly these columns: where each stands, and its values in their order.
+    """Return the lines of a CSV file with exactly these columns: the place of each line, for messages, and its values.
 
-    `key`: the scenario's key that names the file. Raises UserError.
+    `key`: key of the scenario that names the file. Raises UserError.
     """
     place = data_file(path)
     try:

@@ -1,4 +1,4 @@
-"""The device table of a scenario, `clients.devices`: what classes of clients, or single ones, can do, from a CSV file.
+"""The device table of a scenario, `clients.devices`: abilities of classes of clients, or single clients, from a CSV file.
 
 Its columns fill keys of the scenario, and its classes are the groups.
 """
@@ -178,10 +178,10 @@ def _check_classes(table: Devices) -> None:
 
 
 def fill_keys(scenario: Scenario, devices: Devices | None) -> Scenario:
-    """The scenario with the columns of its device table in their keys, whatever stood there.
+    """Return the scenario with the columns of its device table in their keys, in place of earlier values.
 
-    A column of a table that the scenario does not have (`[energy]`, `[energy.battery]`) is left aside. Raises UserError where the
-    scenario changes a law in whose place a column stands.
+    Columns of tables that the scenario does not have (`[energy]`, `[energy.battery]`) are ignored. Raises UserError if the
+    scenario changes a law that a column replaces.
     """
     for key, value in ({} if devices is None else devices.values()).items():
         _refuse_changes(scenario, key)
@@ -206,7 +206,7 @@ def _replace_key(section: Any, path: list[str], value: Any) -> Any:
     if rest:
         inner = getattr(section, name, None)
         return section if inner is None else section.model_copy(update={name: _replace_key(inner, rest, value)})
-    # Other ways to say the same go.
+    # Remove the alternative keys for the same quantity.
     others = {"bandwidth": None} if name == "bandwidth_bytes_per_s" else {}
     others |= dict.fromkeys((*SPEEDS, "flops_per_sample")) if name in SPEEDS else {}
     return section.model_copy(update=others | {name: value})

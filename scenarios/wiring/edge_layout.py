@@ -26,12 +26,12 @@ class Layout:
     tiers: list[int] = field(default_factory=list)
     """Number of the tier of each edge."""
     above: list[int] = field(default_factory=list)
-    """The edge above each; -1: the server."""
+    """Edge above each edge; -1: the server."""
     coordinator: list[int] = field(default_factory=list)
     """The edge of each client."""
 
     def members(self, edge: int) -> IntArray:
-        """Return the members of `edge`: edges if it has any, else clients."""
+        """Return the members of `edge`: edges if there are any, otherwise clients."""
         below = np.flatnonzero(np.array(self.above) == edge)
         return below if len(below) else np.flatnonzero(np.array(self.coordinator) == edge)
 

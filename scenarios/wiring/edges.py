@@ -1,4 +1,4 @@
-"""From `[edges]` to a tree of coordinators: members of each edge, links between nodes, and rules of each edge."""
+"""Wiring of `[edges]` to a tree of coordinators: members of each edge, links between nodes, and rules of each edge."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class NodeWorld(World):
 
     @property
     def rule(self) -> Any:
-        """The keys of the coordinator, where those that are absent of an edge count all its members."""
+        """Keys of the coordinator; absent numbers of an edge are the number of its members."""
         absent = {name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None}
         rule = self.section.model_copy(update=absent) if absent else self.section
         key = "per_round" if "per_round" in rule.parameters() else "concurrency"
@@ -132,7 +132,7 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
             pool=whole, name=name, mine=mine, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
         )
         (of_nodes if of_edges else of_clients).views[name] = view
-        # With moves, all clients may come to be at one edge.
+        # With moves, one edge may get all clients.
         count = int(np.count_nonzero(mine)) if of_edges or section.moves is None else world.clients
         models = world.learner if learners is None else learners[node]
         node_world = _node_world(world, layout, node, view, count, models, (context, presence) if of_edges else None)

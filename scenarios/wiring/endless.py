@@ -1,4 +1,4 @@
-"""Times of a scenario that are so far apart that a run would never come to an end."""
+"""Checks for durations that differ so much that a run would never end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.cautions.outlook import HasLaws
 
 MOST_CHANGES = 10**6
-"""Most changes in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
+"""Largest number of changes in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
 
 
 class _Short(NamedTuple):
@@ -30,9 +30,9 @@ class _Short(NamedTuple):
 def refuse_endless(
     scenario: Scenario, timelines: Iterable[HasLaws], carried: Iterable[Timeline[DelayLaw]], clients: int
 ) -> None:
-    """Raise UserError where more changes of the world pass in a single phase than can be gone through.
+    """Raise UserError if a single phase spans more changes of the world than can be simulated.
 
-    `timelines`: the laws of the phases' durations; `carried`: those of bytes over a bandwidth, which is looked at as it begins.
+    `timelines`: laws of the durations of phases. `carried`: laws of the times of bytes over a bandwidth.
     """
     short = [*_outages(scenario), *_dwells(scenario), *_steps(scenario), *_presence(scenario)]
     if not short:
@@ -43,7 +43,7 @@ def refuse_endless(
     )
     longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
     longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
-    # A round of a fixed length passes whatever is in it.
+    # A round of fixed length ends in any case.
     if not scenario.server.own:
         longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)
     if scenario.time_limit_s is not None:
@@ -95,6 +95,6 @@ def _steps(scenario: Scenario) -> Iterator[_Short]:
             laws = {f"{path}.groups.{name}": law for name, law in component.groups.items()}
         for place, law in laws.items():
             for name, value in {} if law is None else law.parameters().items():
-                # The law itself refuses what is no number, and no time.
+                # The law itself refuses values that are no numbers or times.
                 if name in ("step_s", "mean_stay_s") and np.size(value) and np.mean(value) > 0:
                     yield _Short(f"{place}.{name}", value, float(np.mean(value)), "steps of the bandwidth")

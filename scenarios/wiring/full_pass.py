@@ -1,4 +1,4 @@
-"""The time of a pass over all of a client's samples beside training: for a method of aggregation, or for reported losses."""
+"""Time of an additional pass over all of a client's samples: for a method of aggregation, or for reported losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def add_extra_pass(
     trained: FederatedLearner | None,
     delays: dict[str, HasLaws],
 ) -> tuple[Training, dict[str, HasLaws]]:
-    """Local training and the timelines `delays` of an update's phases, with that pass where there is one; raises UserError.
+    """Return local training, and the timelines `delays` of an update's phases, with the time of that pass if there is one;
+    raises UserError.
 
     A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.
 
@@ -37,7 +38,7 @@ def add_extra_pass(
     takes that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
     """
     training, share = build_training(scenario, context, plan, trained), _share(scenario)
-    # Of a scenario that is only checked nobody knows who holds how much.
+    # The samples of clients are unknown if a scenario is only checked.
     if not share or trained is None:
         return training, delays
     planned = np.maximum(np.asarray(training.work.samples), 1)
@@ -49,7 +50,7 @@ def add_extra_pass(
 
 
 def _share(scenario: Scenario) -> float:
-    """Return the time of the pass as a share of training on as many samples; 0: there is none."""
+    """Return the time of the pass as a share of training on as many samples; 0 without a pass."""
     learner = scenario.learner
     if learner is None:
         return 0.0

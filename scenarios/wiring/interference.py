@@ -1,4 +1,4 @@
-"""Interference that keeps the theorems on regret from a run: whatever acts beside the laws of links and clients."""
+"""Interference in a run, such as jammers, outages and scripts, under which the theorems on regret do not hold."""
 
 from __future__ import annotations
 

@@ -19,9 +19,10 @@ def build_jammers(
     link_between: Callable[[int, int], int] | None = None,
     cable: Callable[[str, str], int] | None = None,
 ) -> list[Jammer]:
-    """Return the jammers of so many sub-channels, links or cables.
+    """Return the jammers of `channels` sub-channels, links or cables.
 
-    `link_between` two clients numbers a link, `cable` a cable by its name and the key that names it. Raises UserError.
+    `link_between`: returns the number of the link between two clients. `cable`: returns the number of a cable, from its name
+    and the key that names it. Raises UserError.
     """
     jammers = []
     for i, section in enumerate(scenario.jammers):

@@ -1,4 +1,4 @@
-"""From the laws of a scenario file to the engine's timelines: one law for each stretch between change points."""
+"""Wiring of the laws of a scenario file to the engine's timelines: one law for each interval between change points."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Inner:
 
 
 class Law:
-    """A law before it is in a timeline: its keywords, which changes replace."""
+    """A law before it enters a timeline: its keywords, which changes replace."""
 
     def __init__(self, group: str, path: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
         self._group, self._path, self._context, self._inner, self._by_group = group, path, context, inner, by_group
@@ -51,7 +51,7 @@ class Law:
 
     @property
     def key(self) -> str:
-        """That of the scenario which gives it."""
+        """Key of the scenario that sets the law."""
         return self._path
 
     @classmethod
@@ -80,7 +80,7 @@ class Law:
         return found
 
     def values(self, name: str, path: str) -> FloatArray:
-        """A parameter's present value for every client (K,); NaN for those whose law has none of that name."""
+        """Return a parameter's present value for every client (K,); NaN for clients whose law has no such parameter."""
         values = np.full(self._clients, np.nan)
         for inner in self._laws_that_have(name, path):
             if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(inner.keywords[name]):
@@ -89,7 +89,7 @@ class Law:
         return values
 
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law:
-        """The law after `chosen` clients (None: all) were given new parameters, each where the law of the client has it."""
+        """Return the law with new parameters for `chosen` clients (None: all), as far as the law of a client has them."""
         inner = list(self._inner)
         without = [one.members for one in inner if parameters.keys().isdisjoint(one.keywords)]
         if chosen is not None and without:
@@ -131,13 +131,13 @@ class Law:
                 before = np.nan
             everyone = np.array(np.broadcast_to(before, (self._clients,)), np.float64)
             everyone[clients[mine]] = value[mine] if isinstance(value, np.ndarray) else value
-            # A law of one group is asked for its own clients only; the entries of the others repeat a valid value.
+            # A law of one group is evaluated for its own clients only; entries of other clients repeat a valid value.
             everyone = np.where(np.isnan(everyone), everyone[clients[mine]][0], everyone)
             value = everyone
         return replace(inner, keywords=inner.keywords | {name: value})
 
     def scale_by(self, factors: Keywords, chosen: IntArray | None, path: str) -> Law:
-        """The law after parameters of `chosen` clients (None: all) were multiplied."""
+        """Return the law with multiplied parameters for `chosen` clients (None: all)."""
         return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
     def _product(self, name: str, factor: object, chosen: IntArray | None, path: str) -> FloatArray:
@@ -151,19 +151,21 @@ class Law:
         return change(overlay.parameters, overlay.entities, path)
 
     def build_at(self, path: str) -> Any:
-        """The law itself, as a script's changes of what is at `path` leave it."""
+        """Build the law with a script's changes of `path`."""
         return self.build(path)
 
     def value(self, name: str, path: str) -> Any:
-        """A parameter as it stands: (K,) numbers, NaN for clients whose law has none of that name; or what is no number."""
+        """Return a parameter's present value: numbers (K,), NaN for clients whose law has no such parameter; or a value that is
+        no number.
+        """
         first = self._laws_that_have(name, path)[0]
         value = first.keywords[name]
         differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
         return self.values(name, path) if differs else value
 
     def build(self, path: str | None = None) -> Any:
-        """The law as it stands; a refusal is told of the change at `path`, where there is one."""
-        # To a jammer, and to what it jams, the population are sub-channels.
+        """Build the present law. Errors name the change at `path`, if there is one."""
+        # For a jammer, the "clients" of the population are sub-channels.
         supplied: Keywords = {"clients": self._clients, "channels": self._clients}
         if "draws" in supplied_arguments(self._group):
             supplied["draws"] = self._context.streams[self._path]
@@ -178,7 +180,7 @@ class Law:
 
 
 def _locate_file(keywords: Keywords) -> Keywords:
-    """The keywords of a law; a file that one of them names may be one that comes along."""
+    """Return the keywords of a law, with paths of library files filled in."""
     path = keywords.get("path")
     return keywords | {"path": str(data_file(path))} if isinstance(path, str) else dict(keywords)
 
@@ -194,7 +196,7 @@ class _Link:
     what: str
     context: Context
     besides_s: float | FloatArray = 0.0
-    """Seconds that add to those of the law."""
+    """Seconds added to those of the law."""
 
     def after(self, step: Step) -> _Link:
         law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
@@ -211,7 +213,7 @@ class _Link:
         return self.law.value(name, path)
 
     def build_at(self, path: str) -> Any:
-        """The engine's law, as a script's changes of what is at `path` leave it."""
+        """Build the engine's law with a script's changes of `path`."""
         return self._built(path.removesuffix(f".{self.what}"), path)
 
     def build(self, step: Step | None = None) -> Any:
@@ -248,9 +250,9 @@ def timeline(
     besides_s: float | FloatArray = 0.0,
     key: str | None = None,
 ) -> Any:
-    """The timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
+    """Return the timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
 
-    `message`: what is sent over the link, where it may have a bandwidth. `besides_s`: what every delay takes besides, per client.
+    `message`: message over the link, if the link may have a bandwidth. `besides_s`: seconds added to every delay, per client.
     `key`: where the scenario gives the law; None: `what` at `path`, which is what scripts call it in any case.
     """
     law = Law.from_scenario(getattr(section, what), what, key or f"{path}.{what}", context)

@@ -1,4 +1,4 @@
-"""Bandwidths between server and clients that are multiplied while a run goes: `netsim what-if --bandwidth` uses it."""
+"""Bandwidths between server and clients that are multiplied during a run, for `netsim what-if --bandwidth`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class BandwidthTimeline(Timeline[BandwidthLaw], Protocol):
 
 
 class Multiplier:
-    """One factor of all bandwidths that `over` was given, 1 at first; `link`: the cable whose bandwidth alone is multiplied."""
+    """Factor of all bandwidths passed to `over`, 1 at first. `link`: only cable to multiply; None: all bandwidths."""
 
     def __init__(self, link: str | None = None) -> None:
         self.factor = 1.0
         self.link = link
         self.renewals: list[Callable[[], None]] = []
-        """Callbacks that make transfers under way go on at the new bandwidth."""
+        """Callbacks that apply the new bandwidth to transfers in flight."""
         self._timelines = 0
 
     def __bool__(self) -> bool:
@@ -40,7 +40,7 @@ class Multiplier:
         return Multiplied(timeline, self)
 
     def multiply(self, factor: float) -> None:
-        """Multiply all bandwidths by `factor` from now on, for transfers under way, too."""
+        """Multiply all bandwidths by `factor` from now on, also for transfers in flight."""
         self.factor = factor
         for renew in self.renewals:
             renew()

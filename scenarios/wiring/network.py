@@ -1,4 +1,4 @@
-"""From `[network]` to the network of a simulation: nodes, cables with their laws, routes, and the carriers of all messages."""
+"""Wiring of `[network]` to the network of a simulation: nodes, cables with their laws, routes, and carriers of all messages."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Layout:
         return self.section.server if end == SERVER else self.nodes[SERVER - 1 - end]
 
     def other_end(self, node: str, key: str) -> int:
-        """Return the number of an end that is neither a client nor the server: below SERVER. Raises UserError."""
+        """Return the number, below SERVER, of an end that is neither a client nor the server. Raises UserError."""
         self._check_node(node, key)
         return SERVER - 1 - self._sites[node]
 
@@ -178,7 +178,7 @@ class Layout:
 
 
 def _plans(section: Network, generator: np.random.Generator) -> list[Plan]:
-    """Return the cables of file or generator, with those of the scenario; raises UserError."""
+    """Return the cables of a file or generator, together with those of the scenario; raises UserError."""
     plans: dict[str, Plan] = {}
     if section.source is not None:
         with name_source("network.source"):
@@ -242,7 +242,7 @@ class WiredNetwork:
     up: Carried
 
     def between_clients(self, graph: PeerGraph) -> RoutedCarrier:
-        """Return the carrier of messages over the links of `graph`, each of which has a size of its own. Raises UserError."""
+        """Return the carrier of messages over the links of `graph`; each message states its size. Raises UserError."""
         for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
             _require_bandwidth(self.layout, self.network.cables, (source, target), f"the message of client {source} to {target}")
         return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.places)))
@@ -315,7 +315,10 @@ def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[in
 
 
 def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], above: Sequence[int]) -> tuple[Carried, Carried]:
-    """Return what carries models of `size` between edges, at `nodes` (E,), and those above, -1: the server. Raises UserError."""
+    """Return the carriers of models of `size` between edges, at `nodes` (E,), and the edges above (-1: the server).
+
+    Raises UserError.
+    """
     layout, network = wired.layout, wired.network
     ends = wired.edge_ends(nodes)
     ways = [(SERVER if over < 0 else ends[over], end) for over, end in zip(above, ends, strict=True)]
@@ -371,7 +374,7 @@ def _require_bandwidths(
     if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:
         sent.append(("opinion", False, scenario.opinions.size_bytes))
     if scenario.flower is not None:
-        # The sizes of an app's messages are known only as they are sent.
+        # The sizes of an app's messages are known only when they are sent.
         sent += [("message of the app", True, 1), ("reply of the app", False, 1)]
     for what, down, size in sent:
         each = np.broadcast_to(size, (len(layout.places),))
@@ -382,7 +385,10 @@ def _require_bandwidths(
 
 
 def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int, int], message: str) -> None:
-    """Refuse a cable without bandwidth on the route between two ends; `message`: words for what crosses it, "the update" say."""
+    """Refuse a cable without bandwidth on the route between two ends.
+
+    `message`: name of the message in the refusal, such as "the update".
+    """
     for n, _ in layout.hops(*ends):
         if cables[n].bandwidth is None:
             raise UserError(

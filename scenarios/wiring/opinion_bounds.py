@@ -15,7 +15,7 @@ THEOREMS = {"quick-init-ucb": 1, "bp-index": 3}
 
 
 def bound_notes(server: Any, scenario: Scenario) -> Notes:
-    """Return `bound` and `no_bound` of a summary: a bound on the expected regret of the slots run, or why none applies.
+    """Return `bound` and `no_bound` of a summary: a bound on the expected regret of the slots run, or the reason against it.
 
     Both are None for policies without a theorem, and with a learner, whose expected opinions are unknown.
     """
@@ -42,7 +42,7 @@ def bound_notes(server: Any, scenario: Scenario) -> Notes:
 
 
 def _unmet(server: Any, scenario: Scenario) -> str | None:
-    """The first condition of the theorem that the run does not meet, in words; None: it meets all."""
+    """Return the first condition of the theorem that the run does not meet, as text; None if it meets all."""
     policy: Any = scenario.policy
     rules, slots, opinions = scenario.server, scenario.slots, scenario.opinions
     assert slots is not None

@@ -19,7 +19,7 @@ from scenarios.wiring.population import Population
 def build_outages(
     scenario: Scenario, streams: Streams, population: Population, cut_offs: CutOffs | None = None
 ) -> ClientOutages:
-    """The outages of clients, and what a script may cut off; raises UserError."""
+    """Return the outages of clients, together with the cut-offs of a script; raises UserError."""
     outages = []
     names = [section.name for section in scenario.outages]
     for i, section in enumerate(scenario.outages):
@@ -33,7 +33,7 @@ def build_outages(
 
 
 def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> When | None:
-    """Return when an outage that is given in seconds is on; None: it is given in rounds. Raises UserError."""
+    """Return the schedule of an outage in seconds; None if it is set in rounds. Raises UserError."""
     if section.from_s is not None:
         return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
     if section.mean_up_s is None or section.mean_down_s is None:

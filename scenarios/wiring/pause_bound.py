@@ -1,4 +1,4 @@
-"""Theory of the regret of a finished run of PAUSE (Peleg et al., Theorem 3, eq. 16, 17), or why it says nothing."""
+"""Bound on the regret of a finished run of PAUSE (Peleg et al., Theorem 3, eq. 16, 17), or the reason against it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from scenarios.wiring.interference import interference
 
 _EXACT = ("pause", "pause-brute")
 _C = 4.0
-"""The theorem prints 2, its proof ends with 4: the larger one."""
+"""Factor of the bound: the theorem prints 2, its proof ends with 4; the larger one is safe."""
 
 
 def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> Notes | None:
-    """The entry `pause` of a summary: which genie `regret` is measured against, and the bound on it after `rounds` rounds.
+    """Return the entry `pause` of a summary: the genie of `regret`, and the bound on it after `rounds` rounds.
 
-    `bound` holds for the expectation over runs, one run may exceed it; None: the theorem says nothing of this run, and `no_bound`
-    names the first of its conditions that is not met. None where PAUSE's reward is not measured.
+    `bound` holds for the expectation over runs, and a single run may exceed it; None: the theorem says nothing of this run, and
+    `no_bound` names the first of its conditions that is not met. None where PAUSE's reward is not measured.
     """
     reward: Any = scenario.metrics.reward
     if reward is None or reward.kind != "pause-reward":

@@ -27,13 +27,13 @@ LONGEST_S = 1e12
 
 @dataclass(frozen=True)
 class Message:
-    """One kind of message: its size, and the key that says it."""
+    """One kind of message: its size, and the key that sets it."""
 
     size_bytes: int | IntArray
     key: str
 
     def require_bytes(self, bandwidth_key: str) -> None:
-        """Raise UserError if a message has no bytes, where there is a bandwidth that it would take."""
+        """Raise UserError if a message has no bytes although `bandwidth_key` sets a bandwidth."""
         if np.min(self.size_bytes) > 0:
             return
         whose = f" (client {np.argmin(self.size_bytes)})" if np.ndim(self.size_bytes) else ""
@@ -41,9 +41,9 @@ class Message:
 
 
 def build_sizes(scenario: Scenario, population: Population, trained: FederatedLearner | None) -> Sizes:
-    """Return the sizes of models and updates as they are sent, headers included; raises UserError.
+    """Return the sizes of models and updates as sent, headers included; raises UserError.
 
-    `trained`: the learner, None where nothing is trained or the scenario is only checked; 1 byte then stands for an unknown size.
+    `trained`: the learner; None without training, or if the scenario is only checked: 1 byte then stands for an unknown size.
     """
     if scenario.flower is not None:
         return MessageSizes(population.count)
@@ -72,7 +72,10 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
 
 
 def _add_method(scenario: Scenario, sizes: FloatArray, *, report: bool) -> FloatArray:
-    """Messages of `sizes`, which the scenario gives, with what the method of aggregation sends along; `report`: updates."""
+    """Return the scenario's `sizes` of messages plus the bytes that the method of aggregation adds.
+
+    `report`: True for updates.
+    """
     if scenario.learner is None:
         return sizes
     demands = scenario.learner.aggregation.demands
@@ -80,7 +83,7 @@ def _add_method(scenario: Scenario, sizes: FloatArray, *, report: bool) -> Float
 
 
 def _share(sizes: IntArray, share: float) -> IntArray:
-    """ceil(share * sizes), of the share as it is written."""
+    """Return ceil(share * sizes), computed from the decimal form of the share."""
     if share == 1:
         return sizes
     each, place = np.unique(sizes, return_inverse=True)
@@ -88,7 +91,7 @@ def _share(sizes: IntArray, share: float) -> IntArray:
 
 
 def _model_bytes(scenario: Scenario, trained: FederatedLearner | None, compressions: Compressions) -> tuple[int, int] | None:
-    """Return the bytes of a model and of an update before headers, or None if only the built neural network can tell."""
+    """Return the bytes of a model and of an update before headers, or None if only the built network shows them."""
     if trained is not None:
         return trained.down_bytes, trained.up_bytes
     if scenario.learner is None:
@@ -100,7 +103,7 @@ def _model_bytes(scenario: Scenario, trained: FederatedLearner | None, compressi
 
 
 def sizes_in_words(scenario: Scenario) -> str:
-    """Return the sizes of a model and an update as they are sent, in words; raises UserError. Empty: both are 0, or an app's."""
+    """Describe the sizes of a model and an update as sent; empty if both are 0, or set by an app. Raises UserError."""
     if scenario.flower is not None:
         return ""
     population = Population(scenario.clients)

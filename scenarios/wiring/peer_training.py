@@ -67,7 +67,7 @@ def _check_compression(scenario: Scenario, protocol: TrainingProtocol) -> None:
 
 
 def _refuse_endless(scenario: Scenario, protocol: TrainingProtocol) -> None:
-    """Raise UserError where links may be down for good, and peers would go on sending over them for ever."""
+    """Raise UserError if links may be down without an end, and peers would send over them for ever."""
     section = scenario.peers
     assert section is not None
     if scenario.time_limit_s is not None:
@@ -105,7 +105,7 @@ def _draw_regular_graph(count: int, degree: int, seed: int) -> Sequence[tuple[in
 
 
 def _peer_learner(world: World) -> PeerLearner | None:
-    """Return the learner of the peers' models, or None where nothing is trained, or the scenario is only checked."""
+    """Return the learner of the peers' models, or None without training, or if the scenario is only checked."""
     if world.trained is None:
         return None
     from models.fl.peer_learner import PeerLearner

@@ -164,7 +164,7 @@ def build_opinion_links(
 
 
 def resending_of(section: Peers | Opinions, path: str) -> Resending:
-    """Return how often lost messages of the section at `path` are sent again; raises UserError."""
+    """Return the rule by which lost messages of the section at `path` are sent again; raises UserError."""
     keys = ("max_resends", "resend_after_s")
     resending: Resending = made_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
     return resending

@@ -1,4 +1,4 @@
-"""From a law and its change points to the engine's timeline: one law for each stretch between them."""
+"""Wiring of a law and its change points to the engine's timeline: one law for each interval between them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Changing(Segment, Protocol):
 
 
 def join_steps(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
-    """The timeline of laws that `steps`, in any order, make of the first; raises UserError."""
+    """Return the timeline of the law `first` changed by `steps` (in any order); raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
     in_order = sorted(steps, key=lambda step: step.start)
@@ -54,7 +54,10 @@ def _build_all(first: Changing, steps: list[Step]) -> _Pieces:
 
 
 def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
-    """As `_build_all`, for drawn steps: there may be many, and each replaces all that the drawn one before changed."""
+    """Return the laws of drawn steps, built on demand, because there may be many.
+
+    Each drawn step replaces the changes of the one before. Counterpart of `_build_all`.
+    """
     times = [step.start for step in steps]
     starts = list(dict.fromkeys(times))
     written = [i for i, step in enumerate(steps) if step.factor is None]
@@ -75,7 +78,7 @@ def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
         return segments[place].build(step)
 
     laws = LazyLaws(count=len(segments), make=law)
-    # What one of the factors, beside what is written, would bring about is refused now, and not when its turn comes.
+    # Build the extreme factors now, so that a bad law is refused before the run and not when its turn comes.
     extreme = set(written)
     for before, after in pairwise([-1, *written, len(steps)]):
         between = range(before + 1, after)

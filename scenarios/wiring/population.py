@@ -56,7 +56,7 @@ class Population:
         return self._consecutive(list(shares), [share * self.count for share in shares.values()], f"{devices.path}: class")
 
     def _table_groups(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
-        """The groups of the scenario, of which a table says what they can do."""
+        """Return the groups of the scenario, with the abilities of a device table."""
         names = [group.name for group in section.groups]
         for row in devices.rows:
             if row.name not in names:
@@ -94,7 +94,7 @@ class Population:
         return list(self.members)
 
     def places_of(self, clients: IntArray) -> IntArray:
-        """The place among the groups of that of each of `clients` (n,)."""
+        """Return the index of the group of each of `clients` (n,)."""
         return self._places[clients].astype(np.int64)
 
     def names_of(self, clients: IntArray) -> list[str]:
@@ -131,7 +131,7 @@ class Population:
         return np.array(which)
 
     def values(self, spec: Any, path: str, among: IntArray | None = None) -> float | FloatArray:
-        """A per-client parameter as a number, or as an array with an entry for each of `among` (default: all clients)."""
+        """Return a per-client parameter as a number, or as an array with an entry for each of `among` (default: all clients)."""
         size = self.count if among is None else len(among)
         if isinstance(spec, Ramp):
             return spec.start + (spec.to - spec.start) * np.arange(1, size + 1) / size
@@ -173,13 +173,13 @@ class Context:
     targets: Targets | None = None
     """Laws that a script can change; None without a script."""
     multiplier: Multiplier | None = None
-    """The factor of the bandwidths between server and clients, set as the run goes; None: they are not multiplied."""
+    """Factor of the bandwidths between server and clients, set during the run; None: they are not multiplied."""
 
     drawn_changes: list[tuple[str, str, float]] = field(default_factory=list)
-    """Change points that were drawn: the law, "rounds" or "seconds", and the first round or the time."""
+    """Drawn change points: the law, "rounds" or "seconds", and the first round or the time."""
 
     def detached(self) -> Context:
-        """Return a context for laws beside those of updates: nothing multiplies them, and their change points are not noted."""
+        """Return a context for laws beside those of updates: they are not multiplied, and their change points are not noted."""
         return replace(self, multiplier=None, drawn_changes=[])
 
     @property

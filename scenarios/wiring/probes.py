@@ -1,4 +1,4 @@
-"""Probes, by which clients are asked before a policy selects: the `[probe]` table, wired."""
+"""Wiring of the `[probe]` table: probes of clients before a policy selects."""
 
 from __future__ import annotations
 
@@ -51,13 +51,15 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
     testing = _testing(world, pool, streams, section) if tests(scenario) else None
     asking = Question(medium, evaluated)
     probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
-    # Only who was sent the model holds it.
+    # Only clients that received the model hold it.
     reuse = section.reuse_model and question != "request"
     return TimedProbing(probes=probes, learner=learner, samples=section.samples, reuse_model=reuse, losses=losses)
 
 
 def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
-    """The model, which clients test on data of their own, as many samples each; raises UserError where there are none."""
+    """Return the question that asks for a test of the model on the clients' own data, with equal numbers of samples; raises
+    UserError without such data.
+    """
     count, trained = world.population.count, world.trained
     if world.scenario.learner is None:
         kind = world.scenario.method.kind
@@ -85,7 +87,9 @@ def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
 def _answer_links(
     world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
 ) -> Medium:
-    """The links with small answers: to the model, which is evaluated, or (not `losses`) to a request as small, at once."""
+    """Return the links of probes, with small answers: to the model, which is evaluated; or, without `losses`, to a small
+    request, at once.
+    """
     scenario, training = world.scenario, world.training
     answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
 
@@ -110,13 +114,13 @@ def _answer_links(
 
 
 def _trained_on(world: World) -> IntArray | None:
-    """(K,) samples that an update trains on; None: nobody knows."""
+    """Return the samples (K,) on which an update trains; None if unknown."""
     planned = world.training.work.amounts(np.arange(world.population.count))[0]
     return None if None in planned else np.array(planned, np.int64)
 
 
 def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
-    """(K,) samples that each client evaluates; None: nobody knows. Raises UserError where that is needed."""
+    """Return the samples (K,) that each client evaluates; None if unknown. Raises UserError if they are unknown but needed."""
     scenario, count = world.scenario, world.population.count
     held: IntArray | None = None
     if world.trained is not None or (scenario.learner is None and scenario.clients.data_sizes is not None):
@@ -133,10 +137,10 @@ def _share(each: HasLaws, share: float, context: Context) -> TimeOfWork:
 
 
 def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLaws:
-    """The timeline of what an evaluation takes beside the time of its samples.
+    """Return the timeline of an evaluation's time beside the time of its samples.
 
-    Where a speed is given, that is `compute.delay`, as of training; otherwise `compute.delay` is the time of the whole training,
-    of which an evaluation takes its share. The model is decompressed for it, and no update is compressed.
+    With a speed it is `compute.delay`, as in training. Without a speed `compute.delay` is the time of the whole training, of
+    which an evaluation takes a share. The model is decompressed for it, and no update is compressed.
     """
     codec_s = decompress_s(world.scenario, world.population, world.sizes)
     compute = partial(timeline, world.scenario.compute, "delay", "compute", world.context)

@@ -1,4 +1,4 @@
-"""From `server.kind` to a server: one function for each, in one table. A run imports the servers that it needs."""
+"""Wiring of `server.kind` to a server: a function for each kind, in one table. A run imports only the servers that it needs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def synchronous(world: World) -> Server:
 
 
 def _wait_rule(section: object) -> WaitRule:
-    """The close rule of a synchronous server: each of its fields is a key of the section. Raises UserError."""
+    """Return the close rule of a synchronous server; each field is a key of the section. Raises UserError."""
     given = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
     with refusals_at("server", given):
         return WaitRule(**given)

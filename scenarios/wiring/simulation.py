@@ -1,4 +1,4 @@
-"""From a checked scenario to a simulation: the one place where engine and models meet."""
+"""Wiring of a checked scenario to a simulation: the one place where engine and models meet."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _LARGE: WeakSet[ClientPool] = WeakSet()
 """The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
 _MANY = 10_000
 _MOST_SAMPLES = 1e15
-"""Most samples of a client: below that every whole number is one of the 64-bit floats."""
+"""Largest number of samples of a client: up to it every whole number is a 64-bit float."""
 
 
 def build(
@@ -88,7 +88,10 @@ def _wire(
     multiplier: Multiplier | None,
     cautions: list[Caution],
 ) -> World:
-    """Build the parts that all servers share. The learner comes early: the size of its network decides the bytes of messages."""
+    """Build the parts that all servers share.
+
+    The learner comes early, because the size of its network decides the bytes of messages.
+    """
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
     scenario = fill_keys(scenario, population.devices)
@@ -124,7 +127,7 @@ def _wire(
 
 
 def _outlook(world: World) -> Outlook:
-    """Return what the rules of warnings look at before a run."""
+    """Return the facts that the rules of warnings use before a run."""
     down, up = world.down, world.up
     return Outlook(
         scenario=world.scenario,
@@ -144,7 +147,7 @@ def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -
     network = build_network(scenario, context, clock, sent)
     if network is not None:
         return network, network.down, network.up
-    # The bytes of an app's message are known only as it is sent.
+    # The bytes of an app's message are known only when it is sent.
     foreseen = scenario.flower is None
     down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent), foreseen=foreseen)
     return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent), foreseen=foreseen)
@@ -170,7 +173,7 @@ def _truth(
 ) -> Truth:
     """Return the expected latencies from the timelines of phases and of bytes, each with its name; raises UserError."""
     refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
-    # No law says which clients share a bandwidth, so expected times are those of a client alone.
+    # Which clients share a bandwidth is not known beforehand, so expected times are those of a client alone.
     phases = [*timed, *carried]
     return Truth(phases=[law for _, law in phases], clients=clients, kinds=[name for name, _ in phases])
 
@@ -194,7 +197,7 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Has
 
 
 def _build_learner(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> FederatedLearner | None:
-    """The learner; None where there is none or `learner` is false."""
+    """Return the learner; None without one, or if `learner` is False."""
     if learner:
         return build_trained(scenario, streams, plan)
     check_trained(scenario)

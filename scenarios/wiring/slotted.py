@@ -102,7 +102,10 @@ def _shared_arguments(world: World) -> Keywords:
 
 
 def _evaluated_clients(world: World) -> FloatArray | None:
-    """(K,) samples of training that are as much work as each client's test; None: it takes no such time. Raises UserError."""
+    """Return the work (K,) of each client's test in samples of training; None if samples of the test take no time.
+
+    Raises UserError.
+    """
     section, key = world.scenario.opinions, "opinions.test_samples"
     assert section is not None
     if section.test_samples is None:

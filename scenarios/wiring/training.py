@@ -142,9 +142,9 @@ def memory_bytes() -> int:
 
 
 def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = None) -> FederatedLearner | None:
-    """The learner that `[learner]` describes, a `models.fl.learner.FederatedLearner`, or None; raises UserError.
+    """Return the learner of `[learner]`, a `models.fl.learner.FederatedLearner`, or None; raises UserError.
 
-    `plan`: how much work it asks of each client, where `[work]` says it.
+    `plan`: work of each client if `[work]` sets it.
     """
     section = scenario.learner
     if section is None:
@@ -159,7 +159,7 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
         mechanism = {"mode": privacy.mode, "sensitivity": privacy.sensitivity}
         if privacy.delta is not None:
             mechanism["delta"] = privacy.delta
-    # Only a mechanism makes a difference between what is protected and what is not.
+    # Unprotected layers matter only with a mechanism.
     protection = Protection(mechanism=mechanism, unprotected=None if privacy is None else privacy.unprotected)
     with learner_refusals(section):
         options = section.options()
@@ -187,7 +187,7 @@ def _workers(options: LearnerOptions) -> TrainingWorkers | None:
 
 
 def _own_options(section: Learner) -> LearnerOptions:
-    """Return the options of the learner, with the user's own components as objects and all others by name."""
+    """Return the options of the learner, with users' components as objects and all others by name."""
     options = section.options()
     own: Tables = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
     options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])
@@ -215,12 +215,15 @@ _ELSEWHERE = {
     "compression": "payload.compression",
     "down_compression": "payload.down_compression",
 }
-"""The keys of what does not come from `[learner]`."""
+"""Keys of arguments that do not come from `[learner]`."""
 
 
 @contextmanager
 def learner_refusals(section: Learner) -> Iterator[None]:
-    """Tell what the learner refuses of its arguments by the key; an argument of a table below is named TABLE.KEY."""
+    """Convert the learner's errors about its arguments to errors about keys within the block.
+
+    An argument of a nested table is named TABLE.KEY.
+    """
     try:
         yield
     except ParameterError as error:

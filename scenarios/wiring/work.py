@@ -53,7 +53,7 @@ def _integers(spec: object, key: str, population: Population) -> IntArray:
 
 
 def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
-    """The work of updates: the learner's, or what `[work]` says, of which a share may be done in part; raises UserError."""
+    """Return the work law of updates: that of the learner, or of `[work]`, possibly with partial work; raises UserError."""
     planned = _planned_work(scenario, context, plan, trained)
     if trained is None or not trained.eager:
         return planned
@@ -80,7 +80,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
     if trained is not None:
         work: Work = trained.work
         return work
-    # A scenario with a learner that is only checked: who holds how many samples is not known.
+    # The samples of clients are unknown if a scenario with a learner is only checked.
     if scenario.work is None or scenario.learner is not None:
         return None
     held = scenario.clients.data_sizes
@@ -96,7 +96,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
 
 
 def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | None:
-    """The timeline of how long each client takes for a sample; None where no speed is given. Raises UserError."""
+    """Return the timeline of each client's time for a sample; None without a speed. Raises UserError."""
     section = scenario.compute
     given = [(name, spec) for name in SPEEDS if (spec := getattr(section, name)) is not None]
     _check_changes(section, given[0][0] if given else None)
@@ -136,7 +136,7 @@ def _check_changes(section: Compute, name: str | None) -> None:
 
 
 def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
-    """`values` as they are; raises UserError unless they are > 0 (seconds: >= 0)."""
+    """Return `values` unchanged; raises UserError unless they are > 0 (seconds: >= 0)."""
     array = np.asarray(values)
     good = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
     if not good.all():
@@ -186,7 +186,7 @@ class _Speed:
         return self.values if name == self.name else self.law.value(name, path)
 
     def build_at(self, path: str) -> DelayLaw:
-        """The engine's law, as a script's changes of what is at `path` leave it."""
+        """Build the engine's law with a script's changes of `path`."""
         return self._built(path, path)
 
     def build(self, step: Step | None = None) -> DelayLaw:
@@ -205,10 +205,10 @@ class _Speed:
 
 
 class TimeOfWork:
-    """The timeline of so many times the durations of another one: of the time of all samples, or of a share of a time.
+    """Timeline with multiples of the durations of another one: the time of all samples, or a share of a time.
 
-    `besides_s`: what it takes besides, () or (K,). `partial`: the work of which updates are asked for different amounts, in
-    place of `samples`; None: all are asked for these.
+    `besides_s`: added seconds, () or (K,). `partial`: work law with different amounts for updates, in place of `samples`; None:
+    all updates have `samples`.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class TimeOfWork:
         self._partial = partial
         self.fixed: bool = each.fixed
         """True if the law never changes."""
-        # With the law itself, so that an id cannot come to mean another one.
+        # Keep the law itself, so that its id is not reused for another law.
         self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
         laws = each.laws
         self.laws: Sequence[DelayLaw] = LazyLaws(count=len(laws), make=lambda place: self._times(laws[place]))
@@ -256,25 +256,25 @@ def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
         shares, samples = work.amount(place)
         return shares, Times(counts=samples, law=law)
 
-    # Made as they are needed: of a million clients all of them together would be many arrays.
+    # Made on demand: for a million clients all of them together would take much memory.
     return Mixture(parts=LazyLaws(count=work.amounts_asked, make=part))
 
 
 @dataclass(frozen=True)
 class Training:
-    """Local training as the engine takes it: how much, and how long a sample takes (None: no time)."""
+    """Local training for the engine: amount of work, and time for a sample (None: no time)."""
 
     work: WorkLaw
     sample: Piecewise[DelayLaw] | Unchanging[DelayLaw] | None
     longer: FloatArray | None = None
-    """(K,) by how much a pass beside training makes each sample of an update longer; None: there is no such pass."""
+    """Factor (K,) by which an additional pass lengthens the time of each sample of an update; None without such a pass."""
 
     def update_sample(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
         """Return the timeline of the time of a sample in an update, with its share of a pass beside training."""
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:
-        """Return how long the work of an update takes, as timelines: one, or none where that is no time or not known."""
+        """Return the duration of an update's work as a list of timelines: one, or none if it takes no time or is unknown."""
         samples, each = self.work.samples, self.update_sample()
         if samples is None or each is None:
             return []

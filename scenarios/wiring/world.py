@@ -74,7 +74,7 @@ class World:
     truth: Truth
     """Expected latencies of all clients, over time."""
     delays: Mapping[str, HasLaws]
-    """The delays of the phases of an update: download, compute, upload."""
+    """Delays of the phases of an update: download, compute, upload."""
     training: Training
     """Work of the clients, and the time of a sample."""
     down: Carried
@@ -82,7 +82,7 @@ class World:
     up: Carried
     """The bytes of updates on their way to the server."""
     network: WiredNetwork | None
-    """The network that all messages cross; None: every client has a link of its own."""
+    """Network that all messages cross; None: every client has a link of its own."""
     warned: Sequence[Caution]
     """Warnings of the scenario so far; complete once the world is built."""
 
@@ -187,7 +187,8 @@ class World:
     def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
         """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
 
-        `places`: the clients of a round. `refill`: sub-channels are assigned again whenever one falls free. Raises UserError.
+        `places`: number of clients of a round. `refill`: a sub-channel that becomes free is assigned again at once. Raises
+        UserError.
         """
         from scenarios.wiring.channels import build_channels
 
@@ -205,7 +206,7 @@ class World:
         instant: bool = False,
         on_work: Callable[[Update], Load] | None = None,
     ) -> ClientPool:
-        """Return the clients; `access` None: as `[uplink]` says; `on_work`: as of `UpdateRules`. Raises UserError."""
+        """Return the clients. `access`: None for the access of `[uplink]`. `on_work`: as in `UpdateRules`. Raises UserError."""
         scenario, context = self.scenario, self.context
         if access is None:
             count = scenario.uplink.sub_channels
@@ -274,9 +275,11 @@ class World:
         }
 
     def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
-        """A policy that selects clients round by round, for so many a decision, and a model; raises UserError.
+        """Return the policy that selects clients for rounds.
 
-        `reported_losses`: updates report losses, although nothing is trained here.
+        `per_round`: clients of a decision. `per_model`: updates of a model. Raises UserError.
+
+        `reported_losses`: True if updates report losses although the run trains nothing.
         """
         policy: SelectionPolicy = self.decider(SelectionPolicy, per_round, per_model)
         kind = self.scenario.method.kind
@@ -288,7 +291,7 @@ class World:
         return policy
 
     def decider(self, protocol: type, per_round: int, per_model: int | None = None) -> Any:
-        """The object of `[policy]`, which has what the server asks for by `protocol`; raises UserError."""
+        """Return the object of `[policy]`, which fulfils `protocol`; raises UserError."""
         supplied = self._constructor_arguments(per_round, per_model)
         return self.component(self.scenario.method, "policy", "policy", supplied, protocol)
 
@@ -316,7 +319,9 @@ class World:
 
 
 def _train_ahead(server: Server, trained: FederatedLearner) -> None:
-    """Let workers train updates as they begin, if these may outlast their round; otherwise the close needs all at once."""
+    """Let workers train updates when they begin, if updates may outlast their round; otherwise the close needs all results
+    together anyway.
+    """
     pool = server.clients
 
     def note(client: int, begun_round: int, delivered: bool) -> None:

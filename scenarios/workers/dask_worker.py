@@ -6,5 +6,5 @@ from scenarios.workers.interrupts import ignore_interrupts
 
 
 def dask_setup(worker: object) -> None:
-    """Leave Ctrl-C, which reaches all processes of a terminal, to the main one, which tells the workers."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the main process stops the workers."""
     ignore_interrupts()

@@ -23,7 +23,7 @@ class StopRequest:
     limited = False
     """True if a limit of wall time asked."""
     settled = False
-    """True if the stop is under way, or the run is at its end."""
+    """True if the run is stopping, or at its end."""
     _alarm: threading.Timer | None = None
     _thread: int | None = None
     """The thread that is interrupted where no signal can reach the block."""
@@ -39,7 +39,7 @@ class StopRequest:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """Note that the stop is under way: from here on only a second request ends it on the spot."""
+        """Note that the run is stopping: from here on only a second request ends it at once."""
         with self._lock:
             self.settled = True
             if self._alarm is not None:
@@ -71,7 +71,7 @@ class StopRequest:
     def ask(self, number: int) -> None:
         """Note the wish; the signal `number` comes again in `GRACE_S` seconds, unless it is settled by then."""
         self.asked = True
-        # To the main thread, so that it wakes from whatever it waits for.
+        # Signal the main thread, so that it wakes from any wait.
         self._alarm = threading.Timer(GRACE_S, signal.pthread_kill, [threading.main_thread().ident, number])
         self._alarm.daemon = True
         self._alarm.start()
@@ -102,7 +102,7 @@ def out_of_reach() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Leave Ctrl-C to the process that this one, a worker, simulates for: it tells its workers."""
+    """Ignore Ctrl-C in a worker: the main process stops its workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

@@ -28,7 +28,7 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEX
 
 @dataclass(frozen=True)
 class Killed:
-    """Result in place of the work's own: its worker died while it worked."""
+    """Result in place of a work's own: its worker died."""
 
     reason: str
 
@@ -93,9 +93,7 @@ def start(threads: int, modules: tuple[str, ...]) -> Any:
 
 
 def submit(executor: Any, *work: Any) -> Any:
-    """Return the future of what an executor is given to do; its process starts with the first, and again where it was idle for
-    long.
-    """
+    """Submit work to an executor; return its future. The process starts with the first work, and again after a long idle time."""
     with safe_path(), out_of_reach():
         return executor.submit(*work)
 
@@ -137,7 +135,7 @@ def _attend(parent: int) -> None:
 
 
 def _watch(parent: int) -> None:
-    # A process whose parent has ended is given another one.
+    # A process whose parent has ended gets another parent.
     while os.getppid() == parent:
         time.sleep(_LOOK_S)
     os._exit(1)

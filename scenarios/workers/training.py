@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from models.fl.training.stacks import Report, Stack, Vectors
 
 ATTEMPTS = 3
-"""Times that a job is given to a worker before its run ends, where every worker came to an end in the midst of it."""
+"""Number of attempts at a job whose workers are killed, after which the run ends."""
 _WAIT_S = 0.25
 """Seconds between two looks at the workers while this process waits for them."""
 
@@ -47,7 +47,7 @@ def calls_of(error: BaseException) -> tuple[Call, ...]:
 
 @dataclass(frozen=True)
 class Failure:
-    """In place of a report: an exception in a worker."""
+    """Result in place of a report: an exception in a worker."""
 
     worker: str
     error: BaseException | None
@@ -70,7 +70,7 @@ class TrainingError(RuntimeError):
 
 @dataclass(eq=False)
 class Ticket:
-    """A stack in the queue or in work, and what became of it."""
+    """A stack in the queue or in work, and its result."""
 
     number: int
     stack: Stack
@@ -115,7 +115,7 @@ class TrainingWorkers(ABC):
         self._changed = threading.Condition(self._lock)
         self._waiting: dict[int, Ticket] = {}
         self._running: dict[int, Ticket] = {}
-        """Ticket that each worker trains, by line: the number of the worker."""
+        """Ticket that each worker trains, by the number of the worker."""
         self._free: list[int] = []
         self._broken: list[tuple[int, str]] = []
         self._numbers = 0

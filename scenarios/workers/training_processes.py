@@ -173,7 +173,7 @@ def portable_bytes(recipe: Any) -> bytes:
 
     try:
         content: bytes = cloudpickle.dumps(recipe)
-    except Exception as error:  # whatever an object of the user's own does
+    except Exception as error:  # a user's object may raise anything
         told = f"{type(error).__name__}: {first_line(error)}"
         remedy = "let it hold plain data and torch modules, or leave learner.workers out"
         raise UserError(

@@ -45,7 +45,7 @@ class _File:
         self._path, self._most = str(path), most_bytes // 4
         self._gaps: list[tuple[int, int]] = [(0, self._most)]
         path.touch()
-        # A file without content takes no memory: pages come as they are written.
+        # An empty file takes no memory: pages are allocated when they are written.
         os.truncate(path, 4 * self._most)
 
     def take(self, count: int) -> Block | None:
@@ -86,5 +86,5 @@ class SharedVectors:
         return block
 
     def give(self, block: Block) -> None:
-        """Let a block be used again."""
+        """Free a block for reuse."""
         self._files[block.file != self._files[0]._path].give(block)

@@ -34,7 +34,7 @@ def _version(package: str) -> str | None:
 
 
 def refuse_versions(key: str, who: str, wanted: dict[str, str | None], found: dict[str, str | None]) -> None:
-    """Raise UserError about `key` where a worker has other versions than this process of what results depend on."""
+    """Raise UserError about `key` if a worker has other versions of packages on which results depend."""
     different = [f"{name} {found.get(name)} (here {version})" for name, version in wanted.items() if found.get(name) != version]
     if different:
         raise UserError(f"{key}: {who} has {', '.join(different)}; install the same, for results depend on them")

@@ -1,4 +1,4 @@
-"""Warnings of a scenario: a list of small rules for what is known before a run, and another for what a run shows.
+"""Warnings of a scenario: lists of small rules, for facts known before a run and for outcomes of a run.
 
 A rule takes an `Outlook` or an `Outcome` and yields its warnings; a new rule is a function and its line in one of the lists.
 """

@@ -14,7 +14,7 @@ from scenarios.wiring.population import Population
 _FLOWER_TIMEOUT_S = 3600.0
 """Timeout of the strategies of Flower unless the app gives another."""
 _LONG_WAIT_S = 86400.0
-"""The shortest wait for clients that is warned of: a day."""
+"""Shortest wait for clients with a warning: a day."""
 _ENOUGH = 10
 """Selections a client, on average, from which on a group that was never selected is worth a warning."""
 

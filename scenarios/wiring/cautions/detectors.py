@@ -9,9 +9,9 @@ from scenarios.wiring.cautions.outlook import Outlook
 
 
 def unseen_latency(outlook: Outlook) -> Iterator[Caution]:
-    """Warn of detectors on sub-channels of which nothing changes but how long a transmission takes.
+    """Warn of detectors on sub-channels of which only the durations of transmissions change.
 
-    A scheduler observes if an update arrives within the round, and not how long that took.
+    A scheduler observes only if an update arrives within the round, not its duration.
     """
     scenario = outlook.scenario
     channels, scheduler = scenario.channels, scenario.scheduler

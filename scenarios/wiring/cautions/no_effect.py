@@ -12,7 +12,7 @@ from scenarios.wiring.cautions.outlook import Outlook
 
 
 def privacy_weight(outlook: Outlook) -> Iterator[Caution]:
-    """Warn of a policy that weighs privacy where none is ever lost: the term is the same for all clients at all times."""
+    """Warn of a policy that weighs privacy if no privacy is ever lost: the term is then the same for all clients at all times."""
     privacy, policy = outlook.scenario.privacy, outlook.scenario.policy
     if policy is None or (privacy is not None and privacy.mechanism != "none"):
         return
@@ -42,14 +42,14 @@ def late_clients(outlook: Outlook) -> Iterator[Caution]:
 
 
 def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
-    """Warn of amounts of work where the server says how many steps an update has."""
+    """Warn of amounts of work if the server sets the steps of an update."""
     scenario = outlook.scenario
     work, learner = scenario.work, scenario.learner
     if scenario.server.own or not scenario.server.gives_steps:
         return
     counts = f"has no effect, as server.kind = {scenario.server.kind!r} says how many steps an update has; leave it out"
     if work is not None:
-        # Where the samples of clients are unknown, the planned steps say how large an update is.
+        # If the samples of clients are unknown, the planned steps determine the work of an update.
         held = learner is not None or scenario.clients.data_sizes is not None
         planned = {"epochs": work.epochs, "steps": work.steps if held else None, "partial_share": work.partial_share or None}
         for name, amount in planned.items():

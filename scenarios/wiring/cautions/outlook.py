@@ -29,15 +29,15 @@ class Outlook:
     scenario: Scenario
     population: Population
     delays: Mapping[str, HasLaws]
-    """The delays of an update's phases: download, compute, upload."""
+    """Delays of an update's phases: download, compute, upload."""
     worked: Sequence[HasLaws]
     """The times of the work of an update; empty if training takes its delay alone."""
     carries: bool
     """True if bytes take time at a bandwidth that changes or is shared."""
     besides_s: Mapping[str, FloatArray | float]
-    """The least seconds of each phase beside its delay: bytes, and the delay of a sub-channel."""
+    """Smallest seconds of each phase beside its delay: bytes, and the delay of a sub-channel."""
     stops: bool
-    """True if a trace of bandwidth ends, and what is under way is lost then."""
+    """True if a trace of bandwidth ends, which loses messages in flight."""
     presence: Availability
     draws: Draws
     """The random numbers of `presence`."""
@@ -110,7 +110,9 @@ class Outcome:
     ended: str
     """The reason, as `netsim.simulation` has it."""
     waited_for_lost_s: float = 0.0
-    """Longest timeout with which an application waited for a message as it was lost; inf: without a timeout; 0: none was."""
+    """Longest timeout with which an application waited for a message that was lost; inf: it waited without a timeout; 0: no
+    message was lost.
+    """
 
     @property
     def over(self) -> bool:

@@ -18,11 +18,11 @@ _CHANGES = 5000
 def absent_clients(outlook: Outlook) -> Iterator[Caution]:
     """Warn of clients that are never present, and of a first round that never finds enough at once.
 
-    Presence is left as it was. How long later rounds wait, only the run shows: `deliveries.waited_for_days`.
+    The state of presence is restored afterwards. Waits of later rounds show only in the run: `deliveries.waited_for_days`.
     """
     scenario, presence = outlook.scenario, outlook.presence
     if is_own("availability", scenario.availability.kind) or scenario.script is not None:
-        return  # what they do, only the run shows
+        return  # their effect shows only in the run
     before = presence.state_dict()
     presence.advance(0.0, outlook.draws)
     never = np.flatnonzero(~presence.on & (presence.next_change_s == np.inf))
@@ -43,9 +43,10 @@ def absent_clients(outlook: Outlook) -> Iterator[Caution]:
 
 
 def _first_together(presence: Availability, draws: Draws, need: int, limit_s: float) -> tuple[float | None, float]:
-    """Return when `need` clients are first present at once, or None, and the time up to which presence was followed.
+    """Return the time at which `need` clients are first present at once, or None, and the time up to which presence was
+    followed.
 
-    None with `inf`: never.
+    None with inf means never.
     """
     now_s = 0.0
     for _ in range(min(max(10**7 // len(presence.on), 100), _CHANGES)):

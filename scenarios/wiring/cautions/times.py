@@ -1,4 +1,4 @@
-"""Warnings of times: limits that are too short, changes that are never reached, and scenarios in which nothing takes time."""
+"""Warnings of times: limits that are too short, changes that are never reached, and scenarios without durations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     """Warn of a scenario in which no update takes any time and no round has a length."""
     scenario = outlook.scenario
     server = scenario.server
-    # A check without the learner does not know how many samples its updates take.
+    # A check without the learner does not know the samples of updates.
     if scenario.learner is not None and any(getattr(scenario.compute, name) is not None for name in SPEEDS):
         return
     waits = scenario.availability.kind != "always" or scenario.energy is not None or scenario.probes or bool(scenario.outages)
@@ -106,5 +106,5 @@ def _shortest_round_s(scenario: Scenario, whole_s: FloatArray, stops: bool) -> f
 
 
 def _may_select_fewer(kind: str) -> bool:
-    """Return True if a policy may select fewer clients than asked for: one of the user's own, or one that asks clients."""
+    """Return True if a policy may select fewer clients than requested: a user's policy, or one with probes."""
     return is_own("policy", kind) or bool(resolve("policy", kind).probes)

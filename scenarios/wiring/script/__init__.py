@@ -1,1 +1,1 @@
-"""Scripts of the user's: generators that wait for what happens in a run and act on it (docs/scripts.md)."""
+"""Users' scripts: generators that wait for events of a run and act on it (docs/scripts.md)."""

@@ -38,7 +38,7 @@ class Absence(_Act):
     """Clients that a script has taken away."""
 
     def bring_back(self) -> None:
-        """From now on they are present again, if the scenario says so and no other absence is left."""
+        """End the absence: the clients are present again if the scenario's law says so and no other absence is left."""
         self._take_back("bring_back")
 
 
@@ -46,7 +46,7 @@ class Cut(_Act):
     """Links between clients that a script has cut."""
 
     def heal(self) -> None:
-        """They work again, if no other cut of them is left."""
+        """End the cut: the links work again if no other cut of them is left."""
         self._take_back("heal")
 
 
@@ -54,5 +54,5 @@ class CutOff(_Act):
     """Clients that a script has cut off from the server."""
 
     def reconnect(self) -> None:
-        """Let transmissions that begin from now on get through; those under way meanwhile are lost."""
+        """End the cut-off: transmissions that begin from now on get through; those in flight during the cut-off are lost."""
         self._take_back("reconnect")

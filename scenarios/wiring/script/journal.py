@@ -1,4 +1,7 @@
-"""Journal of a script's acts and answers, in order: enough to bring a fresh generator to its place after an interruption."""
+"""Journal of a script's acts and answers, in order.
+
+It suffices to bring a fresh generator to the same point after an interruption.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,8 @@ class DivergedError(UserError):
 
 
 class Journal:
-    """Entries, each a list of plain data that begins with its kind: "act", "refused", "read", "wait" and "woken".
-
-    While a script is brought up to a checkpoint (`replay`), what it does is compared with the entries in place of being noted.
+    """Entries, each a list of plain data that begins with its kind: "act", "refused", "read", "wait" or "woken". During
+    `replay`, which brings a script up to a checkpoint, its acts are compared with the entries instead of being noted.
     """
 
     def __init__(self) -> None:
@@ -30,7 +32,7 @@ class Journal:
         return self._next is not None
 
     def replay(self, entries: list[list[Any]]) -> None:
-        """Compare what comes with `entries`, up to the last of them."""
+        """Compare the following acts with `entries`, up to the last one."""
         self.entries = entries
         self._next = 0
 
@@ -58,7 +60,7 @@ class Journal:
         return True
 
     def read(self, name: str, value: Callable[[], Any]) -> object:
-        """The script looks at something: what it sees, or saw."""
+        """Note a value that the script reads; return it, or the value noted before during a replay."""
         if self._next is None:
             seen = value()
             self.entries.append(["read", name, seen])
@@ -68,7 +70,7 @@ class Journal:
         return self.entries[place][2]
 
     def woken(self) -> list[Any] | None:
-        """Return the answer at which the script woke next, or None if it was not woken and waits for what is to come."""
+        """Return the next answer by which the script was woken; None if it still waits."""
         assert self._next is not None
         if self._next == len(self.entries):
             self._next = None
@@ -80,13 +82,13 @@ class Journal:
         return entry
 
     def finish(self) -> None:
-        """The script has come to its end; raises DivergedError where it did more."""
+        """Note the end of the script; raises DivergedError if the journal has further entries."""
         if self._next is not None and self._next < len(self.entries):
             self._refuse(f"it is over, where it did {_entry_text(self.entries[self._next])}")
         self._next = None
 
     def raise_if_diverged(self) -> None:
-        """Raise what a script's own `except` may have caught."""
+        """Raise a DivergedError again that the script's own `except` may have caught."""
         if self._diverged is not None:
             raise self._diverged
 

@@ -30,10 +30,10 @@ class Scene:
     population: Population
     pool: ClientPool
     spectrum: Spectrum | None
-    """The sub-channels; None: there are none."""
+    """Sub-channels, or None."""
     jammers: Jammers | None
     graph: PeerGraph | None
-    """The links between clients; None: there are none."""
+    """Links between clients, or None."""
     slots: bool
     """True if a round is one of the communication rounds of a slot."""
     declares: dict[str, bool]
@@ -49,7 +49,7 @@ class Observed:
         self._declares = scene.declares
         self._acts = 0
         self.rng = rng
-        """The script's own random numbers: a stream of the run's seed that nothing else draws from."""
+        """Random numbers of the script: a separate stream of the run's seed."""
 
     # What is known.
 

@@ -1,4 +1,4 @@
-"""The user's generator on the clock: it is woken by what it waits for, acts at once, and waits again.
+"""Runs a user's generator on the clock: an event wakes it, it acts at once, and waits again.
 
 Order within an instant. A script that waits for a time acts before everything else of that instant, as a change point of the
 scenario does; one that waits for a round acts before anything of the round; one that waits for the end of an attempt, or for a
@@ -25,7 +25,7 @@ from scenarios.wiring.script.waits import Declared, Ended, Event, Opened, Reache
 
 _EVER = float("inf")
 _MOST_AT_ONCE = 100_000
-"""Waits in a row that are over as they begin: a script that waits for what has been will never stop."""
+"""Largest number of successive waits that end at once: a script that waits for past events would never stop."""
 
 
 class ScriptRunner:
@@ -37,7 +37,7 @@ class ScriptRunner:
         self.journal = Journal()
         self.recorder: Recorder = NoRecorder()
         self._function: Callable[[], Any]
-        """Makes the generator: see `play`."""
+        """Function that makes the generator: see `play`."""
         self.round = 0
         """Rounds opened."""
         self.slot = 0
@@ -59,16 +59,16 @@ class ScriptRunner:
 
     @property
     def due_s(self) -> float:
-        """Time of the script's next act, as far as is known; inf: it depends on events."""
+        """Return the time of the script's next act, if known; inf: it depends on events."""
         wait = self._wait
         if wait is None:
             return _EVER
         return wait.due_s if self._round_s is None else min(wait.due_s, (wait.due_round - 1) * self._round_s)
 
     def play(self, function: Callable[[], Any], *, round_s: float | None) -> None:
-        """Take the script from `function`, which makes its generator once the world is there that the script acts on.
+        """Set the `function` that makes the script's generator, once the script's world exists.
 
-        `round_s`: round t opens at t - 1 times this, whatever happens; None: its opening depends on events.
+        `round_s`: round t opens at (t - 1) times this; None: openings depend on events.
         """
         self._function, self._round_s = function, round_s
 
@@ -81,13 +81,13 @@ class ScriptRunner:
         self._advance(None)
 
     def close(self) -> None:
-        """The run is over; what a `finally` of the script does counts no more."""
+        """End the script: the run is over. Acts in a `finally` of the script have no effect."""
         self.over = True
         if self._generator is not None:
             with suppress(Exception):
                 self._generator.close()
 
-    # What the engine tells.
+    # Callbacks of the engine.
 
     def opens_round(self, number: int) -> None:
         """Round `number` is about to open."""
@@ -117,8 +117,8 @@ class ScriptRunner:
         self._happened.append(event)
 
     def _tell_all(self, payload: None = None) -> None:
-        # One by one: the script may begin another wait between two of them. What its own acts end it is not told of, as it does
-        # not wait meanwhile.
+        # One by one, because the script may begin another wait between two of them. Ends caused by its own acts do not reach
+        # it, because it does not wait while it acts.
         while self._happened:
             self._tell(self._happened[0])
             self._happened.pop(0)
@@ -203,7 +203,7 @@ class ScriptRunner:
         return f"script {self.name!r}, round {round}, {time_s:g} s{self._line(error)}"
 
     def _line(self, error: BaseException | None) -> str:
-        """The user's line: that which raised `error`, or at which the script stands."""
+        """Return the user's line: the one that raised `error`, or the present line of the script."""
         if error is None:
             frame = None if self._generator is None else self._generator.gi_frame
             return "" if frame is None else f", {frame.f_code.co_filename}, line {frame.f_lineno}"

@@ -1,4 +1,4 @@
-"""Laws that a script can change: what it asks for is laid over the law in force, and can be taken back.
+"""Laws that a script can change: new values are laid over the law in force, and can be taken back.
 
 Change points of the scenario go on underneath: whichever law they bring into force, the script's changes are laid over it, in the
 order in which they were made.
@@ -31,7 +31,7 @@ _KEPT = 8
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Overlay:
-    """New values of parameters, or with `scale` factors of them, for `entities` (None: all)."""
+    """New values of parameters (with `scale`: factors of the values), for `entities` (None: all)."""
 
     parameters: Keywords
     entities: IntArray | None
@@ -47,7 +47,7 @@ class Segment(Protocol):
         """As `overlay` leaves it; raises UserError that names the parameter below `path`."""
 
     def value(self, name: str, path: str) -> Any:
-        """A parameter: (K,) where it differs, or may, between entities; raises UserError where there is none of the name."""
+        """Return a parameter, (K,) if it may differ between entities; raises UserError for an unknown name."""
 
     def build_at(self, path: str) -> Any:
         """The law itself; raises UserError."""
@@ -57,10 +57,10 @@ class Target(Protocol):
     """Target of a script: a component with parameters that it can change."""
 
     entity: Entity
-    """Entities between which its parameters may differ; None: they do not."""
+    """Name of the entities between which parameters may differ, or None."""
 
     def value(self, name: str, round: int, time_s: float) -> Any:
-        """A parameter in force, as of `Segment`; raises UserError."""
+        """Return the parameter in force, as `Segment.value` does; raises UserError."""
 
     def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
         """From now on, with `overlay`; raises UserError, and is then as it was."""
@@ -73,11 +73,11 @@ class Target(Protocol):
 
 
 class _Law(ABC):
-    """A timeline that overlays are laid over. What was in force at an earlier time is still known: of the round under way."""
+    """A timeline with overlays. It still knows the laws at earlier times of the open round."""
 
     fixed = False
     segment_means: FloatArray | None = None
-    """Not known: a script changes what was planned."""
+    """None: a script changes the planned means."""
 
     def __init__(self, key: str, entity: Entity) -> None:
         self.key = key
@@ -118,7 +118,7 @@ class _Law(ABC):
         try:
             return self._build_law(segment, overlays)
         except UserError as error:
-            # The law that a later change point brings may refuse what the earlier one took.
+            # The law after a later change point may refuse values that the earlier law accepted.
             raise UserError(f"{error} ({overlays[-1].told})") from error
 
     def _now(self, time_s: float, overlays: tuple[Overlay, ...]) -> None:
@@ -144,7 +144,10 @@ class _Law(ABC):
 
 
 class ScriptedLaw(_Law):
-    """`segments[j]` holds from `starts[j - 1]` on, as of `Piecewise`; `laws` are those without a script."""
+    """Timeline in which `segments[j]` holds from `starts[j - 1]` on, as in `Piecewise`.
+
+    `laws`: laws without a script's changes.
+    """
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ class ScriptedLaw(_Law):
 
     def _laid(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Segment:
         first, known, laid = self._last
-        # A script that changes a law again and again lays one more over those of the last time.
+        # Reuse the last result: a script that changes a law repeatedly adds one overlay to those of the last call.
         if first is not segment or overlays[: len(known)] != known:
             known, laid = (), segment
         for overlay in overlays[len(known) :]:
@@ -185,9 +188,9 @@ class ScriptedLaw(_Law):
         return self._laid(segment, overlays).build_at(self.key)
 
     def laws_at(self, time_s: float) -> Sequence[Any]:
-        """The laws of all segments, as the changes in force at `time_s` leave them; the same sequence until another change.
+        """Return the laws of all segments with the changes in force at `time_s`; the same sequence until the next change.
 
-        They are made as they are asked for: there may be many.
+        Laws are made on demand, because there may be many.
         """
         overlays = self._versions[self._version(time_s)]
         if self._all[0] is not overlays:
@@ -201,7 +204,7 @@ class ScriptedLaw(_Law):
 
 
 class ScriptedStates(_Law):
-    """The sub-channels' states from a table of means, of which a script changes the means."""
+    """States of the sub-channels from a table of means that a script can change."""
 
     def __init__(self, *, key: str, states: Any, count: int) -> None:
         super().__init__(key, "channels")
@@ -243,9 +246,9 @@ class ScriptedStates(_Law):
 
 
 class ScriptedObject:
-    """An object with a state, such as a jammer's law: a change makes another one, which goes on from the state of the last.
+    """Target with a state, such as a jammer's law: a change makes a new object with the state of the old one.
 
-    `present` is the object in use; `use` puts another one in its place.
+    `present`: object in use. `use`: callback that replaces it.
     """
 
     def __init__(self, *, key: str, entity: Entity, law: Segment, present: Any, use: Callable[[Any], None]) -> None:
@@ -276,7 +279,7 @@ class ScriptedObject:
         self._under([one for one in self._overlays if one is not overlay])
 
     def renew(self) -> None:
-        """It is asked again each time."""
+        """Do nothing: values are read at each use."""
 
 
 class Targets:
@@ -289,7 +292,7 @@ class Targets:
         self.absent: Absences
         """The clients that it has taken away."""
         self.cuts: ScriptedCuts | None = None
-        """The links between clients that it has cut; None: there are none, or messages take no time."""
+        """Links between clients that the script has cut; None without links, or if messages take no time."""
         self._laws: dict[str, _Law] = {}
 
     def scripted_cuts(self) -> ScriptedCuts:
@@ -324,7 +327,7 @@ class Targets:
         return made
 
     def after_change(self, key: str, renew: Callable[[], None]) -> None:
-        """Have `renew` called after every change of what is at `key`."""
+        """Call `renew` after every change of `key`."""
         self._laws[key].renewals.append(renew)
 
     def find(self, key: str) -> Target:

@@ -21,7 +21,7 @@ _LISTED = 32
 
 
 def plain_number(value: object) -> object:
-    """A number of NumPy's as one of Python's; anything else as it is."""
+    """Return a NumPy number as a Python number, any other value unchanged."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -34,7 +34,7 @@ def integer(name: str, value: object, low: int) -> int:
 
 
 def to_list(entities: IntArray | None) -> list[int] | None:
-    """Clients or sub-channels as plain data; None: all."""
+    """Return clients or sub-channels as plain data; None: all."""
     return None if entities is None else entities.tolist()
 
 
@@ -56,7 +56,7 @@ def read(value: object, path: str) -> object:
 
 
 def label(some: Some, entities: IntArray | None) -> str | None:
-    """Return clients as a record names them: by the name that the script used, or by their numbers."""
+    """Return the name of clients for a record: the name that the script used, or their numbers."""
     if isinstance(some, str):
         return some
     return None if entities is None else json.dumps(entities.tolist())

@@ -28,7 +28,7 @@ class Ended:
     cause: str | None
     """Cause of a loss."""
     channel: int | None
-    """The sub-channel given to the client; None: the server has none with states."""
+    """Sub-channel assigned to the client; None if the server has no sub-channels with states."""
     latency_s: float
     """From selection to the end."""
 
@@ -43,7 +43,7 @@ class Declared:
     channels: tuple[int, ...]
     """The sub-channels on which the scheduler saw them, ascending."""
     clients: tuple[int, ...]
-    """The clients in whose latencies the policy saw them, ascending."""
+    """Clients in whose latencies the policy saw changes, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class Wait(ABC):
     """Wait of a script, to be yielded. `a | b` waits for the first of both, and the yield then gives that one."""
 
     due_s: float = _EVER
-    """Latest time of its end, as far as is known; inf: unknown."""
+    """Latest time of the end of the wait; inf if unknown."""
     due_round: float = _EVER
-    """The round at whose opening it will be over at the latest; inf: that is not known."""
+    """Latest round at whose opening the wait ends; inf if unknown."""
     of_ends = False
     """True if it may be for the end of an attempt."""
     value: Any = None
@@ -100,7 +100,7 @@ class Wait(ABC):
         return False
 
     def take(self, event: Event) -> bool:
-        """Something has happened: whether that is what it was for."""
+        """Take an event; return True if it ends the wait."""
         return False
 
     @abstractmethod
@@ -108,11 +108,11 @@ class Wait(ABC):
         """Return the wait as plain data."""
 
     def outcome(self) -> tuple[int, Any]:
-        """Which of several has come (0: it alone), and what it was, as plain data."""
+        """Return the index of the wait that ended among several (0 for a single wait), and its value, as plain data."""
         return 0, _plain(self.value)
 
     def comes(self, which: int, value: object) -> None:
-        """It is over as it was before, by what `what_came` said then."""
+        """End the wait as it ended before, by the noted outcome; return its value."""
         self.value = _from_plain(value)
 
     def state_dict(self) -> Any:
@@ -120,7 +120,7 @@ class Wait(ABC):
         return None
 
     def load_state_dict(self, state: object) -> None:
-        """Go on from there."""
+        """Restore the state."""
         return
 
     def __or__(self, other: Wait) -> Wait:
@@ -220,7 +220,7 @@ class UntilEnded(Wait):
 
 
 class UntilDeclared(Wait):
-    """Until a change is declared, of any of these sub-channels or clients (both None: of any at all)."""
+    """Wait until a change is declared of any of these sub-channels or clients (both None: any)."""
 
     def __init__(self, *, channels: Sequence[int] | None, clients: Sequence[int] | None) -> None:
         self._channels = None if channels is None else frozenset(channels)
@@ -239,7 +239,7 @@ class UntilDeclared(Wait):
 
 
 class AnyOf(Wait):
-    """Until one of several has come, the first of those that come together; a yield of it gives that one."""
+    """Wait until one of several waits ends; if several end together, the first one counts. Its yield returns that wait."""
 
     def __init__(self, waits: list[Wait]) -> None:
         self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
@@ -256,7 +256,7 @@ class AnyOf(Wait):
         return self.value is not None
 
     def take(self, event: Event) -> bool:
-        # Each is told, so that those that count go on counting.
+        # Pass the event to each wait, so that counting waits go on counting.
         met = [wait for wait in self.waits if wait.take(event)]
         self.value = met[0] if met else None
         return bool(met)

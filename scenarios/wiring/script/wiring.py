@@ -1,4 +1,4 @@
-"""From the key `script` of a scenario to what acts on its run, and what tells it of what happens."""
+"""Wiring of the key `script` to a runner, its targets, and the events that wake it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _OF_PEERS = ("peers.delay", "peers.channel")
 
 
 def build_script(world: World, server: Server) -> ScriptRunner | None:
-    """Return the script that acts on the run of a server, or None; raises UserError where there is no such function."""
+    """Return the script of a run, or None; raises UserError if its function does not exist."""
     section, targets = world.scenario.script, world.context.targets
     if section is None or targets is None:
         return None
@@ -74,14 +74,14 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
 
 
 def _may_declare(group: str, scenario: Scenario) -> bool:
-    """Return True if the policy, or scheduler, may declare changes: it has a detector, or is the user's own."""
+    """Return True if the policy or scheduler may declare changes: it has a detector, or is a user's class."""
     section = {"policy": scenario.policy, "scheduler": scenario.scheduler}[group]
     while section is not None:
         if is_own(group, section.kind):
             return True
         parameters = section.parameters()
         detector = parameters.get("detector")
-        # A scheduler that takes a detector has one of its own where none is given; a policy has none.
+        # A scheduler with an argument for a detector has a default detector; a policy has none.
         if detector is not None or (group == "scheduler" and "detector" in parameters):
             return detector is None or detector.kind != "no-detection"
         section = parameters.get(group)
@@ -98,7 +98,7 @@ def _jammers(world: World, server: Server) -> Jammers | None:
 
 
 def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
-    """Add the targets that have a state and change as a whole: presence, and the jammers' laws."""
+    """Add the targets with a state that are replaced as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
     context = replace(world.context.detached(), targets=None)
     presence = Law.from_scenario(scenario.availability, "availability", "availability", context)
@@ -115,7 +115,7 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
 
 
 def _renewals(world: World, server: Server) -> None:
-    """Have whoever keeps values of a law evaluate them again after the script changed it."""
+    """Register the objects that store values of laws, so that they evaluate them again after a change."""
     targets = world.context.targets
     assert targets is not None
     channels, consensus = server.clients.medium.access.assigned, server.consensus

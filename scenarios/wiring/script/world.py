@@ -1,4 +1,4 @@
-"""World of a script: the run as it stands, events to wait for, and acts on it."""
+"""World of a script: state of the run, events to wait for, and acts."""
 
 from __future__ import annotations
 
@@ -164,7 +164,10 @@ class World(Observed):
     def _lay(
         self, action: str, key: str, entities: str | None, overlay: Overlay, entry: list[Any], *, lay: bool, of: int | None = None
     ) -> int:
-        """Lay a change over a law, or lift it; the number of the act. A replay does it, too: no checkpoint holds laws."""
+        """Apply a change to a law, or take it back; return the number of the act.
+
+        A replay does it, too, because checkpoints do not hold laws.
+        """
         if self._runner.over:
             return 0
         target, names = self._targets.find(key), list(overlay.parameters)
