@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from netsim.core.state import StateFields
+
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
 
@@ -44,8 +46,10 @@ class Numbered(Protocol):
 AttemptT = TypeVar("AttemptT", bound=Numbered)
 
 
-class Causes:
+class Causes(StateFields):
     """Latest events of a run, from which the causes of later events follow."""
+
+    state_fields = ("opened", "opened_s", "ended", "ended_s")
 
     def __init__(self, clock: Clock, inexact: Iterable[str] = ()) -> None:
         self._clock = clock

@@ -40,13 +40,15 @@ class EdgeBuffered(Buffered):
     """Members at work at once, as long as there are so many to choose from. Absent: all members of the edge."""
 
 
+WAYS = ("count", "groups", "table", "nearest")
+"""Keys of a tier that say who belongs to its edges, of which it has one."""
 RULES: dict[str, Any] = {"synchronous": EdgeSynchronous, "buffered": EdgeBuffered}
 
 
 class Tier(Section):
     """Edges that are alike: how many, who belongs to each, and by which rules they coordinate.
 
-    Who belongs to the edges, one of: `count`, `groups`, `table`.
+    Who belongs to the edges, one of: `count`, `groups`, `table`, `nearest`.
     """
 
     names: ClassVar[frozenset[str]] = frozenset({"above"})
@@ -62,6 +64,9 @@ class Tier(Section):
     table: Annotated[str, Field(min_length=1)] | None = None
     """A CSV file with the columns member and edge, a line for each member: a client's number, or the name of an edge of the tier
     below."""
+    nearest: Literal["delay", "km", "hops"] | None = None
+    """With `[network]`: an edge at each of `nodes`; a member belongs to the edge from which the route to it has the least
+    propagation delay, length or number of cables, of several to the first. Edges are called NAME-0, NAME-1, ..."""
     nodes: Annotated[list[str], Field(min_length=1)] | None = None
     """With `[network]`: the node of each edge of the tier, in their order."""
     rounds: Count = 1
@@ -76,7 +81,7 @@ class Tier(Section):
 
     @model_validator(mode="after")
     def _check_members(self) -> Self:
-        ways = ("count", "groups", "table")
+        ways = WAYS
         given = [name for name in ways if getattr(self, name) is not None]
         if len(given) != 1:
             why = f"give one of {', '.join(ways)}, which says who belongs to each edge"
@@ -185,6 +190,9 @@ def check_edges(scenario: "Scenario") -> None:
 
 def _check_network(scenario: "Scenario", edges: Edges) -> None:
     for i, tier in enumerate(edges.tiers):
+        if tier.nearest is not None and scenario.network is None:
+            why = "there are no routes; add [network], or give count, groups or table"
+            raise problem(("edges", "tiers", i, "nearest"), tier.nearest, why)
         if (tier.nodes is None) != (scenario.network is None):
             why = "there are no nodes; add [network], or leave it out" if tier.nodes else "must name the nodes of the edges"
             raise problem(("edges", "tiers", i, "nodes"), tier.nodes, why)
@@ -201,9 +209,10 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
     leaves = edges.leaves()
     if len(leaves) > 1:
         for i in leaves:
-            if edges.tiers[i].count is not None:
-                why = "does not say which clients belong to this tier, as there is another one; give groups or table"
-                raise problem(("edges", "tiers", i, "count"), edges.tiers[i].count, why)
+            for key in ("count", "nearest"):
+                if getattr(edges.tiers[i], key) is not None:
+                    why = "does not say which clients belong to this tier, as there is another one; give groups or table"
+                    raise problem(("edges", "tiers", i, key), getattr(edges.tiers[i], key), why)
     for i, tier in enumerate(edges.tiers):
         place = ("edges", "tiers", i, "server")
         for key in ("first", "at_least"):

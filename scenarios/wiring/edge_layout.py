@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from scenarios.schema.edges import WAYS
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.wiring.data_files import read_table
 
@@ -15,6 +16,16 @@ if TYPE_CHECKING:
     from netsim.core.protocols import IntArray
     from scenarios.schema.edges import Edges, Tier
     from scenarios.wiring.population import Population
+
+
+class Routes(Protocol):
+    """The network, as far as distances go (`scenarios.wiring.network.Layout`)."""
+
+    places: list[str]
+    """The node of each client."""
+
+    def distance(self, a: str, b: str, measure: str, key: str) -> float:
+        """Return the length of the route from node `a` to node `b` by `measure`; raises UserError that names `key`."""
 
 
 @dataclass
@@ -54,8 +65,8 @@ class Layout:
         return edge in self.above
 
 
-def lay_out(section: Edges, population: Population) -> Layout:
-    """Return the tree; raises UserError."""
+def lay_out(section: Edges, population: Population, routes: Routes | None) -> Layout:
+    """Return the tree; `routes`: of `[network]`, if there is one. Raises UserError."""
     layout, numbers = Layout(), dict[str, int]()
     order = _from_above(section)
     for i in order:
@@ -70,22 +81,33 @@ def lay_out(section: Edges, population: Population) -> Layout:
     for i in order:
         tier, edges = section.tiers[i], [edge for edge, place in enumerate(layout.tiers) if place == i]
         below = [edge for edge, place in enumerate(layout.tiers) if section.tiers[place].above == tier.name]
-        if below:
-            for place, over in _dealt(tier, i, [layout.names[edge] for edge in below], layout.names, edges, population).items():
-                layout.above[below[place]] = over
+        members = [layout.names[edge] for edge in below] if below else [str(client) for client in range(population.count)]
+        if tier.nearest is None:
+            belonging = _dealt(tier, i, members, layout.names, edges, population)
         else:
-            members = [str(client) for client in range(population.count)]
-            for client, edge in _dealt(tier, i, members, layout.names, edges, population).items():
-                if client in of_clients:
-                    other = layout.names[of_clients[client]]
-                    raise UserError(f"edges.tiers.{i}: client {client} belongs to {other!r} already; name it once")
-                of_clients[client] = edge
+            assert routes is not None
+            nodes = layout.nodes(section)
+            belonging = _nearest(tier, i, edges, [nodes[edge] for edge in below] if below else routes.places, routes)
+        for member, over in belonging.items():
+            if below:
+                layout.above[below[member]] = over
+            elif member in of_clients:
+                other = layout.names[of_clients[member]]
+                raise UserError(f"edges.tiers.{i}: client {member} belongs to {other!r} already; name it once")
+            else:
+                of_clients[member] = over
     _require_all(section, layout, of_clients, population)
     layout.coordinator = [of_clients[client] for client in range(population.count)]
     for edge, name in enumerate(layout.names):
         if not len(layout.members(edge)):
+            i = layout.tiers[edge]
+            key = (
+                f"edges.tiers.{i}" if (nearest := section.tiers[i].nearest) is None else f"edges.tiers.{i}.nearest = {nearest!r}"
+            )
             told = f"nobody belongs to edge {name!r}; leave it out, or give it members"
-            raise UserError(f"edges.tiers.{layout.tiers[edge]}: {told}")
+            if nearest is not None:
+                told = f"nobody is nearest to edge {name!r} at {layout.nodes(section)[edge]!r}; leave its node out of nodes"
+            raise UserError(f"{key}: {told}")
     return layout
 
 
@@ -94,7 +116,7 @@ def _require_all(section: Edges, layout: Layout, of_clients: Mapping[int, int], 
     lacking = next((client for client in range(population.count) if client not in of_clients), None)
     if lacking is not None:
         i = section.leaves()[-1]
-        key = next(name for name in ("count", "groups", "table") if getattr(section.tiers[i], name) is not None)
+        key = next(name for name in WAYS if getattr(section.tiers[i], name) is not None)
         raise UserError(f"edges.tiers.{i}.{key}: client {lacking} belongs to no edge; give each client one")
     for edge, name in enumerate(layout.names):
         if layout.above[edge] < 0 and (over := section.tiers[layout.tiers[edge]].above) is not None:
@@ -114,8 +136,9 @@ def _from_above(section: Edges) -> list[int]:
 
 def _edge_names(section: Edges, i: int, population: Population) -> list[str]:
     tier = section.tiers[i]
-    if tier.count is not None:
-        return [f"{tier.name}-{place}" for place in range(tier.count)]
+    count = tier.count if tier.nearest is None else len(tier.nodes or [])
+    if count is not None:
+        return [f"{tier.name}-{place}" for place in range(count)]
     if tier.groups is not None:
         for place, group in enumerate(tier.groups):
             if group not in population.members:
@@ -132,9 +155,16 @@ def _rows(tier: Tier, i: int) -> list[tuple[str, str, str]]:
     return [(member, edge, where) for where, (member, edge) in read_table(tier.table, ("member", "edge"), key)]
 
 
-def _dealt(
-    tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population
-) -> dict[int, int]:
+def _nearest(tier: Tier, i: int, edges: list[int], places: Sequence[str], routes: Routes) -> dict[int, int]:
+    """Return the nearest of the tier's `edges` to each member, by its place among the members; `places`: their nodes."""
+    measure, key = str(tier.nearest), f"edges.tiers.{i}.nearest"
+    at = dict(zip(edges, tier.nodes or [], strict=True))
+    return {
+        member: min(edges, key=lambda edge: routes.distance(at[edge], place, measure, key)) for member, place in enumerate(places)
+    }
+
+
+def _dealt(tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population) -> dict[int, int]:
     """Return the edge of each of `members`, by its place among them; `edges`: the numbers of the tier's edges."""
     if tier.count is not None:
         if tier.count > len(members):

@@ -110,7 +110,7 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
     """Return the server of a scenario with `[edges]`; raises UserError."""
     section = world.scenario.edges
     assert section is not None
-    layout = lay_out(section, world.population)
+    layout = lay_out(section, world.population, None if world.network is None else world.network.layout)
     context = _edge_context(world, layout)
     starts: list[TreeServer] = []
     presence = _presence(section, context)

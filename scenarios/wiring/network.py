@@ -166,6 +166,18 @@ class Layout:
             known = self._hops[a, b] = self._found(a, b)
         return known
 
+    def distance(self, a: str, b: str, measure: str, key: str) -> float:
+        """Return the propagation delay, the km or the number of cables ("hops") from `a` to `b`; raises UserError."""
+        for node in (a, b):
+            self._check_node(node, key)
+        total = 0.0
+        for n, _ in self.way(a, b):
+            plan = self.plans[n]
+            if measure == "km" and plan.km is None:
+                raise UserError(f"{key} = 'km': cable {plan.name!r} has no km; give it, or set nearest = 'delay'")
+            total += {"delay": plan.delay_s, "km": plan.km or 0.0, "hops": 1.0}[measure]
+        return total
+
     def _found(self, a: str, b: str) -> Hops:
         if (a, b) in self._given:
             return self._given[a, b]
@@ -309,7 +321,7 @@ def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[in
     """Return the end with which each client exchanges models: the server, or the node of its edge. Raises UserError."""
     if scenario.edges is None:
         return [SERVER] * context.population.count
-    tree = lay_out(scenario.edges, context.population)
+    tree = lay_out(scenario.edges, context.population, layout)
     nodes = [layout.other_end(node, "edges.tiers.nodes") for node in tree.nodes(scenario.edges)]
     return [nodes[edge] for edge in tree.coordinator]
 

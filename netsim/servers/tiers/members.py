@@ -116,7 +116,7 @@ class Members(StateFields):
     otherwise a round opens with present members, or not at all. `attendance`: which members that are edges have members, or None.
     """
 
-    state_fields = ("started", "ended", "_bytes")
+    state_fields = ("started", "ended", "_bytes", "causes")
     whole_rounds = _NoWholeRounds()
     probes = None
 
@@ -260,15 +260,9 @@ class Members(StateFields):
         return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 
     def state_dict(self) -> State:
-        causes = self.causes
-        return super().state_dict() | {
-            "causes": [causes.opened, causes.opened_s, causes.ended, causes.ended_s],
-            "in_flight": list(self.in_flight),
-        }
+        return super().state_dict() | {"in_flight": list(self.in_flight)}
 
     def load_state_dict(self, state: State) -> None:
         """Load a state; the pool's state must be loaded before."""
         super().load_state_dict(state)
-        causes = self.causes
-        causes.opened, causes.opened_s, causes.ended, causes.ended_s = state["causes"]
         self.in_flight = {member: self.pool.alive_now[member] for member in state["in_flight"]}

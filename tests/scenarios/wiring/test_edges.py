@@ -21,8 +21,8 @@ NETWORK = {
 }
 GROUPS = {"count": 4, "groups": [{"name": "a", "count": 2}, {"name": "b", "count": 2}]}
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "no members": (study({"name": "edge"}), r"edges\.tiers\.0\.name = .edge.: give one of count, groups, table"),
-    "two ways": (study(tier(groups=["a"])), r"edges\.tiers\.0\.groups = .*give one of count, groups, table"),
+    "no members": (study({"name": "edge"}), r"edges\.tiers\.0\.name = .edge.: give one of count, groups, table, nearest"),
+    "two ways": (study(tier(groups=["a"])), r"edges\.tiers\.0\.groups = .*give one of count, groups, table, nearest"),
     "more edges than clients": (study(tier(count=5)), r"edges\.tiers\.0\.count = 5: nobody belongs to edge 'edge-4'"),
     "unknown group": (
         study({"name": "edge", "groups": ["a", "c"]}, clients=GROUPS),
@@ -31,6 +31,22 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a client without an edge": (
         study({"name": "edge", "groups": ["a"]}, clients=GROUPS, server={"per_round": 1}),
         r"edges\.tiers\.0\.groups: client 2 belongs to no edge; give each client one",
+    ),
+    "nearest without a network": (
+        study({"name": "edge", "nearest": "hops"}),
+        r"edges\.tiers\.0\.nearest = .hops.: there are no routes",
+    ),
+    "nearest by km that nobody gives": (
+        study({"name": "edge", "nearest": "km", "nodes": ["a", "b"]}, network=NETWORK),
+        r"edges\.tiers\.0\.nearest = 'km': cable 's-.' has no km; give it, or set nearest = 'delay'",
+    ),
+    "an edge to which nobody is nearest": (
+        study({"name": "edge", "nearest": "hops", "nodes": ["a", "b", "s"]}, network=NETWORK, server={"per_round": 1}),
+        r"edges\.tiers\.0\.nearest = 'hops': nobody is nearest to edge 'edge-2' at 's'; leave its node out of nodes",
+    ),
+    "a count at a nearest edge": (
+        study(tier(nearest="hops", nodes=["a", "b"]), network=NETWORK),
+        r"edges\.tiers\.0\.nearest = .*give one of",
     ),
     "unknown tier": (study(tier(above="regoin"), tier(name="region")), r"edges\.tiers\.0\.above = .regoin.: is no tier"),
     "a circle": (
@@ -152,3 +168,38 @@ def test_a_table_says_who_belongs_to_which_edge(tmp_path: Path) -> None:
     built = build(parse(study({"name": "edge", "table": str(file)})))
     members = {edge.name: edge.members.mine.nonzero()[0].tolist() for edge in built.server.edges}
     assert members == {"lyon": [1, 3], "paris": [0, 2]}
+
+
+def test_members_belong_to_the_nearest_edge() -> None:
+    """A line s - a - b - c - d with cables of 5, 1, 2 and 9 ms (and so of 9, 1, 1 and 9 km); edges at a and d, clients at a to d.
+
+    Client c is 3 ms from a and 9 ms from d, but one cable from d and two from a; client s is at the server, 5 ms from a.
+    """
+    lengths = {"s": ("a", 0.005, 9.0), "a": ("b", 0.001, 1.0), "b": ("c", 0.002, 1.0), "c": ("d", 0.009, 9.0)}
+    cables = [{"a": one, "b": other, "delay_s": delay, "km": km} for one, (other, delay, km) in lengths.items()]
+    network = {
+        "links": [{k: v for k, v in cable.items() if k != "km"} for cable in cables],
+        "server": "s",
+        "clients": list("sabcd"),
+    }
+    network["bandwidth_bytes_per_s"] = 1e6
+    base = study({"name": "edge", "nearest": "delay", "nodes": ["a", "d"]}, clients={"count": 5}, network=network)
+    base |= {"downlink": {}, "uplink": {}}
+    expected = {"delay": [[0, 1, 2, 3], [4]], "hops": [[0, 1, 2], [3, 4]]}
+    for measure, members in expected.items():
+        tables = base | {"edges": {"tiers": [{"name": "edge", "nearest": measure, "nodes": ["a", "d"]}]}}
+        edges = build(parse(tables)).server.edges
+        assert [edge.members.mine.nonzero()[0].tolist() for edge in edges] == members
+    km = [{k: v for k, v in cable.items() if k != "delay_s"} for cable in cables]
+    tables = base | {
+        "network": network | {"links": km},
+        "edges": {"tiers": [{"name": "edge", "nearest": "km", "nodes": ["a", "d"]}]},
+    }
+    assert [len(edge.members.mine.nonzero()[0]) for edge in build(parse(tables)).server.edges] == [4, 1]
+    # Of a tier above, the members are edges: those at a and b belong to a region at s, those at c and d to one at d.
+    tiers = [
+        {"name": "region", "nearest": "delay", "nodes": ["s", "d"]},
+        {"name": "edge", "above": "region", "nearest": "delay", "nodes": ["a", "b", "d"]},
+    ]
+    built = build(parse(base | {"edges": {"tiers": tiers}}))
+    assert [edge.above for edge in built.server.edges] == [None, None, "region-0", "region-0", "region-1"]
