@@ -129,23 +129,47 @@ class FittedLaw:
         """Return the quantiles (n,) at the probabilities `u` (n,) in [0, 1)."""
         if self.values_s:
             return np.asarray(np.quantile(np.array(self.values_s), u, method="inverted_cdf"))
-        return np.asarray(_FAMILIES[self.kind].frozen(*(e.value for e in self.parameters.values())).ppf(u))
+        return np.asarray(_FAMILIES[self.kind].distribution(*(e.value for e in self.parameters.values())).ppf(u))
 
 
 def _round_digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+class _Distribution:
+    """A SciPy distribution with its parameters.
+
+    It returns what SciPy's own frozen distribution returns. To make one of those takes longer than the likelihood of a thousand
+    durations, and a search makes hundreds.
+    """
+
+    def __init__(self, generic: Any, *shapes: float, loc: float = 0.0, scale: float = 1.0) -> None:
+        self._generic = generic
+        self._parameters = (*shapes, loc, scale)
+
+    def logpdf(self, seconds: FloatArray) -> FloatArray:
+        return np.asarray(self._generic.logpdf(seconds, *self._parameters))
+
+    def logsf(self, seconds: FloatArray) -> FloatArray:
+        return np.asarray(self._generic.logsf(seconds, *self._parameters))
+
+    def sf(self, seconds: FloatArray | float) -> FloatArray:
+        return np.asarray(self._generic.sf(seconds, *self._parameters))
+
+    def ppf(self, u: FloatArray) -> FloatArray:
+        return np.asarray(self._generic.ppf(u, *self._parameters))
+
+
 @dataclass(frozen=True, slots=True)
 class _Family:
     """A law with two parameters.
 
-    `frozen`: the SciPy distribution of parameters; `begin`: starting values from complete times and their counts; `positive`:
+    `distribution`: the distribution of parameters; `begin`: starting values from complete times and their counts; `positive`:
     both parameters are above 0, so that the search runs over their logarithms.
     """
 
     keys: tuple[str, str]
-    frozen: Callable[..., Any]
+    distribution: Callable[..., _Distribution]
     begin: Callable[[FloatArray, FloatArray], tuple[float, float]]
 
 
@@ -174,12 +198,18 @@ def _begin_weibull(seconds: FloatArray, counts: FloatArray) -> tuple[float, floa
 
 _FAMILIES: dict[str, _Family] = {
     "log-normal": _Family(
-        ("median_s", "sigma"), lambda median, sigma: stats.lognorm(sigma, scale=median), _begin_log_normal
+        ("median_s", "sigma"), lambda median, sigma: _Distribution(stats.lognorm, sigma, scale=median), _begin_log_normal
     ),
-    "gamma": _Family(("mean_s", "shape"), lambda mean, shape: stats.gamma(shape, scale=mean / shape), _begin_gamma),
-    "weibull": _Family(("scale_s", "shape"), lambda scale, shape: stats.weibull_min(shape, scale=scale), _begin_weibull),
+    "gamma": _Family(
+        ("mean_s", "shape"), lambda mean, shape: _Distribution(stats.gamma, shape, scale=mean / shape), _begin_gamma
+    ),
+    "weibull": _Family(
+        ("scale_s", "shape"), lambda scale, shape: _Distribution(stats.weibull_min, shape, scale=scale), _begin_weibull
+    ),
     "shifted-exponential": _Family(
-        ("shift_s", "mean_excess_s"), lambda shift, excess: stats.expon(loc=shift, scale=excess), lambda s, c: (0.0, 1.0)
+        ("shift_s", "mean_excess_s"),
+        lambda shift, excess: _Distribution(stats.expon, loc=shift, scale=excess),
+        lambda s, c: (0.0, 1.0),
     ),
 }
 KINDS = ("constant", "shifted-exponential", "log-normal", "gamma", "weibull", "empirical")
@@ -216,7 +246,7 @@ def fit_laws(durations: Durations) -> list[FittedLaw]:
     return [*laws, _empirical(durations, curve, longest)]
 
 
-def _deviation(distribution: Any, curve: tuple[FloatArray, FloatArray]) -> float:
+def _deviation(distribution: _Distribution, curve: tuple[FloatArray, FloatArray]) -> float:
     """Return the largest distance between a distribution and the Kaplan-Meier estimate, on either side of its steps."""
     times, survival = curve
     if not len(times):
@@ -229,14 +259,14 @@ def _deviation(distribution: Any, curve: tuple[FloatArray, FloatArray]) -> float
 def _describe_fit(
     kind: str, estimates: Sequence[Estimate], durations: Durations, curve: tuple[FloatArray, FloatArray]
 ) -> FittedLaw:
-    distribution = _FAMILIES[kind].frozen(*(estimate.value for estimate in estimates))
+    distribution = _FAMILIES[kind].distribution(*(estimate.value for estimate in estimates))
     parameters = dict(zip(_FAMILIES[kind].keys, estimates, strict=True))
     likelihood = _log_likelihood(distribution, durations)
     beyond = float(distribution.sf(durations.seconds.max()))
     return FittedLaw(kind, parameters, likelihood, _deviation(distribution, curve), beyond)
 
 
-def _log_likelihood(distribution: Any, durations: Durations) -> float:
+def _log_likelihood(distribution: _Distribution, durations: Durations) -> float:
     cut = durations.censored
     complete = durations.counts[~cut] @ distribution.logpdf(durations.seconds[~cut])
     return float(complete + (durations.counts[cut] @ distribution.logsf(durations.seconds[cut]) if cut.any() else 0.0))
@@ -269,7 +299,7 @@ def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, Float
         # Beyond these no duration has a likelihood that numbers hold, and the search must come back.
         if np.abs(logs).max() > 60.0:
             return np.inf
-        value = -_log_likelihood(family.frozen(*np.exp(logs)), durations)
+        value = -_log_likelihood(family.distribution(*np.exp(logs)), durations)
         return value if np.isfinite(value) else np.inf
 
     begin = np.log(family.begin(durations.seconds[whole], durations.counts[whole]))

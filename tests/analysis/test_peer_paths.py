@@ -15,6 +15,7 @@ from scenarios.runs.run import run
 from tests.helpers.derivative_worlds import varied
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, protocol, study
+from tests.helpers.suites import each_nth
 
 SLOW = {"delay": CONSTANT | {"value_s": [1.0, 1.0, 10.0]}}
 PATH = {"topology": {"kind": "grid", "rows": 1}, "speed_km_per_s": 1e300, "delay": CONSTANT | {"value_s": 0.5}}
@@ -62,7 +63,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", each_nth(3, PROTOCOLS))
 def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
     server = {"kind": "peers", "protocol": PROTOCOLS[name]}
     delays = {"delay": EXPONENTIAL | {"shift_s": 0.1, "mean_excess_s": 0.3}, "topology": {"kind": "ring"}}

@@ -8,6 +8,7 @@ import torch
 from tests.benchmarks import gpu_check
 
 
+@pytest.mark.slow
 def test_the_cpu_gives_its_own_results(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu_check.main(["--device", "cpu", "--rounds", "1", "--only", "W (digits)"]) == 0
     assert "W (digits)" in capsys.readouterr().out

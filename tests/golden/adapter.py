@@ -9,8 +9,8 @@ from typing import Any
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import INTERRUPTED, go_on
 from scenarios.runs.run import run as run_scenario
-from scenarios.schema.reference import json_schema
 from scenarios.sweeps.plan import variants_of
+from tests.helpers.whole_schema import whole_schema
 
 Tables = dict[str, Any]
 
@@ -49,5 +49,4 @@ def complete(tables: Mapping[str, Any]) -> Tables:
 
 def schema() -> Tables:
     """What `netsim schema` prints: every key that a scenario file may have."""
-    whole: Tables = json_schema()
-    return whole
+    return whole_schema()

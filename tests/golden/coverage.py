@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ LEFT_OUT: dict[Choice, str] = {
 }
 
 
+@functools.cache
 def offered() -> set[Choice]:
     """Every choice that the JSON Schema of a scenario file names: kinds of components, and words of other keys."""
     schema = adapter.schema()

@@ -12,8 +12,8 @@ from copy import deepcopy
 from random import Random
 from typing import Any
 
-from scenarios.schema.reference import json_schema
 from tests.golden.cases import case, names
+from tests.helpers.whole_schema import whole_schema
 
 Schema = dict[str, Any]
 Place = tuple[Any, Any]
@@ -32,12 +32,6 @@ FILES = ("presence.csv", "jams.csv", "states.csv", "durations.csv", "ring.txt", 
 
 
 @functools.cache
-def schema() -> Schema:
-    """The schema of scenario files."""
-    return json_schema()
-
-
-@functools.cache
 def bases() -> list[dict[str, Any]]:
     """The good scenarios that mutants are made of: all variants of all cases of the guard of recorded tables, made small."""
     everything = [tables for name in names() for tables in case(name).variants.values()]
@@ -48,7 +42,7 @@ def mutant(rng: Random) -> dict[str, Any]:
     """A scenario that is one to five changes away from a good one; the changes may be harmless."""
     tables = deepcopy(rng.choice(bases()))
     if rng.random() < 0.2:
-        tables["sweep"] = instance(schema()["properties"]["sweep"], rng)
+        tables["sweep"] = instance(whole_schema()["properties"]["sweep"], rng)
     for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5))):
         change = rng.choices(CHANGES, WEIGHTS)[0]
         change(tables, rng)
@@ -76,7 +70,7 @@ def _held(tables: dict[str, Any]) -> dict[str, Any]:
 def resolved(part: Schema) -> Schema:
     """`part`, or what it refers to."""
     while "$ref" in part:
-        part = schema()["$defs"][part["$ref"].rpartition("/")[2]]
+        part = whole_schema()["$defs"][part["$ref"].rpartition("/")[2]]
     return part
 
 
@@ -200,7 +194,7 @@ def alien(rng: Random) -> Any:
 
 def _some_place(tables: dict[str, Any], rng: Random) -> tuple[Place, list[Schema]]:
     # Places differ in how many lie below one table; those near the top would hardly be met.
-    found = [place for place in places(tables, [schema()]) if place[0][1] != "name"]
+    found = [place for place in places(tables, [whole_schema()]) if place[0][1] != "name"]
     return rng.choice(found)
 
 
@@ -217,7 +211,7 @@ def _set_alien(tables: dict[str, Any], rng: Random) -> None:
 
 
 def _scale(tables: dict[str, Any], rng: Random) -> None:
-    found = [place for place, _ in places(tables, [schema()]) if type(place[0][place[1]]) in (int, float)]
+    found = [place for place, _ in places(tables, [whole_schema()]) if type(place[0][place[1]]) in (int, float)]
     if found:
         table, key = rng.choice(found)
         factor = rng.choice((0, -1, 2, 10, 1000, 1e-3, 1e-6, 1e-12, 1e6, 1e12, 1e100))
@@ -230,9 +224,9 @@ def _scale(tables: dict[str, Any], rng: Random) -> None:
 
 def _add(tables: dict[str, Any], rng: Random) -> None:
     """A key that the schema knows and the scenario does not give; half of the time at the top."""
-    holders: list[tuple[dict[str, Any], list[Schema]]] = [(tables, [schema()])]
+    holders: list[tuple[dict[str, Any], list[Schema]]] = [(tables, [whole_schema()])]
     if rng.random() < 0.6:
-        found = [(place[0][place[1]], parts) for place, parts in places(tables, [schema()])]
+        found = [(place[0][place[1]], parts) for place, parts in places(tables, [whole_schema()])]
         holders += [(inside, parts) for inside, parts in found if isinstance(inside, dict)]
     absent = []
     for table, parts in holders:
@@ -262,7 +256,7 @@ def _remove(tables: dict[str, Any], rng: Random) -> None:
 
 
 def _repeat(tables: dict[str, Any], rng: Random) -> None:
-    found = [place[0][place[1]] for place, _ in places(tables, [schema()]) if isinstance(place[0][place[1]], list)]
+    found = [place[0][place[1]] for place, _ in places(tables, [whole_schema()]) if isinstance(place[0][place[1]], list)]
     if found:
         entries = rng.choice(found)
         if entries:

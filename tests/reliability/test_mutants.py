@@ -8,15 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.helpers.whole_schema import whole_schema
 from tests.reliability import mutants
-from tests.reliability.grammar import instance, mutant, schema
+from tests.reliability.grammar import instance, mutant
 from tests.reliability.mutants import GOOD, attempt, results
 from tests.reliability.workers import DIED, HUNG, errand, outcomes
 
 pytestmark = pytest.mark.needs_torch
 
 
-@settings(max_examples=12, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_mutated_scenarios_run_or_are_refused(rng: Random) -> None:
     found = attempt(mutant(rng))
@@ -50,5 +51,5 @@ def test_a_task_that_hangs_or_ends_its_process_is_told() -> None:
 
 
 def test_instances_reach_every_table_of_the_schema() -> None:
-    made = [instance(schema(), Random(seed)) for seed in range(200)]
-    assert set().union(*made) == set(schema()["properties"])
+    made = [instance(whole_schema(), Random(seed)) for seed in range(200)]
+    assert set().union(*made) == set(whole_schema()["properties"])

@@ -9,6 +9,7 @@ from tests.reliability.soak import Noted, growth, soak
 pytestmark = pytest.mark.needs_torch
 
 
+@pytest.mark.slow
 def test_a_few_scenarios_again_and_again_leave_nothing_open() -> None:
     notes = soak(0.0, 1, each_pass=4)
     assert growth(notes)[1] == 0

@@ -16,6 +16,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.rough_scenarios import COMPASS, EXAMPLES, OTHERS, TRAINED
+from tests.helpers.suites import each_nth
 
 PAGE = Path(__file__).parents[2] / "docs" / "methods.md"
 SLOTS: dict[str, Any] = {
@@ -86,7 +87,7 @@ def _tables(kind: str, server: str) -> dict[str, Any]:
     return tables
 
 
-@pytest.mark.parametrize(("kind", "server", "works"), CELLS)
+@pytest.mark.parametrize(("kind", "server", "works"), each_nth(3, CELLS))
 def test_a_cell_of_the_table(kind: str, server: str, works: bool) -> None:
     tables = _tables(kind, server)
     if not works:

@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from analysis.statistics.intervals import mean_interval
 from analysis.statistics.sequential import EFFECT_VARIANCE, always_valid_interval
+from tests.helpers.suites import each_nth
 
 
 def bayes_factor(values: np.ndarray, mean: float) -> float:
@@ -91,8 +92,7 @@ def fixed(values: np.ndarray) -> float:
 
 
 # 0.4 of a standard deviation is reached after some 60 values, 0.8 after some 20.
-@pytest.mark.parametrize("target", [0.4, 0.8])
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize(("law", "target"), each_nth(3, [(law, target) for law in LAWS for target in (0.4, 0.8)], first=1))
 def test_it_covers_as_often_as_it_claims_where_a_look_after_every_value_stops(law: str, target: float) -> None:
     least = binom.ppf(0.001, REPEATED, 0.95)  # fewer than once in a thousand times, if it covers in 95 of 100 cases
     assert coverage(lambda values: always_valid_interval(values).half_width, law, target) >= least

@@ -13,13 +13,14 @@ from analysis.stragglers.critical_path import critical_path
 from analysis.stragglers.records import run_records
 from tests.helpers.derivative_worlds import WORLDS
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
+from tests.helpers.suites import each_nth
 
 PHASES = ("download", "compute", "upload")
 INEXACT = ("absences", "buffered, absences", "semi-synchronous")
 """Worlds in which a client's return, or a time of the clock, lies on the path."""
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", each_nth(4, WORLDS))
 def test_the_path_holds_what_moves_the_end(name: str) -> None:
     tables = WORLDS[name]
     view = run_records(played(tables))
@@ -37,7 +38,7 @@ def test_the_path_holds_what_moves_the_end(name: str) -> None:
         assert moved == pytest.approx(expected, abs=1e-3), (address, number)
 
 
-@pytest.mark.parametrize("name", [name for name in WORLDS if name not in INEXACT])
+@pytest.mark.parametrize("name", each_nth(4, [name for name in WORLDS if name not in INEXACT], first=2))
 def test_a_phase_that_is_longer_in_every_round_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
     tables = WORLDS[name]
     held = critical_path(run_records(played(tables))).groupby(["phase", "client"])["attempt"].nunique()

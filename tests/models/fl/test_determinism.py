@@ -13,6 +13,7 @@ from analysis import open_run
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.fl_scenario import tables
+from tests.helpers.suites import each_nth
 
 DENSE = {"network": {"kind": "mlp", "hidden": [32, 16]}, "optimizer": {"kind": "adam", "learning_rate": 0.01}}
 STACKED = {"network": {"kind": "cnn", "channels": [4, 8], "hidden": 16}}
@@ -28,7 +29,7 @@ def _threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", each_nth(4, CASES, first=1))
 def test_the_number_of_threads_decides_about_the_last_digits_alone(tmp_path: Path, case: str) -> None:
     bytes_of, rounds = {}, {}
     for threads in (1, 2):

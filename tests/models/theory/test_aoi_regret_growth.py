@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from scipy.stats import t as student
 
 from models.schedulers.glr_cucb import GlrCucb
@@ -66,6 +67,7 @@ def test_the_oracle_above_is_the_one_of_the_simulator() -> None:
     np.testing.assert_array_equal(history.ages, oracle_ages(states, means))
 
 
+@pytest.mark.slow
 def test_regret_of_glr_cucb_grows_slower_than_the_horizon() -> None:
     # With a confidence of 99.9 %: 24 instances at each horizon, in 6 groups.
     low, high = slope_interval(GlrCucb, 0.998)
@@ -73,6 +75,7 @@ def test_regret_of_glr_cucb_grows_slower_than_the_horizon() -> None:
     assert low > 0.0
 
 
+@pytest.mark.slow
 def test_regret_of_random_scheduling_grows_with_the_horizon() -> None:
     low, high = slope_interval(Random, 0.998)
     assert low < 1.0 < high

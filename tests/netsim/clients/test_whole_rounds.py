@@ -17,6 +17,7 @@ from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same
 from tests.helpers.small_worlds import World, constant
+from tests.helpers.suites import each_nth
 
 SEEDS = range(60)
 
@@ -48,7 +49,7 @@ def apart(seed: int, folder: Path) -> dict[str, Any]:
     return tables
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", each_nth(3, SEEDS))
 def test_tables_are_those_of_single_updates(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = apart(seed, tmp_path)
     monkeypatch.setattr(whole_rounds, "FROM", 1)

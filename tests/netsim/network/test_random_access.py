@@ -78,6 +78,7 @@ def test_one_more_client_changes_nobodys_choice() -> None:
         assert few.tolist() == more[:7].tolist()
 
 
+@pytest.mark.slow
 def test_the_age_of_who_contends() -> None:
     """E[age] = 1/mu for independent rounds of success mu (Li et al., eq. 15 as read); as in the test of stationary channels."""
     mu = (1 - 1 / 6) ** 3
@@ -119,6 +120,7 @@ def test_fading_of_each_sub_channel_against_its_closed_form() -> None:
     assert law.success_probability(np.arange(6)) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_fading_and_collisions_together() -> None:
     """Fading and the choice of the others are independent: of the transmissions on a channel p (1 - 1/N)^(K - 1) arrive."""
     rows = [row for row in played(channels={"count": 6, "channel": FADING | {"distance_km": 0.3}}) if row.client == 1]

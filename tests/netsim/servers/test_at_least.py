@@ -63,7 +63,7 @@ def tables(clients: int, rounds: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("clients", "rounds"), [(4, 60), (8, 60), (10_000, 4)])
+@pytest.mark.parametrize(("clients", "rounds"), [(4, 60), (8, 60), pytest.param(10_000, 4, marks=pytest.mark.slow)])
 def test_both_executors_close_at_the_same_ends(clients: int, rounds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     together: list[bool] = []
     begin = WholeRounds.begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.helpers.buffered_worlds import Noting, tables
 from tests.helpers.random_worlds import built, copied, taken_up, watch
 from tests.helpers.rough_scenarios import BUFFERED, EXAMPLES, TRAINED
 from tests.helpers.small_worlds import Script
+from tests.helpers.suites import each_nth
 
 
 def test_three_rounds_by_hand() -> None:
@@ -105,8 +107,9 @@ def test_rounds_without_time_and_lost_updates() -> None:
     assert sum(row.lost for row in records.rounds) > 10
 
 
-@pytest.mark.parametrize("buffer", [1, 2, 4])
-@pytest.mark.parametrize("kind", ["pause", "vanilla-sa-pause", "genie"])
+@pytest.mark.parametrize(
+    ("kind", "buffer"), each_nth(4, itertools.product(["pause", "vanilla-sa-pause", "genie"], [1, 2, 4]))
+)
 def test_pause_chooses_clients_in_proportion_to_their_data_whatever_the_buffer(kind: str, buffer: int) -> None:
     # Generalization alone counts: T_k / t goes to m |D_k| / |D|, and the m of eq. 8 is the number of updates in a model.
     shares = np.array([0.2] + [0.12] * 5 + [0.05] * 4)

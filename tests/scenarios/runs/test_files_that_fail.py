@@ -84,8 +84,22 @@ def interrupt(simulation: Any) -> None:
         raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("code", "lasting"), [(errno.EIO, False), (errno.ENOSPC, True)])
-@pytest.mark.parametrize("what", ["run", "interrupted", "resume", "sweep"])
+MORE_FAILURES = [
+    *(("run", errno.EIO, False), ("resume", errno.ENOSPC, True), ("sweep", errno.EIO, False)),
+    *(("interrupted", errno.EIO, False), ("interrupted", errno.ENOSPC, True)),
+]
+"""Cases of the slow suite."""
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "lasting"),
+    [
+        ("run", errno.ENOSPC, True),
+        ("resume", errno.EIO, False),
+        ("sweep", errno.ENOSPC, True),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE_FAILURES),
+    ],
+)
 def test_whichever_operation_fails_the_work_can_be_completed(
     what: str, code: int, lasting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import tomllib
@@ -15,15 +14,11 @@ from hypothesis import strategies as st
 from scenarios.registry.components import GIANT, component_model
 from scenarios.registry.kinds import BUILT_IN
 from scenarios.runs.reading import FOLDER, load, override, parse, parse_value, read_file, shipped_files, to_toml
-from scenarios.schema.reference import json_schema, reference
+from scenarios.schema.reference import reference
 from tests.helpers.small_scenario import small, small_tables
+from tests.helpers.whole_schema import whole_schema
 
 FILES = shipped_files()
-
-
-@functools.cache
-def whole_schema() -> dict[str, Any]:
-    return json_schema()
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)

@@ -29,6 +29,7 @@ from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.random_worlds import same
 from tests.helpers.server_worlds import LEARNER, WORLDS
 from tests.helpers.small_scenario import small, small_tables
+from tests.helpers.suites import each_nth
 
 
 class Killed(BaseException):
@@ -50,7 +51,7 @@ def told(folder: Path) -> dict[str, Any]:
 PIECES = [*((world, 1000 if world == "fl-da" else 5) for world in WORLDS), ("synchronous", 8192)]
 
 
-@pytest.mark.parametrize(("world", "rows"), PIECES)
+@pytest.mark.parametrize(("world", "rows"), each_nth(2, PIECES))
 def test_cut_off_and_gone_on_it_leaves_the_same_bytes(world: str, rows: int, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("netsim.records.in_memory._FLUSH_ROWS", rows)
     scenario = parse(WORLDS[world] | {"rounds": 14})
@@ -95,6 +96,7 @@ run(load("quickstart", ["rounds=100000"]), sys.argv[1], checkpoint_s=0.3)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.needs_torch
 def test_killed_outright_it_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "killed"

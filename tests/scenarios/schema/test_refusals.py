@@ -15,6 +15,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.mistakes import CASES
 from tests.helpers.small_scenario import TEXT, Shell
+from tests.helpers.suites import each_nth
 
 
 @pytest.fixture
@@ -213,8 +214,11 @@ def places(table: Any, above: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 SHIPPED = shipped_files()
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (6, 12, 18))])
-@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    ("first", "file"),
+    each_nth(13, [(n, file) for file in SHIPPED for n in (0, 6, 12, 18)]),
+    ids=lambda value: getattr(value, "stem", value),
+)
 def test_nonsense_anywhere_in_a_shipped_scenario_is_taken_or_refused_but_never_fatal(file, first, monkeypatch):
     """One value at every place, another at the next. Places of one key differ from file to file, so that it gets many values."""
     monkeypatch.setattr("scenarios.wiring.training.require_files", lambda kind, folder: None)

@@ -41,6 +41,7 @@ def results(folder: Path) -> dict[str, bytes]:
     return tables(folder) | {"sweep.json": (folder / "sweep.json").read_bytes()}
 
 
+@pytest.mark.slow
 def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Path) -> None:
     planned = plan(small_tables(), "small")
     seen: list[Standing] = []

@@ -21,7 +21,7 @@ TRAINED = (
 )
 
 
-@pytest.mark.parametrize("settings", [TRAINED, ("clients.count=10000",)])
+@pytest.mark.parametrize("settings", [TRAINED, pytest.param(("clients.count=10000",), marks=pytest.mark.slow)])
 def test_a_simulation_that_is_over_makes_room_for_the_next(settings: tuple[str, ...], tmp_path: Path) -> None:
     study = small(*settings)
     gc.disable()  # it may come at any time, but with few objects it does not

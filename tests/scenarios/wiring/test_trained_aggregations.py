@@ -128,8 +128,8 @@ def computing_s(kind: dict[str, Any], **changes: Any) -> list[float]:
     ("kind", "share"),
     [
         ({"kind": "q-ffl"}, 0.25),
-        ({"kind": "q-ffl", "exact_loss": False}, 0.0),
-        ({"kind": "scaffold"}, 0.0),
+        pytest.param({"kind": "q-ffl", "exact_loss": False}, 0.0, marks=pytest.mark.slow),
+        pytest.param({"kind": "scaffold"}, 0.0, marks=pytest.mark.slow),
         ({"kind": "scaffold", "renewal": "gradient"}, 1.0),
     ],
 )

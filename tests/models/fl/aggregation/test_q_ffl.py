@@ -56,6 +56,7 @@ def test_limits_of_q_ffl():
     assert q_step(QFfl(q=100.0), updates, [1.0, 1.0, 1e6]) == pytest.approx([6 / (100 * 37 * 10 / 1e6 + 1), 1 / (0.037 + 1)])
 
 
+@pytest.mark.slow
 def test_a_large_q_evens_losses_out():
     # F_1 = x^2/2 has its least value at 0, F_2 = 3 (x - 1)^2/2 at 1: they are equal where x^2 = 3 (x - 1)^2, at 0.63397.
     far = rounds(quadratics(**TWO, aggregation=QFfl(q=10.0), plan=WorkPlan(steps=1)), 600)[-1]

@@ -294,6 +294,7 @@ def test_nothing_else_is_unpickled():
         assert code.count("torch.load(") == code.count("weights_only=True")
 
 
+@pytest.mark.slow
 def test_torchvision_loads_beside_this_torch():
     code = (
         "from models.fl.networks.torchvision_compat import torchvision as t;"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -17,6 +19,7 @@ from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import CrossEntropy, Hinge, LossTally, SquaredHinge
 from models.fl.training.optimizers import OPTIMIZERS, Adam, Sgd
 from tests.helpers.fl_reference import draw_passes, flatten, hinge, squared_hinge, train_one
+from tests.helpers.suites import each_nth
 from tests.helpers.training_data import PLAIN, SHAPE, rng
 
 torch.set_num_threads(1)
@@ -88,8 +91,7 @@ def compare(network, loss, reference, kind, options, shape=SHAPE, batches=None, 
     return trainer
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize(("name", "option"), each_nth(5, itertools.product(NETWORKS, OPTIONS)))
 def test_stacked_training_equals_one_after_another(name, option):
     network, loss, reference = NETWORKS[name]()
     trainer = compare(network, loss, reference, option.split("-")[0], OPTIONS[option])

@@ -10,6 +10,7 @@ import pytest
 
 from models.laws.availability.diurnal import DAY_S, Diurnal
 from netsim.core.streams import Stream
+from tests.helpers.suites import each_nth
 
 NIGHT = [0.8, 0.85, 0.9, 0.9, 0.9, 0.8, 0.5, 0.2, 0.1, *[0.05] * 3, *[0.1] * 4, 0.15, 0.2, *[0.3] * 3, 0.4, 0.6, 0.7]
 EDGES = [*[0.0] * 6, *[1.0] * 6, *[0.0, 1.0] * 6]
@@ -65,7 +66,7 @@ def test_a_table_that_falls_faster_than_sessions_end_by_hand() -> None:
     assert falling.next_change_s[1] > 3600.0
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", each_nth(3, TABLES, first=1))
 def test_the_share_present_is_the_table_at_every_instant(name: str) -> None:
     table, session_s = TABLES[name]
     clients = 1200
