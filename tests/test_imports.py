@@ -61,23 +61,28 @@ def run_of(scenario: str, *settings: str) -> str:
     return COMMAND.format(args=["run", scenario, *set_to, "--out", "out"])
 
 
-def test_what_a_run_of_a_latency_study_imports(tmp_path: Path) -> None:
+def test_what_a_run_of_a_latency_study_with_checkpoints_imports(tmp_path: Path) -> None:
     parts = "print(*{n.split('.')[1] for n in sys.modules if n.startswith('scipy.')}, file=open('parts', 'w'))"
-    found = imported(f"{run_of('unreliable', 'rounds=10')}; {parts}", tmp_path)
+    # Checkpoints import nothing more.
+    load, run = "from scenarios.runs.reading import load", "from scenarios.runs.run import run"
+    checkpoints = "for name in ('unreliable', 'jammed'): run(load(name, ['rounds=30']), name, checkpoint_s=0.0)"
+    found = imported(f"{run_of('unreliable', 'rounds=10')}\n{load}\n{run}\n{checkpoints}\n{parts}", tmp_path)
     assert (tmp_path / "out" / "summary.json").exists()
+    assert (tmp_path / "jammed" / "summary.json").exists()
     assert "simpy" in third_party(found) <= OF_A_RUN
     assert {name for name in (tmp_path / "parts").read_text().split() if not name.startswith("_")} <= PARTS_OF_SCIPY
 
 
 @pytest.mark.needs_torch
 def test_what_a_run_with_a_learner_imports(tmp_path: Path) -> None:
-    found = imported(run_of("quickstart", "rounds=3"), tmp_path)
+    by_torch = "import torch; print(*(name for name in sys.modules if '.' not in name), file=open('by_torch', 'w'))"
+    found = imported(f"{by_torch}\n{run_of('quickstart', 'rounds=3')}", tmp_path)
     assert (tmp_path / "out" / "summary.json").exists()
-    by_torch = imported("import torch", tmp_path)
-    assert "torch" in found
-    assert third_party(found - by_torch) <= OF_A_RUN
+    alone = set((tmp_path / "by_torch").read_text().split())
+    assert "torch" in alone
+    assert third_party(found - alone) <= OF_A_RUN
     # SymPy and mpmath are not among what torch imports by itself.
-    assert "sympy" not in by_torch
+    assert "sympy" not in alone
 
 
 def test_opening_results_needs_no_engine_and_no_torch(tmp_path: Path) -> None:
@@ -88,9 +93,3 @@ def test_opening_results_needs_no_engine_and_no_torch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", analysis.__all__)
 def test_every_name_of_analysis_is_found_where_it_is_looked_up(name: str) -> None:
     assert getattr(analysis, name).__name__ == name
-
-
-def test_checkpoints_import_nothing_more(tmp_path: Path) -> None:
-    load, run = "from scenarios.runs.reading import load", "from scenarios.runs.run import run"
-    code = f"{load}\n{run}\nfor name in ('unreliable', 'jammed'): run(load(name, ['rounds=30']), name, checkpoint_s=0.0)"
-    assert third_party(imported(code, tmp_path)) <= OF_A_RUN

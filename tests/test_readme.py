@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.pages import ROOT, marked_blocks, play
+from tests.helpers.pages import ROOT, marked_blocks, play, play_here
 
 UNTESTED = {
     "README.md": ("make demo", "source .venv", "seconds to"),
@@ -61,18 +61,22 @@ def test_the_pages_with_marked_blocks_are_these():
     assert set(PAGES) == set(LEAVES)
 
 
-IN_THE_DEFAULT_SUITE = ("README.md",)
-"""Pages that most readers begin with; the blocks of the others are run by the slow suite."""
+def leaves(folder):
+    return {path.name for path in (folder / "runs").glob("*")}
 
 
-CASES = [pytest.param(name, marks=() if name in IN_THE_DEFAULT_SUITE else pytest.mark.slow) for name in PAGES]
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
 def test_every_block_works(name, tmp_path):
     pytest.importorskip("torch", reason="the README's study trains")
     play(_blocks(PAGES[name]), tmp_path)
-    assert {path.name for path in (tmp_path / "runs").glob("*")} == LEAVES[name]
+    assert leaves(tmp_path) == LEAVES[name]
+
+
+def test_the_blocks_of_the_readme_work_in_one_process(tmp_path, monkeypatch):
+    pytest.importorskip("torch", reason="the README's study trains")
+    play_here(_blocks(PAGES["README.md"]), tmp_path, monkeypatch)
+    assert leaves(tmp_path) == LEAVES["README.md"]
 
 
 def test_the_readme_is_short():

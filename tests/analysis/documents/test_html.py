@@ -21,8 +21,8 @@ from analysis.report.scenario import changes
 from analysis.report.write import write_report
 from tests.helpers.result_folders import PARTS, ROUNDS, write_run, write_sweep
 
-# The page is built once for all tests, and some look at its images.
-pytestmark = pytest.mark.draws
+looks_at_the_page = pytest.mark.draws
+"""Mark of the tests of the fixture `page`: it is built once, and some look at its images."""
 NASTY = '<script>alert("1")</script> & "b"'
 VOID = {"meta", "link", "br", "img", "path", "use", "rect", "image"}
 
@@ -80,6 +80,7 @@ def page(sweep_path: Path) -> Page:
     return Page(write_report(sweep_path, sweep_path.parent / "page.html").read_text(encoding="utf-8"))
 
 
+@looks_at_the_page
 def test_sections_come_in_the_order_in_which_a_reader_asks(page: Page) -> None:
     assert page.text("h1") == ["study"]
     titles = page.text("h2")
@@ -89,6 +90,7 @@ def test_sections_come_in_the_order_in_which_a_reader_asks(page: Page) -> None:
     assert [f"#{heading['id']}" for heading in page.attributes("h2")] == links
 
 
+@looks_at_the_page
 def test_every_anchor_and_reference_leads_somewhere_and_every_id_is_one(page: Page) -> None:
     ids = Counter(str(attributes["id"]) for _, attributes in page.elements if "id" in attributes)
     assert max(ids.values()) == 1
@@ -101,6 +103,7 @@ def test_every_anchor_and_reference_leads_somewhere_and_every_id_is_one(page: Pa
     assert set(referred) <= set(ids)
 
 
+@looks_at_the_page
 def test_nothing_is_loaded_and_nothing_from_files_is_markup(page: Page) -> None:
     assert not page.attributes("script")
     policy = next(str(meta["content"]) for meta in page.attributes("meta") if "http-equiv" in meta)
@@ -114,6 +117,7 @@ def test_nothing_is_loaded_and_nothing_from_files_is_markup(page: Page) -> None:
     assert NASTY in page.text("p")
 
 
+@looks_at_the_page
 def test_tables_have_captions_and_headers_and_figures_say_what_they_show(page: Page) -> None:
     assert len(page.attributes("table")) == len(page.text("caption")) >= 3
     assert {head["scope"] for head in page.attributes("th")} == {"col", "row"}
@@ -122,16 +126,21 @@ def test_tables_have_captions_and_headers_and_figures_say_what_they_show(page: P
     assert len(page.text("desc")) == len(pictures)
 
 
+@looks_at_the_page
 def test_variants_say_how_they_differ(page: Page) -> None:
     assert 'policy = {kind = "other", epsilon = 0.5}' in page.text("td")
     assert "the baseline" in page.text("td")
     assert dict(zip(page.text("dt"), page.text("dd"), strict=True))["clients"] == "7"
 
 
-def test_what_came_out_names_differences_first_and_counts_the_others(page: Page, tmp_path: Path) -> None:
+@looks_at_the_page
+def test_what_came_out_counts_the_metrics_without_a_difference(page: Page) -> None:
     # The variants of the page are equal in everything.
     (without,) = [text for text in page.text("li") if text.startswith("No difference of any variant shown: ")]
     assert "final accuracy (points)" in without
+
+
+def test_what_came_out_names_differences_first_and_counts_the_others(tmp_path: Path) -> None:
     slow = {seed: ROUNDS | {"end_s": [2.0, 4.0, 7.0, 11.0, 16.0 + seed / 100]} for seed in (1, 2)}
     runs = {"base": {1: ROUNDS, 2: ROUNDS}, **{f"v{index}": slow for index in range(10)}}
     made = Page(write_report(write_sweep(tmp_path / "s", runs, baseline="base"), tmp_path / "p.html").read_text(encoding="utf-8"))
@@ -141,6 +150,7 @@ def test_what_came_out_names_differences_first_and_counts_the_others(page: Page,
     assert told.endswith(", and 2 more.")
 
 
+@looks_at_the_page
 def test_links_hold_the_tables(page: Page) -> None:
     held = {str(link["download"]): str(link["href"]) for link in page.attributes("a") if "download" in link}
     assert {"comparison.csv", "comparison.tex", "differences.csv", "variants.tex"} <= held.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -309,6 +310,23 @@ def test_a_law_of_ones_own_takes_values_per_client_and_changes(shell):
         assert (code, fragment in err) == (2, True)
 
 
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from scenarios.cli.main import main
+said = {}
+for name, words in json.loads(sys.argv[1]).items():
+    sys.argv[1:] = words
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as error:
+        try:
+            main()
+        except SystemExit as ended:
+            said[name] = [ended.code or 0, out.getvalue(), error.getvalue()]
+print(json.dumps(said))
+"""
+"""Program that runs each command of a JSON object in turn and prints exit codes, outputs and messages by name."""
+
+
 def test_an_installed_package_registers_a_policy_by_an_entry_point(shell, site):
     info = site / "lab-1.0.dist-info"
     info.mkdir()
@@ -317,24 +335,27 @@ def test_an_installed_package_registers_a_policy_by_an_entry_point(shell, site):
         "[netsim.policy]\nlowest = lab.parts:Lowest\nlost = lab.parts:Lost\n", encoding="utf-8"
     )
 
-    def netsim(*arguments: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join([str(site), str(ROOT)])
-        return subprocess.run(
-            [sys.executable, "-m", "scenarios.cli.main", *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=shell.folder,
-            env=os.environ | {"PYTHONPATH": path},
-        )
-
     shell.file.write_text(TEXT.replace('kind = "pause"', 'kind = "lowest"\nfirst = 3'), encoding="utf-8")
-    done = netsim("run", "small.toml", "--out", "out", "--quiet")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "lowest" in netsim("list").stdout
-    wrong = netsim("check", "small.toml", "--set", "policy.frist=1")
-    assert (wrong.returncode, "policy.frist = 1: unknown key; did you mean 'first'?" in wrong.stderr) == (2, True)
-    wrong = netsim("check", "small.toml", "--set", "policy.kind=lost")
-    assert (wrong.returncode, "module 'lab.parts' has no 'Lost'" in wrong.stderr) == (2, True)
-    wrong = netsim("check", "small.toml", "--set", "policy.kind=lowst")
-    assert (wrong.returncode, "did you mean 'lowest'?" in wrong.stderr) == (2, True)
+    commands = {
+        "run": ["run", "small.toml", "--out", "out", "--quiet"],
+        "list": ["list"],
+        **{setting: ["check", "small.toml", "--set", f"policy.{setting}"] for setting in ("frist=1", "kind=lost", "kind=lowst")},
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=shell.folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(site), str(ROOT)])},
+    )
+    said = json.loads(done.stdout)
+    assert (said["run"][0], said["run"][2]) == (0, "")
+    assert "lowest" in said["list"][1]
+    for setting, words in {
+        "frist=1": "policy.frist = 1: unknown key; did you mean 'first'?",
+        "kind=lost": "module 'lab.parts' has no 'Lost'",
+        "kind=lowst": "did you mean 'lowest'?",
+    }.items():
+        code, _, error = said[setting]
+        assert (code, words in error) == (2, True), setting
