@@ -7,12 +7,16 @@ OUT    ?= runs/quickstart
 # Compiled modules and tests are kept: else each of the processes that tests start compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow golden golden-check coverage bench gpu-check validate gallery docs lint clean
+.PHONY: demo test test-default test-slow golden golden-check coverage bench gpu-check validate gallery docs lint clean
 
 demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
 
-test: $(VENV)/.test-ready lint
+# Beside each other: most of the checks is one process, mypy.
+test: $(VENV)/.test-ready
+	$(MAKE) --no-print-directory --jobs 2 lint test-default
+
+test-default: $(VENV)/.test-ready
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests
 
 test-slow: $(VENV)/.test-ready

@@ -18,11 +18,14 @@ from netsim.core.collector import freed_at_the_end, long_lived, resting
 
 @pytest.fixture(autouse=True)
 def _nothing_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Undo for each test of this file what the whole suite sets aside."""
+    """Undo for each test of this file what the whole suite does to the collector."""
     monkeypatch.setattr(collector, "_here", False)
+    seldom = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # those that Python begins with
     gc.unfreeze()
     yield
     gc.freeze()
+    gc.set_threshold(*seldom)
 
 
 def test_what_there_is_is_passed_over_within_the_block_alone() -> None:
