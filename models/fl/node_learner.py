@@ -110,8 +110,8 @@ class NodeLearner:
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         addresses = zip(*(column.tolist() for column in columns[:3]), strict=True)
-        updates = [self._update(*row) for row in rows]
-        computed, step = learner.compute_step(updates, self._versions, (len(self._clients), self.registered), want_losses)
+        updates, of_all = [self._update(*row) for row in rows], (len(self._clients), self.registered)
+        computed, step = learner.aggregator.compute_step(updates, self._versions, of_all, want_losses)
         if step is not None:
             self._take(step)
         for client, round, version in addresses:
@@ -141,7 +141,7 @@ class NodeLearner:
         if self._above is None:
             self._learner.take(step)
         else:
-            self._versions.push(self._learner.bounded(self._versions.model, step))
+            self._versions.push(self._learner.aggregator.bounded(self._versions.model, step))
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the root's model if an evaluation is due; models of edges are not evaluated."""

@@ -269,7 +269,7 @@ class PeerLearner:
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the mean of all peers' models with the columns of the peers, or None where none is due."""
         learner = self._learner
-        if not learner.due(round, time_s, last):
+        if not learner.tests.due(round, time_s, last):
             return None
         models = self._read_present()
         mean = torch.zeros_like(models[0], dtype=torch.float64)
@@ -279,14 +279,14 @@ class PeerLearner:
         width = learner.parameters
         distance = sum(float((model[:width] - mean[:width]).square().sum()) for model in models) / len(models)
         learner.replace_model(mean.to(models[0].dtype))
-        accuracies = [learner.accuracy_of(models[peer]) for peer in self._tested]
+        accuracies = [learner.tests.accuracy_of(models[peer]) for peer in self._tested]
         columns = {
             "peer_accuracy": float(np.mean(accuracies)),
             "worst_peer_accuracy": min(accuracies),
             "best_peer_accuracy": max(accuracies),
             "consensus_distance": distance,
         }
-        return replace(learner.quality(round), columns=columns)
+        return replace(learner.tests.quality(round), columns=columns)
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
         """Losses of the mean model of the last evaluation, as of `FederatedLearner`."""

@@ -23,7 +23,7 @@ class SlotLearner:
         if local not in ("iid", "own"):
             raise ParameterError("local", local, "must be 'iid' or 'own'")
         try:
-            learner.local_tests(local)
+            learner.tests.local_tests(local)
         except ValueError as error:
             raise ParameterError("local", local, f"among the test samples, {error}") from error
         self._learner, self._local = learner, local
@@ -44,7 +44,7 @@ class SlotLearner:
 
     def opinions(self, slot: int) -> FloatArray:
         """Return the accuracy (K,) of the present model on every client's local test set."""
-        return self._learner.opinions(self._local)
+        return self._learner.tests.opinions(self._local)
 
     def retain(self, versions: list[int]) -> None:
         self._learner.retain(versions)

@@ -65,7 +65,7 @@ def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -
         kind = world.scenario.method.kind
         raise UserError(f"policy.kind = {kind!r}: asks clients to test the model, and nothing is trained; add a [learner]")
     try:
-        samples = None if trained is None else trained.local_tests("own").shape[1]
+        samples = None if trained is None else trained.tests.local_tests("own").shape[1]
     except ValueError as error:
         raise UserError(f"learner.data: among the test samples, which clients are asked to test the model on, {error}") from error
     evaluated = np.full(count, 1 if samples is None else samples, np.int64)

@@ -117,7 +117,7 @@ def _evaluated_clients(world: World) -> FloatArray | None:
         if world.scenario.learner is None:
             raise UserError(f"{key} = 'local': is of [learner]; without one give numbers of samples")
         # A scenario that is only checked: its test set is not there.
-        samples = 0 if world.trained is None else world.trained.local_tests(section.local).shape[1]
+        samples = 0 if world.trained is None else world.trained.tests.local_tests(section.local).shape[1]
     else:
         samples = world.population.values(section.test_samples, key)
         if not np.min(samples) >= 0:

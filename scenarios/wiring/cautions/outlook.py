@@ -79,8 +79,10 @@ class Tried(Protocol):
 class Trained(Protocol):
     """Facts of a learner after a run."""
 
-    trained_updates: int
-    refused_updates: int
+    @property
+    def trained_updates(self) -> int: ...
+    @property
+    def refused_updates(self) -> int: ...
 
     @property
     def unscored(self) -> Unscored: ...

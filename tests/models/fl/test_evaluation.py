@@ -54,13 +54,13 @@ def test_iid_opinions_average_to_the_accuracy():
     learner = make(local_test_samples=None)
     for round in range(1, 4):
         learner.aggregate(deliver(round, [0, 1, 2, 3], learner.version), False)
-    opinions = learner.opinions("iid")
+    opinions = learner.tests.opinions("iid")
     # 4 clients share 50 test samples: 12 each, 2 left over.
     assert (opinions * 12 == np.rint(opinions * 12)).all()
     assert opinions.mean() * 48 <= learner.evaluate(1, 0.0, True).accuracy * 50 <= opinions.mean() * 48 + 2
-    assert np.array_equal(learner.opinions("iid"), opinions)
+    assert np.array_equal(learner.tests.opinions("iid"), opinions)
     learner.aggregate(deliver(4, [0, 1, 2, 3], 3), False)
-    assert learner.opinions("iid").shape == (4,)
+    assert learner.tests.opinions("iid").shape == (4,)
 
 
 def test_opinions_are_what_each_client_would_measure():
@@ -70,8 +70,8 @@ def test_opinions_are_what_each_client_would_measure():
     row = torch.from_numpy(model(learner))
     scores = learner._trainer.scores(row, data.test_x)
     for local in ("iid", "own"):
-        opinions = learner.opinions(local)
-        sets = learner._evaluator._sets[local]
+        opinions = learner.tests.opinions(local)
+        sets = learner.tests._evaluator._sets[local]
         for client in range(4):
             chosen = torch.from_numpy(sets[client])
             right = (scores[chosen].argmax(1) == data.test_y[chosen]).double().mean().item()
@@ -86,7 +86,7 @@ def test_a_model_that_knows_one_label_serves_those_who_hold_it():
     state["models"][:, -1] = 1
     learner.load_state_dict(state)
     share = learner.label_counts[:, 4] / learner.label_counts.sum(1)
-    np.testing.assert_allclose(learner.opinions("own"), share, atol=1 / 12)
+    np.testing.assert_allclose(learner.tests.opinions("own"), share, atol=1 / 12)
     assert np.ptp(share) > 1 / 12
 
 
@@ -135,7 +135,7 @@ def test_evaluation_with_local_statistics_uses_the_test_batch_and_opinions_the_c
     assert quality.accuracy == (expected.argmax(1) == data.test_y).double().mean().item()
     assert quality.loss == pytest.approx(nn.functional.cross_entropy(expected, data.test_y).item(), rel=1e-4)
     np.testing.assert_array_equal(model(learner), row.numpy())
-    opinions, sets = learner.opinions("own"), learner._evaluator._sets["own"]
+    opinions, sets = learner.tests.opinions("own"), learner.tests._evaluator._sets["own"]
     own = dict(zip(*(learner.state_dict()["memory"][key] for key in ("clients", "statistics")), strict=True))
     for client in range(4):
         x, y = data.test_x[sets[client]], data.test_y[sets[client]]

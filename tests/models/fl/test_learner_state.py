@@ -127,7 +127,7 @@ def test_state_taken_out_in_mid_run_continues_exactly(case):
         for round in rounds:
             learner.aggregate(deliver(round, [round % 4, (round + 2) % 4], learner.version, epsilon=50.0), False)
             out.append(learner.evaluate(round, float(round), False))
-            out += [*learner.opinions("own").tolist(), *learner.contribution().tolist()]
+            out += [*learner.tests.opinions("own").tolist(), *learner.contribution().tolist()]
         return out
 
     mechanism = PerCoordinate(sensitivity=0.05)

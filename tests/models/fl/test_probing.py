@@ -23,7 +23,7 @@ PARTS = np.split(np.arange(100), np.cumsum(SIZES)[:-1])
 def plain(learner, rows, row=None):
     """The mean loss on these samples, by torch's own modules."""
     data, module = make_data(), copy.deepcopy(learner._trainer._network).eval()
-    row = learner._versions.model if row is None else row
+    row = learner.versions.model if row is None else row
     nn.utils.vector_to_parameters(row[: learner._trainer.parameters], module.parameters())
     with torch.no_grad():
         return float(functional.cross_entropy(module(data.train_x[rows]), data.train_y[rows]))
@@ -82,7 +82,7 @@ def test_clients_with_their_own_statistics_are_asked_with_them():
     learner = local()
     learner.aggregate(deliver(1, [1], 0), False)
     own, none = learner.losses_of(np.array([1, 2]), 1, None)
-    trainer, data, model = learner._trainer, make_data(), learner._versions.model
+    trainer, data, model = learner._trainer, make_data(), learner.versions.model
     statistics = learner._work.memory.statistics[1]
 
     def loss(row, client, batch_statistics):

@@ -305,7 +305,7 @@ def test_what_is_told_is_the_accuracy_of_the_present_model(monkeypatch: pytest.M
     aggregate = learner.aggregate
 
     def noting(*arguments: Any) -> Any:
-        seen.append(learner.opinions("own"))
+        seen.append(learner.tests.opinions("own"))
         return aggregate(*arguments)
 
     monkeypatch.setattr(learner, "aggregate", noting)

@@ -82,8 +82,8 @@ def test_opinions_by_label_are_what_each_client_would_measure() -> None:
     learner = trained(data)
     row = torch.from_numpy(learner.state_dict()["models"][-1])
     right = (learner._trainer.scores(row, data.test_x).argmax(1) == data.test_y % 2).double()
-    opinions = learner.opinions("own")
-    sets = learner._evaluator._sets["own"]
+    opinions = learner.tests.opinions("own")
+    sets = learner.tests._evaluator._sets["own"]
     for client in range(3):
         assert opinions[client] == pytest.approx(right[torch.from_numpy(sets[client])].mean().item())
         drawn = np.bincount(data.test_y.numpy()[sets[client]], minlength=10) / 60

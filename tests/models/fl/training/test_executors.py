@@ -51,7 +51,7 @@ def trained(workers: WorkersHere | None, promised: bool, **options: Any) -> Any:
             learner.promise(round, np.array(clients), learner.version, None)
             learner.end_promise(clients[0], round, needed=True)
         contents.append(learner.aggregate(deliver(round, clients, learner.version), True, want_losses=round == 2))
-    quality = learner.quality(3)
+    quality = learner.tests.quality(3)
     return model(learner), contents, (quality.loss, quality.training_loss), learner.state_dict()["memory"]
 
 
