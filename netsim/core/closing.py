@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from netsim.core.errors import ParameterError
+
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
 
@@ -64,6 +66,15 @@ class ClosingRule(Protocol):
     def name(self, state: RoundState) -> str | None:
         """Return the name of the rule that closes a round in `state`, in a word or two for reports; None: it has no name."""
         return None
+
+    def with_deadline(self, deadline_s: float) -> ClosingRule:
+        """Return the rule with another deadline; raises ParameterError if rules of its class have none."""
+        raise no_deadline(deadline_s)
+
+
+def no_deadline(deadline_s: float) -> ParameterError:
+    """Return the error of a rule that has no deadline to set."""
+    return ParameterError("deadline_s", deadline_s, "the rounds of this server close by no deadline")
 
 
 class Close(NamedTuple):

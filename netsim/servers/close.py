@@ -13,7 +13,7 @@ from netsim.clients.columns import DELIVERED, NUMBER, OUTCOME, ROUND
 from netsim.clients.saved import attempts_state, restored_attempts
 from netsim.core.causes import END, OPEN, Cause
 from netsim.core.clock import LAST, Event, Process
-from netsim.core.closing import RoundState, fold_ends, look_follows_end
+from netsim.core.closing import RoundState, fold_ends, look_follows_end, no_deadline
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 
@@ -68,6 +68,9 @@ class WaitRule:
         """Return the time of the deadline."""
         return _EVER if self.deadline_s is None else state.start_s + self.deadline_s
 
+    def with_deadline(self, deadline_s: float) -> WaitRule:
+        return replace(self, deadline_s=deadline_s)
+
     def __post_init__(self) -> None:
         if self.deadline_s is not None and not self.deadline_s > 0:
             raise ParameterError("deadline_s", self.deadline_s, "must be > 0 seconds")
@@ -80,10 +83,6 @@ class WaitRule:
                 raise ParameterError("at_least", self.at_least, "is of rounds with a deadline; give deadline_s")
             if self.first is not None and self.first <= self.at_least:
                 raise ParameterError("at_least", self.at_least, f"must be below first = {self.first}, which closes a round")
-
-
-def _no_deadline(deadline_s: float) -> ParameterError:
-    return ParameterError("deadline_s", deadline_s, "the rounds of this server close by no deadline")
 
 
 class _OfOneRound(StateFields):
@@ -108,7 +107,7 @@ class _OfOneRound(StateFields):
 
     def limit(self, deadline_s: float) -> None:
         """It has no deadline."""
-        raise _no_deadline(deadline_s)
+        raise no_deadline(deadline_s)
 
     def abandon(self) -> None:
         self.open_round = None
@@ -169,9 +168,7 @@ class WhenEnded(_OfOneRound):
 
     def limit(self, deadline_s: float) -> None:
         """Set the deadline from the next round on; raises ParameterError if the rule's class has no deadline."""
-        if not isinstance(self.rule, WaitRule):
-            raise _no_deadline(deadline_s)
-        self.rule = replace(self.rule, deadline_s=deadline_s)
+        self.rule = self.rule.with_deadline(deadline_s)
 
     def open_state(self) -> State:
         """Return the state of the open round, as its rule has seen it."""
@@ -402,7 +399,7 @@ class EndsOfRound(StateFields):
 
     def limit(self, deadline_s: float) -> None:
         """It has no deadline."""
-        raise _no_deadline(deadline_s)
+        raise no_deadline(deadline_s)
 
     def abandon(self) -> None:
         self.ends.clear()

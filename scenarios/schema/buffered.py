@@ -59,6 +59,10 @@ class Buffered(Server):
         "'semi-synchronous'"
     )
 
+    @property
+    def notifies(self) -> bool:
+        return self.urgent_notices
+
     def check(self, scenario: "Scenario") -> None:
         """Refuse tables that do not go with this server."""
         refuse_oracle(scenario)

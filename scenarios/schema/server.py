@@ -52,6 +52,11 @@ class Server(Component):
     moved: ClassVar[dict[str, str]] = {"payload_bytes": "is no key any more; set payload.down_bytes and payload.up_bytes"}
 
     @property
+    def notifies(self) -> bool:
+        """Return True if a notice may end local training early."""
+        return False
+
+    @property
     def caches(self) -> bool:
         """Return True if the model is the mean of a cache with an entry for every client."""
         return False

@@ -41,6 +41,7 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.node_learner import NodeLearner
+    from netsim.clients.update import Update
     from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
     from netsim.servers.rounds import RoundServer
     from scenarios.schema.edges import Edges
@@ -99,7 +100,7 @@ class NodeWorld(World):
             raise UserError(f"{path}.kind = {section.kind!r}: chooses by the content of clients' updates; choose another policy")
         return policy
 
-    def probing(self, pool: Any) -> None:
+    def probing(self, pool: ClientPool | Members) -> None:
         """Return None: edges do not probe before a selection."""
 
     def meter(self, per_round: int) -> None:
@@ -312,7 +313,7 @@ def _presence(section: Edges, context: Context) -> Availability:
 
 
 def _edge_pool(
-    world: World, section: Edges, layout: Layout, context: Context, presence: Availability, on_work: Callable[[Any], None]
+    world: World, section: Edges, layout: Layout, context: Context, presence: Availability, on_work: Callable[[Update], None]
 ) -> ClientPool:
     """Return the edges as clients of the nodes above them."""
     population, count = context.population, context.population.count

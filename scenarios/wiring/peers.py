@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from models.laws.changes import Unchanging
 from models.laws.channels import Perfect
@@ -33,7 +33,10 @@ from scenarios.wiring.population import Context
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import BoolArray
+    from netsim.network.transport.messages import Message as SentMessage
     from scenarios.wiring.world import World
+
+MadeT = TypeVar("MadeT")
 
 
 def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
@@ -114,7 +117,7 @@ def build_links(
     )
 
 
-def _jammers(world: World, jammed: JammedRoutes[Any] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
+def _jammers(world: World, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
     """Return the jammers of `jammed` links, which `link_of` two clients numbers; None without links to jam."""
     if jammed is None:
         return None
@@ -166,11 +169,12 @@ def build_opinion_links(
 def resending_of(section: Peers | Opinions, path: str) -> Resending:
     """Return the rule by which lost messages of the section at `path` are sent again; raises UserError."""
     keys = ("max_resends", "resend_after_s")
-    resending: Resending = made_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
-    return resending
+    return made_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
 
 
-def made_at(target: Any, path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None) -> Any:
+def made_at(
+    target: Callable[..., MadeT], path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None
+) -> MadeT:
     """Return `target` of its keywords; name the key of the scenario where it refuses or warns of a keyword."""
     told = names or set(keywords)
     with warnings.catch_warnings(record=True) as caught:

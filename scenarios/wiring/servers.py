@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.servers.pacing import LatencyPacing
     from netsim.servers.staleness_bound import StalenessRule
+    from scenarios.schema.buffered import Buffered
     from scenarios.wiring.world import World
 
 
@@ -65,7 +66,7 @@ def buffered(world: World) -> Server:
     )
 
 
-def _pacing(section: Any) -> LatencyPacing | None:
+def _pacing(section: Buffered) -> LatencyPacing | None:
     """Return the rule by which a buffered server paces its models by latency, or None if it counts deliveries."""
     from netsim.servers.pacing import LatencyPacing
 
@@ -75,7 +76,7 @@ def _pacing(section: Any) -> LatencyPacing | None:
     return LatencyPacing(**{name: value for name, value in given.items() if value is not None})
 
 
-def _staleness_rule(section: Any, pool: ClientPool) -> StalenessRule | None:
+def _staleness_rule(section: Buffered, pool: ClientPool) -> StalenessRule | None:
     """Return the rule of a buffered server for old updates, or None."""
     from netsim.servers.staleness_bound import UrgentNotices, WaitForOld
 

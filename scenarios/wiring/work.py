@@ -57,7 +57,7 @@ def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: Fe
     planned = _planned_work(scenario, context, plan, trained)
     if trained is None or not trained.eager:
         return planned
-    if getattr(scenario.server, "urgent_notices", False):
+    if scenario.server.notifies:
         told = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
         raise UserError(f"{told}; leave server.urgent_notices out")
     return EagerWork(planned=planned, learner=trained)
