@@ -271,28 +271,43 @@ class WhenEnded(_OfOneRound):
 
 
 class FixedLength(_OfOneRound):
-    """Round t ends at t times `round_s` seconds after the run's start.
+    """Round t ends at t times `round_s` seconds after the run's start; or, `from_opening`, `round_s` after its opening.
 
     `announce` is called with that time when the round opens.
     """
 
     takes_all = True
 
-    def __init__(self, *, pool: ClientPool, round_s: float, announce: Callable[[float], None]) -> None:
+    def __init__(
+        self, *, pool: ClientPool, round_s: float, announce: Callable[[float], None], from_opening: bool = False
+    ) -> None:
         self.pool = pool
         self.round_s = check_round_s(round_s)
-        pool.causes.fix_length()
+        self._from_opening = from_opening
+        if not from_opening:
+            pool.causes.fix_length()
         self._announce = announce
         self._end_s = 0.0
 
     def open(self, number: int, start_s: float, expected: int) -> None:
-        self._end_s = max(number * self.round_s, start_s)
+        self._end_s = start_s + self.round_s if self._from_opening else max(number * self.round_s, start_s)
         self._announce(self._end_s)
 
     def wait(self) -> Process[None]:
         # After everything else of that instant: an update exactly at the end of the round is in time.
         yield self.pool.clock.event_at(self._end_s, LAST)
-        self.pool.causes.close_by_schedule("fixed length")
+        causes = self.pool.causes
+        if self._from_opening:
+            causes.close(Cause(OPEN, causes.opened), "fixed length")
+        else:
+            causes.close_by_schedule("fixed length")
+
+    def open_state(self) -> State:
+        """Return the end of the round under way."""
+        return {"end_s": self._end_s}
+
+    def load_open_state(self, state: State) -> None:
+        self._end_s = state["end_s"]
 
 
 def check_round_s(round_s: float) -> float:
@@ -419,11 +434,11 @@ class EndsOfRound(StateFields):
 
 
 class FixedLengthCarryOver(EndsOfRound):
-    """Round t closes at t times `round_s` seconds. An attempt that misses a close counts for the round in which it ends."""
+    """Rounds of `FixedLength`. An attempt that misses a close counts for the round in which it ends."""
 
-    def __init__(self, *, pool: ClientPool, round_s: float) -> None:
+    def __init__(self, *, pool: ClientPool, round_s: float, from_opening: bool = False) -> None:
         super().__init__()
-        self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None)
+        self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None, from_opening=from_opening)
         pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
@@ -431,6 +446,12 @@ class FixedLengthCarryOver(EndsOfRound):
 
     def wait(self) -> Process[None]:
         return self._length.wait()
+
+    def open_state(self) -> State:
+        return self._length.open_state()
+
+    def load_open_state(self, state: State) -> None:
+        self._length.load_open_state(state)
 
     def _on_end(self, update: Update) -> None:
         self.ends.append(update)

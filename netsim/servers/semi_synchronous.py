@@ -26,6 +26,7 @@ def semi_synchronous_server(
     selecting: SelectionRule,
     learner: Learner,
     round_s: float,
+    from_opening: bool = False,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
     """Return the server. Round t ends at t times `round_s` seconds. Raises ValueError unless `round_s` is > 0 and finite."""
@@ -34,7 +35,7 @@ def semi_synchronous_server(
     loop = RoundLoop(
         pool=pool,
         dispatch=dispatch,
-        close=FixedLengthCarryOver(pool=pool, round_s=round_s),
+        close=FixedLengthCarryOver(pool=pool, round_s=round_s, from_opening=from_opening),
         learner=learner,
         instruments=[*channels.instruments, *selecting.instruments],
         assignment=channels.assignment,

@@ -53,7 +53,7 @@ class Buffered(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
-    coordinates_edges: ClassVar[bool] = True
+    why_no_tier: ClassVar[str] = ""
     why_no_probes: ClassVar[str] = (
         "the buffered server selects one client at a time while others are at work; set server.kind = 'synchronous' or "
         "'semi-synchronous'"

@@ -7,10 +7,11 @@ from pydantic import Field, model_validator
 from scenarios.registry.components import component_of
 from scenarios.schema.buffered import Buffered
 from scenarios.schema.errors import did_you_mean
+from scenarios.schema.own_server import OwnServer
 from scenarios.schema.per_client import PerClientField
 from scenarios.schema.section import Section, default_table, problem
 from scenarios.schema.server import refuse_reward
-from scenarios.schema.servers import Synchronous
+from scenarios.schema.servers import KINDS, SemiSynchronous, Synchronous
 from scenarios.schema.world import Downlink
 
 if TYPE_CHECKING:
@@ -42,7 +43,32 @@ class EdgeBuffered(Buffered):
 
 WAYS = ("count", "groups", "table", "nearest")
 """Keys of a tier that say who belongs to its edges, of which it has one."""
-RULES: dict[str, Any] = {"synchronous": EdgeSynchronous, "buffered": EdgeBuffered}
+
+
+class EdgeSemiSynchronous(SemiSynchronous):
+    """Rounds of an edge that last `round_s` each; an update that misses a close enters the next round."""
+
+    kind: Literal["semi-synchronous"] = "semi-synchronous"
+    """semi-synchronous: rounds of fixed length; an update that misses a close enters the next round."""
+    per_round: Count | None = None  # type: ignore[assignment]
+    """m, members selected a round, as long as so many are not at work. Absent: all members of the edge."""
+    round_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Length of a round, from its opening."""
+
+    from_opening: ClassVar[bool] = True
+
+
+RULES: dict[str, Any] = {
+    "synchronous": EdgeSynchronous,
+    "semi-synchronous": EdgeSemiSynchronous,
+    "buffered": EdgeBuffered,
+}
+
+
+def why_no_tier(server: Any) -> str:
+    """Return why a server, or a class of servers, cannot be a coordinator of a tree, with the remedy."""
+    *others, last = RULES
+    return f"{server.why_no_tier}; set kind = {', '.join(map(repr, others))} or {last!r}"
 
 
 class Tier(Section):
@@ -74,10 +100,19 @@ class Tier(Section):
     weight: Literal["arrived", "registered", "equal"] = "arrived"
     """Weight of an edge's model above: the samples of clients whose updates arrived in its last rounds, of all clients that
     belong to it, or the same for every edge."""
-    server: component_of("server", described=RULES, closed=True) = {"kind": "synchronous"}  # type: ignore[valid-type]
+    server: component_of("server", described=RULES, base=OwnServer) = {"kind": "synchronous"}  # type: ignore[valid-type]
     """Course of the edge's rounds."""
     policy: component_of("policy") = {"kind": "random"}  # type: ignore[valid-type]
     """Policy by which an edge selects among its members."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_servers(cls, value: object) -> object:
+        server = value.get("server") if isinstance(value, dict) else None
+        kind = server.get("kind") if isinstance(server, dict) else None
+        if kind in KINDS and kind not in RULES:
+            raise problem(("server", "kind"), kind, why_no_tier(KINDS[kind]))
+        return value
 
     @model_validator(mode="after")
     def _check_members(self) -> Self:
@@ -161,9 +196,8 @@ def check_edges(scenario: "Scenario") -> None:
     edges, server = scenario.edges, scenario.server
     if edges is None:
         return
-    if not server.coordinates_edges:
-        why = f"server.kind = {server.kind!r} coordinates no edges; leave [edges] out, or set server.kind = 'synchronous', "
-        raise problem(("edges",), "..", why + "'semi-synchronous' or 'buffered'")
+    if server.why_no_tier:
+        raise problem(("server", "kind"), server.kind, f"{why_no_tier(server)}, or leave [edges] out")
     refused = {
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
@@ -215,6 +249,8 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
                     raise problem(("edges", "tiers", i, key), getattr(edges.tiers[i], key), why)
     for i, tier in enumerate(edges.tiers):
         place = ("edges", "tiers", i, "server")
+        if tier.server.own:
+            continue
         for key in ("first", "at_least"):
             value, most = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
             if value is not None and most is not None and value > most:

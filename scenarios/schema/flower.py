@@ -76,6 +76,7 @@ class FlowerServer(Server):
     kind: Literal["flower"] = "flower"
     """flower: the ServerApp of `[flower]` sends messages and waits for replies."""
 
+    why_no_tier: ClassVar[str] = "leaves its rounds to an app, which knows no edges"
     why_no_probes: ClassVar[str] = "beside [flower] the app alone sends messages; choose another policy"
 
     def check(self, scenario: "Scenario") -> None:

@@ -18,6 +18,7 @@ class OwnServer(Server):
     """
 
     own: ClassVar[bool] = True
+    why_no_tier: ClassVar[str] = ""
 
     def _mode(self) -> Any:
         return resolve("server", self.kind)

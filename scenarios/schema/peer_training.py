@@ -49,6 +49,7 @@ class PeerTraining(Server):
     sends_between_clients: ClassVar[bool] = True
     sends_updates: ClassVar[bool] = False
     trains_peers: ClassVar[bool] = True
+    why_no_tier: ClassVar[str] = "trains without a server"
     why_no_probes: ClassVar[str] = "peers select nobody; leave it out"
 
     def check(self, scenario: "Scenario") -> None:

@@ -26,8 +26,8 @@ class Server(Component):
     sends_updates: ClassVar[bool] = True
     trains_peers: ClassVar[bool] = False
     """True if clients are sent a model and send an update over `[downlink]` and `[uplink]`."""
-    coordinates_edges: ClassVar[bool] = False
-    """True if its clients may be edges."""
+    why_no_tier: ClassVar[str] = "coordinates clients alone"
+    """Reason why it is no coordinator of a tree of `[edges]`, neither at the top nor at an edge; empty: it is one."""
     waits_for_all: ClassVar[bool] = False
     """True if m clients are selected together, and a round lasts as long as the slowest of them unless it closes earlier."""
     fresh: ClassVar[bool] = False

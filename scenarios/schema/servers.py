@@ -49,7 +49,7 @@ class Synchronous(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
-    coordinates_edges: ClassVar[bool] = True
+    why_no_tier: ClassVar[str] = ""
     closes_by_deadline: ClassVar[bool] = True
     waits_for_all: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
@@ -110,6 +110,7 @@ class Asynchronous(Server):
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "scheduler"
     limit_key: ClassVar[str] = "round_s"
     limits: ClassVar[Literal["update", "transmission"]] = "transmission"
+    why_no_tier: ClassVar[str] = "assigns the sub-channels of [channels], which belong to one server"
 
     def check(self, scenario: "Scenario") -> None:
         """Refuse tables that do not go with this server, which needs `[channels]` and `[scheduler]` and selects no clients."""
@@ -154,7 +155,9 @@ class SemiSynchronous(Server):
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
 
-    coordinates_edges: ClassVar[bool] = True
+    from_opening: ClassVar[bool] = False
+    """True if a round lasts `round_s` from its opening; False if the rounds divide the time of the run."""
+    why_no_tier: ClassVar[str] = ""
     probes: ClassVar[bool] = True
 
     @property

@@ -44,6 +44,7 @@ class _Slotted(Server):
     later one waits until the sub-channel is free."""
 
     slotted: ClassVar[bool] = True
+    why_no_tier: ClassVar[str] = "divides the rounds of one server into slots, in which clients share sub-channels"
     closes_by_deadline: ClassVar[bool] = True
     fresh: ClassVar[bool] = True
     policies: ClassVar[tuple[str, ...]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from netsim.core.streams import RepeatedStreams, Streams
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.servers.channels import OwnLinks
+from netsim.servers.rounds import RoundServer
 from netsim.servers.tiers.coordinators import Coordinators
 from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
 from netsim.servers.tiers.members import Members, SharedMedium
@@ -29,6 +30,7 @@ from scenarios.registry.arguments import argument_names
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import resolve
 from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.server import Server as ServerSection
 from scenarios.schema.world import Clients, Group
 from scenarios.wiring.bandwidth import build_carrier
 from scenarios.wiring.data_files import read_table
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
     from models.fl.node_learner import NodeLearner
     from netsim.clients.update import Update
     from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
-    from netsim.servers.rounds import RoundServer
     from scenarios.schema.edges import Edges
 
 Composer = Callable[[World], Any]
@@ -57,7 +58,7 @@ class NodeWorld(World):
     """The clients or edges that the coordinator serves."""
     count: int
     """Number of members, at most."""
-    section: Component
+    section: ServerSection
     """Table of the coordinator's keys: `[server]`, or the table of a tier."""
     policy_section: Component
     models: Learner
@@ -74,12 +75,19 @@ class NodeWorld(World):
     @property
     def rule(self) -> Any:
         """Keys of the coordinator; absent numbers of an edge are the number of its members."""
+        # The keys of a server of the user's own mean what its class says.
+        if self.section.own:
+            return self.section
         absent = {name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None}
         rule = self.section.model_copy(update=absent) if absent else self.section
         key = "per_round" if "per_round" in rule.parameters() else "concurrency"
         if self.path == "policy" and (most := rule.parameters()[key]) > self.count:
             raise UserError(f"server.{key} = {most}: must be at most the {self.count} edges below the server")
         return rule
+
+    @property
+    def rule_path(self) -> str:
+        return "server" if self.path == "policy" else self.path.removesuffix("policy") + "server"
 
     def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, Any]:
         return OwnLinks(), self.members
@@ -107,7 +115,7 @@ class NodeWorld(World):
         """Return None: rewards of edges are not measured."""
 
 
-def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
+def tree(world: World, compose: Composer) -> TreeServer:
     """Return the server of a scenario with `[edges]`; raises UserError."""
     section = world.scenario.edges
     assert section is not None
@@ -137,7 +145,10 @@ def tree(world: World, composers: Mapping[str, Composer]) -> TreeServer:
         count = int(np.count_nonzero(mine)) if of_edges or section.moves is None else world.clients
         models = world.learner if learners is None else learners[node]
         node_world = _node_world(world, layout, node, view, count, models, (context, presence) if of_edges else None)
-        servers[node], views[node] = composers[node_world.section.kind](node_world), view
+        servers[node], views[node] = compose(node_world), view
+        if not isinstance(servers[node], RoundServer):
+            told = "coordinates slots, which edges do not know; let compose return a RoundServer"
+            raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {told}")
     edges = [
         Edge(
             number=node,

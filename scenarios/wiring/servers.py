@@ -30,9 +30,7 @@ def synchronous(world: World) -> Server:
     channels, pool = world.channels_and_pool(section.per_round)
     return synchronous_server(
         pool=pool,
-        selecting=world.selection(
-            pool, section.per_round, need=section.needed_clients, reselect_busy=section.reselect_busy
-        ),
+        selecting=world.selection(pool, section.per_round, need=section.needed_clients, reselect_busy=section.reselect_busy),
         learner=world.learner,
         wait=_wait_rule(section),
         meter=world.meter(section.per_round),
@@ -99,6 +97,7 @@ def semi_synchronous(world: World) -> Server:
         selecting=world.selection(pool, section.per_round),
         learner=world.learner,
         round_s=section.round_s,
+        from_opening=section.from_opening,
         channels=channels,
     )
 
@@ -212,11 +211,16 @@ COMPOSERS: dict[str, Callable[[World], Server]] = {
 
 def compose(world: World) -> Server:
     """Return the server that the scenario names, with a tree of edges below it if there are any; raises UserError."""
-    kind = world.rule.kind
     if world.scenario.edges is not None:
         from scenarios.wiring import edges
 
-        return edges.tree(world, COMPOSERS)
+        return edges.tree(world, compose_one)
+    return compose_one(world)
+
+
+def compose_one(world: World) -> Server:
+    """Return the server of one coordinator; raises UserError."""
+    kind = world.rule.kind
     return COMPOSERS[kind](world) if kind in COMPOSERS else _own_server(world)
 
 
@@ -225,16 +229,16 @@ def _own_server(world: World) -> Server:
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer
 
-    section = world.scenario.server
-    mode = world.component(section, "server", "server", {})
+    section, path = world.rule, world.rule_path
+    mode = world.component(section, "server", path, {})
     try:
         server = mode.compose(world)
     except UserError:
         raise
     except Exception as error:
-        told = f"server.kind = {section.kind!r} cannot be put together: {describe_own_error(error)}; fix its compose"
+        told = f"{path}.kind = {section.kind!r} cannot be put together: {describe_own_error(error)}; fix its compose"
         raise UserError(told) from error
     if not isinstance(server, RoundServer | SlotServer):
         told = f"compose returns {type(server).__name__}; must return a server, such as a netsim.servers.rounds.RoundServer"
-        raise UserError(f"server.kind = {section.kind!r}: {told}")
+        raise UserError(f"{path}.kind = {section.kind!r}: {told}")
     return server

@@ -180,6 +180,11 @@ class World:
         return self.scenario.server
 
     @property
+    def rule_path(self) -> str:
+        """The path of that table."""
+        return "server"
+
+    @property
     def clients(self) -> int:
         """The number of clients, K."""
         return self.population.count

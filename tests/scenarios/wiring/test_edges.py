@@ -65,14 +65,14 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(tier(server={"kind": "synchronous", "per_round": 1, "first": 2})),
         r"edges\.tiers\.0\.server\.first = 2: must be at most the 1 members",
     ),
-    "unknown rule": (study(tier(server={"kind": "safa"})), r"edges\.tiers\.0\.server\.kind = .safa.: unknown server 'safa'"),
+    "unknown rule": (study(tier(server={"kind": "sfa"})), r"edges\.tiers\.0\.server\.kind = .sfa.: unknown server 'sfa'"),
     "contention": (
         study(tier(server={"kind": "synchronous", "contention": True})),
         r"edges\.tiers\.0\.server\.contention = true: is of a server without edges",
     ),
     "server without edges": (
         study(server={"kind": "safa", "per_round": 2}),
-        r"edges.*server\.kind = 'safa' coordinates no edges",
+        r"server\.kind = .safa.: keeps a model of every client in the cache of one server; set kind = .*, or leave \[edges\] out",
     ),
     "shared bandwidth": (
         study(edges={"uplink": {"shared": {"bandwidth_bytes_per_s": 1e6}}}),
