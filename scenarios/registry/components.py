@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -171,6 +172,15 @@ def per_client_parameters(group: str, kind: str) -> frozenset[str]:
     return frozenset(name for name, argument in arguments if takes_per_client(annotation_of(argument.owner, name)))
 
 
+@cache
+def table_of(model: type[Component]) -> JsonSchemaValue:
+    """Return the JSON Schema of a section, kept while that of a scenario is made, in which each occurs several times.
+
+    What it names depends on the classes that are registered: `json_schema` clears it.
+    """
+    return model.model_json_schema(by_alias=True)
+
+
 class _ComponentOf:
     """Marks a field as a component of a group: validated by the model of its `kind`, described as any of the known kinds.
 
@@ -252,7 +262,7 @@ class _ComponentOf:
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         kinds = []
         for kind in self.kinds():
-            table = self.model(kind).model_json_schema(by_alias=True)
+            table = deepcopy(table_of(self.model(kind)))
             # `kind` has a default in the section (the user has written it, or another model would have been chosen).
             table["required"] = ["kind", *table.get("required", [])]
             kinds.append(table)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic.json_schema import JsonSchemaValue
 
-from scenarios.registry.components import IN_A_GROUP, KINDS_OF, THAT_FIT
+from scenarios.registry.components import IN_A_GROUP, KINDS_OF, THAT_FIT, table_of
 from scenarios.schema.fit import LARGEST
 from scenarios.schema.per_client import PER_CLIENT_JSON
 from scenarios.schema.scenario import Scenario
@@ -80,6 +80,7 @@ other arguments of a network.
 
 def json_schema() -> JsonSchemaValue:
     """JSON Schema of a scenario file, what recurs in it stated once."""
+    table_of.cache_clear()
     shared: JsonSchemaValue = {}
     schema: JsonSchemaValue = _share(Scenario.model_json_schema(by_alias=True), shared)
     schema["$defs"] = dict(sorted((schema.get("$defs", {}) | shared).items()))

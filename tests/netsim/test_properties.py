@@ -283,7 +283,7 @@ def test_other_servers_same_seed_same_bytes(group: str, kind: str, tmp_path: Pat
     assert (rounds["selected"].cumsum() == ended + rounds["in_flight"]).all()
 
 
-@pytest.mark.parametrize(("group", "kind"), each_nth(2, ALL_OTHERS))
+@pytest.mark.parametrize(("group", "kind"), each_nth(3, ALL_OTHERS, first=1))
 def test_state_of_other_servers_goes_on(group: str, kind: str) -> None:
     tables = other(group, kind) | {"rounds": 18}
     whole = played(tables)

@@ -109,6 +109,7 @@ def test_a_scheduler_with_its_default_detector_watches_for_changes() -> None:
     assert not detects(netsim.run(world | {"scheduler": {"kind": "cucb"}}))
 
 
+@pytest.mark.slow
 def test_the_mean_delay_is_that_of_a_plain_simulation_of_the_detector() -> None:
     seeds, first = 24, 121
     sweep = netsim.sweep(jumps([[0.9], [0.3]], [first], 200), seeds=range(1, seeds + 1), jobs=1)

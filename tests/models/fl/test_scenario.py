@@ -5,8 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import re
-import subprocess
-import sys
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
@@ -32,7 +30,7 @@ from scenarios.schema.protection import also_released
 from scenarios.schema.scenario import Privacy
 from scenarios.schema.section import attribute_docs
 from scenarios.wiring.simulation import build
-from tests.helpers.fl_scenario import play, tables, to_toml
+from tests.helpers.fl_scenario import play, tables
 
 torch.set_num_threads(1)
 
@@ -288,14 +286,3 @@ def test_everything_else_that_leaves_a_client_is_named():
     slots = {**tables(aggregation={"kind": "equal"}), "server": {"kind": "fl-fa", "per_round": 3}, "privacy": LAPLACE}
     assert also_released(parse(slots)) == ["each client's opinion in every slot: the accuracy of the model on its local test set"]
     assert also_released(parse({**tables(aggregation={"kind": "equal"}), "privacy": LAPLACE})) == []
-
-
-def test_checking_imports_no_torch(tmp_path: Path):
-    file = to_toml(tmp_path / "one.toml", tables())
-    code = (
-        "import sys; import models.fl, models.fl.data.files, models.fl.data.partition; assert 'torch' not in sys.modules;"
-        f"sys.argv = ['netsim', 'check', {file!r}]; from scenarios.cli.main import main\n"
-        "try: main()\nexcept SystemExit as left: assert not left.code\n"
-        "assert 'torch' not in sys.modules"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -218,6 +218,7 @@ def above_zero(differences: np.ndarray, level: float = 0.999) -> bool:
     return bool(differences.mean() - student.ppf(level, n - 1) * differences.std(ddof=1) / math.sqrt(n) > 0)
 
 
+@pytest.mark.slow
 def test_glr_cucb_beats_m_exp3_beats_random() -> None:
     glr, exp3, random = (finals(name, 10, 3000, 2) for name in ("glr-cucb", "m-exp3", "random"))
     assert above_zero(exp3 - glr)

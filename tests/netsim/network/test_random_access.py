@@ -21,7 +21,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.random_worlds import built
 
-ROUNDS = 6000
+ROUNDS = 3000
 ALOHA: dict[str, Any] = {
     "name": "aloha",
     "rounds": ROUNDS,

@@ -162,6 +162,7 @@ def test_without_delays_it_is_the_untimed_algorithm(timed: bool) -> None:
         assert it.recorder.rounds[t - 1].version == version
 
 
+@pytest.mark.slow
 def test_ages_on_a_stationary_channel_are_geometric() -> None:
     success = 0.3
     it = world(scheduler=Table([[0]]), clients=1, channels=1, law=Bernoulli(success=success), rounds=20_000).play()

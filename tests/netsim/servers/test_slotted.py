@@ -90,8 +90,8 @@ def test_a_slot_of_fl_da_by_hand() -> None:
 @pytest.mark.parametrize(
     ("model", "update", "damping", "ties"),
     [
-        ("ising", "synchronous", 0.0, "random"),
-        ("ising", "synchronous", 0.3, "first"),
+        pytest.param("ising", "synchronous", 0.0, "random", marks=pytest.mark.slow),
+        pytest.param("ising", "synchronous", 0.3, "first", marks=pytest.mark.slow),
         ("ising", "asynchronous", 0.0, "random"),
         ("opinion", "synchronous", 0.0, "first"),
     ],

@@ -53,6 +53,7 @@ def test_all_commands_that_draw_have_the_same_options() -> None:
                     assert vars(option) == vars(get_type_hints(kind, include_extras=True)[field.name].__metadata__[0])
 
 
+@pytest.mark.slow
 @pytest.mark.draws
 def test_a_sweep_draws_its_figures_as_it_is_told(shell: Shell) -> None:
     assert shell("sweep", shell.file, "--out", shell.out, "--quiet", "--jobs", "1", "--figures", "pdf", *LOOK)[0] == 0

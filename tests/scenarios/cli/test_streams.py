@@ -14,6 +14,7 @@ import pytest
 from analysis import open_sweep
 from tests.helpers.commands import LONG, ROOT, start
 from tests.helpers.small_scenario import TEXT
+from tests.helpers.suites import each_nth
 
 COMMAND = [sys.executable, "-c", "from netsim import _command; _command()"]
 
@@ -28,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_sweep_whose_reader_has_gone_completes_its_files_and_ends_with_0(folder: Path) -> None:
     line = [*COMMAND, "sweep", "small.toml", "--quiet", "--no-figures", "--jobs", "1", "--out", "unread"]
     reading, writing = os.pipe()
@@ -48,7 +50,7 @@ def test_letters_that_an_encoding_lacks_are_shown_as_question_marks(folder: Path
     assert "5 ? 1.toml" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["list"], ["check", "small.toml"]])
+@pytest.mark.parametrize("arguments", each_nth(3, [["--help"], ["list"], ["check", "small.toml"]], first=1))
 def test_a_full_disk_behind_standard_output_is_one_message(folder: Path, arguments: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(

@@ -42,6 +42,7 @@ def test_a_close_at_the_nth_delivery_is_told_from_a_deadline() -> None:
     assert (estimates.first, estimates.deadline_s) == (None, 5.0)
 
 
+@pytest.mark.slow
 def test_the_predictive_check_closes_rounds_as_the_log_did(tmp_path: Path) -> None:
     fitted = netsim.fit(cut_log(), out=tmp_path / "out", seeds=10)
     assert netsim.load(fitted.scenario).server.first == FIRST

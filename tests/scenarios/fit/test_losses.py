@@ -51,6 +51,7 @@ def bursts(rng: np.random.Generator, clients: int, rounds: int) -> np.ndarray:
     return table
 
 
+@pytest.mark.slow
 def test_bursts_are_told_from_independent_losses() -> None:
     rng = np.random.default_rng(1)
     table = bursts(rng, 60, 400)

@@ -24,6 +24,7 @@ from scenarios.papers.solvers import measure, sections, slope
 from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.schema.errors import UserError
 from tests.helpers.result_folders import write_sweep
+from tests.helpers.suites import each_nth
 
 PAPERS = {
     "pause": [*(f"fig{n}" for n in range(2, 10)), "test1", "table1", "authors_mnist", "authors_cifar10"],
@@ -68,7 +69,7 @@ def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
 
 
 @pytest.mark.usefixtures("data_files")
-@pytest.mark.parametrize("name", REPRODUCTIONS)
+@pytest.mark.parametrize("name", each_nth(3, REPRODUCTIONS))
 def test_what_a_reproduction_names_is_there(name: str) -> None:
     one = REPRODUCTIONS[name]
     assert set(one.sizes) == set(Size)
