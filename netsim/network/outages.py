@@ -44,7 +44,7 @@ def check_bounds(start_s: float, end_s: float) -> None:
     if not 0 <= start_s < _EVER:
         raise ParameterError("start_s", start_s, "must be >= 0 seconds and finite")
     if not end_s > start_s:
-        raise ParameterError("end_s", end_s, f"must be after start_s = {start_s!r}")
+        raise ParameterError("end_s", end_s, f"must be after the start, {start_s!r}")
 
 
 class InSeconds(StateFields):
@@ -95,7 +95,7 @@ class InRounds(_Switched):
         if start < 1:
             raise ParameterError("start", start, "must be a round from 1 on")
         if end is not None and end <= start:
-            raise ParameterError("end", end, f"must be after start = {start!r}")
+            raise ParameterError("end", end, f"must be after the start, {start!r}")
         self._start, self._end = start, end
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -148,7 +148,7 @@ class ClientOutage(StateFields):
 
     def __init__(self, *, name: str, when: When, clients: int, members: IntArray | None = None) -> None:
         if name in CAUSES:
-            raise ParameterError("name", name, "is the name of another cause of loss; give the outage a name of its own")
+            raise ParameterError("name", name, "is the name of another cause of loss; choose another")
         hits = np.full(clients, members is None)
         if members is not None:
             hits[members] = True

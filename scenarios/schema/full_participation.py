@@ -127,8 +127,6 @@ class Compass(Server):
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
         check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
-        if self.max_steps < self.min_steps:
-            raise problem(("server", "max_steps"), self.max_steps, f"must be at least the {self.min_steps} of server.min_steps")
         if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
             why = f"gives clients steps by their speed; give one of {', '.join(SPEEDS)} in [compute]"
             raise problem(("server", "kind"), "compass", why)

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from netsim.network.outages import CAUSES
 from scenarios.schema.section import Section, missing, problem, refusal
 from scenarios.schema.world import NonNegative, Positive, VaryingLink
 
@@ -101,14 +100,10 @@ class NetworkOutage(Section):
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:
-        if self.name in CAUSES:
-            raise problem(("name",), self.name, "is the name of another cause of loss; choose another")
         if (self.from_s is None) == (self.mean_up_s is None):
             raise problem(("name",), self.name, "give either from_s and to_s, or mean_up_s and mean_down_s")
         if self.mean_up_s is not None and self.mean_down_s is None:
             raise missing("mean_down_s", self)
-        if self.from_s is not None and self.to_s is not None and self.to_s <= self.from_s:
-            raise problem(("to_s",), self.to_s, f"must be after from_s = {self.from_s}")
         return self
 
 

@@ -22,7 +22,7 @@ from netsim.network.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.flows.corrections import PRESETS, Corrections
 from netsim.network.jamming import Jammers
-from netsim.network.outages import ClientOutage, ClientOutages
+from netsim.network.outages import ClientOutages
 from netsim.network.routed.background import ConstantTraffic, OnOffTraffic, PoissonTraffic, Source
 from netsim.network.routed.cables import Cable
 from netsim.network.routed.carrier import Direction, RoutedCarrier, UnusedDirection
@@ -41,7 +41,7 @@ from scenarios.wiring.bandwidth import Carried, link_bandwidth
 from scenarios.wiring.edge_layout import lay_out
 from scenarios.wiring.jammers import build_jammers
 from scenarios.wiring.laws import timeline
-from scenarios.wiring.outages import schedule_in_seconds
+from scenarios.wiring.outages import outage_of, schedule_in_seconds
 from scenarios.wiring.payload import LONGEST_S
 from scenarios.wiring.population import Context, Population
 
@@ -426,7 +426,7 @@ def _outages(section: Network, layout: Layout, context: Context) -> ClientOutage
         members = np.array([layout.cable(name, f"{path}.links.{place}") for place, name in enumerate(names)], np.int64)
         when = schedule_in_seconds(one, context.streams[f"network.outage.{one.name}"], path)
         assert when is not None
-        outages.append(ClientOutage(name=one.name, when=when, clients=len(layout.plans), members=members))
+        outages.append(outage_of(one.name, when, len(layout.plans), members, path))
     return ClientOutages(outages)
 
 

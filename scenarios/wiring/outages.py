@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 
 from models.laws.availability.presence import Markov
 from models.laws.channels import GilbertElliott
@@ -13,7 +14,7 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.network import NetworkOutage
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import ClientOutage as OutageSection
-from scenarios.wiring.population import Population
+from scenarios.wiring.population import IntArray, Population
 
 
 def build_outages(
@@ -28,14 +29,27 @@ def build_outages(
         path = f"outages.{i}"
         members = population.some(section.clients, f"{path}.clients")
         when = _schedule(section, streams, path)
-        outages.append(ClientOutage(name=section.name, when=when, clients=population.count, members=members))
+        outages.append(outage_of(section.name, when, population.count, members, path))
     return ClientOutages(outages, cut_offs=cut_offs)
+
+
+def outage_of(name: str, when: When, clients: int, members: IntArray | None, path: str) -> ClientOutage:
+    """Return the outage of the section at `path`; raises UserError for a name that another cause of loss has."""
+    with refusals_at(path, ("name",)):
+        return ClientOutage(name=name, when=when, clients=clients, members=members)
+
+
+def _refusals_of_bounds(path: str, first: str, last: str) -> AbstractContextManager[None]:
+    """Name the keys `first` and `last` of the section at `path` where the bounds of an outage are refused."""
+    keys = {"start": first, "start_s": first, "end": last, "end_s": last}
+    return refusals_at(path, keys, {name: f"{path}.{key}" for name, key in keys.items()})
 
 
 def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> When | None:
     """Return the schedule of an outage in seconds; None if it is set in rounds. Raises UserError."""
     if section.from_s is not None:
-        return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
+        with _refusals_of_bounds(path, "from_s", "to_s"):
+            return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
     if section.mean_up_s is None or section.mean_down_s is None:
         return None
     keys = {"mean_on_s": f"{path}.mean_up_s", "mean_off_s": f"{path}.mean_down_s"}
@@ -50,7 +64,8 @@ def _schedule(section: OutageSection, streams: Streams, path: str) -> When:
     if in_seconds is not None:
         return in_seconds
     if section.from_round is not None:
-        return InRounds(start=section.from_round, end=section.to_round)
+        with _refusals_of_bounds(path, "from_round", "to_round"):
+            return InRounds(start=section.from_round, end=section.to_round)
     assert section.mean_up_rounds is not None
     assert section.mean_down_rounds is not None
     law = GilbertElliott(clients=1, to_bad=1 / section.mean_up_rounds, to_good=1 / section.mean_down_rounds)

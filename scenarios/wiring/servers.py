@@ -134,14 +134,15 @@ def compass(world: World) -> Server:
 
     section = world.scenario.server
     channels, pool = world.channels_and_pool(world.population.count, refill=True)
-    return compass_server(
-        pool=pool,
-        learner=world.learner,
-        min_steps=section.min_steps,
-        max_steps=section.max_steps,
-        slack=section.slack,
-        channels=channels,
-    )
+    with refusals_at("server", ("min_steps", "max_steps", "slack")):
+        return compass_server(
+            pool=pool,
+            learner=world.learner,
+            min_steps=section.min_steps,
+            max_steps=section.max_steps,
+            slack=section.slack,
+            channels=channels,
+        )
 
 
 def asynchronous(world: World) -> Server:

@@ -202,9 +202,9 @@ def test_what_is_past_is_forgotten() -> None:
     ("make", "message"),
     [
         (lambda: InSeconds(start_s=-1.0), r"start_s = -1.0: must be >= 0 seconds"),
-        (lambda: InSeconds(start_s=2.0, end_s=2.0), r"end_s = 2.0: must be after start_s"),
+        (lambda: InSeconds(start_s=2.0, end_s=2.0), r"end_s = 2.0: must be after the start, 2.0"),
         (lambda: InRounds(start=0), r"start = 0: must be a round from 1 on"),
-        (lambda: InRounds(start=3, end=3), r"end = 3: must be after start"),
+        (lambda: InRounds(start=3, end=3), r"end = 3: must be after the start, 3"),
         (
             lambda: ClientOutage(name="jammed", when=InRounds(start=1), clients=1),
             r"name = 'jammed': is the name of another",

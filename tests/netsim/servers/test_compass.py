@@ -15,6 +15,7 @@ from netsim.servers.step_groups import Group, StepScheduler
 from scenarios.registry.kinds import known_names, resolve
 from scenarios.runs.reading import override, parse
 from scenarios.schema.errors import UserError
+from scenarios.wiring.simulation import build
 from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.random_worlds import built, taken_up
 
@@ -295,7 +296,7 @@ LEARNER: dict[str, Any] = {
     ("changes", "expected"),
     [
         ({"server.min_steps": 0}, "server.min_steps"),
-        ({"server.max_steps": 3}, "server.max_steps = 3: must be at least the 4 of server.min_steps"),
+        ({"server.max_steps": 3}, "server.max_steps = 3: must be at least the 4 steps of min_steps"),
         ({"server.slack": 0.5}, "server.slack"),
         ({"policy": {"kind": "random"}}, "policy.kind = .random.: server.kind = 'compass' selects nobody"),
         ({"compute": {}}, "gives clients steps by their speed"),
@@ -304,7 +305,7 @@ LEARNER: dict[str, Any] = {
 )
 def test_mistakes_are_refused(changes: dict[str, Any], expected: str) -> None:
     with pytest.raises(UserError, match=expected):
-        parse(override(SMALL, changes))
+        build(parse(override(SMALL, changes)))
 
 
 AGGREGATIONS = {
