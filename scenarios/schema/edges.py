@@ -202,7 +202,6 @@ def check_edges(scenario: "Scenario") -> None:
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
         "probe": "edges and clients are not asked before a selection yet; leave it out",
-        "energy": "the energy of edges is not counted yet; leave it out",
         "script": "scripts do not know edges yet; leave it out",
     }
     for name, why in refused.items():
