@@ -23,6 +23,7 @@ from scenarios.runs import run as written
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.progress import rounds_done
 from scenarios.runs.reading import override, parse, read_file
+from scenarios.runs.training_machines import TrainingMachines
 from scenarios.runs.unfinished import INTERRUPTED, read_unfinished
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema import scenario as schema
@@ -156,6 +157,8 @@ def run(
     strict: bool = False,
     event_limit: int | None = None,
     wall_limit_s: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     progress: Progress | None = None,
     app: str | Path | tuple[Any, Any] | None = None,
 ) -> Run:
@@ -164,8 +167,10 @@ def run(
     `out` None: in memory, nothing is written; else the folder that the run is written to, as `netsim run` does. `seed`: in place
     of the scenario's. `script`: what acts on the run as it goes (docs/scripts.md), in place of the scenario's. `overwrite`:
     replace an earlier run in `out`. `strict`: treat warnings as errors. `event_limit`: end after so many events, even in
-    mid-round, whatever the clock says. `wall_limit_s`: end after so many seconds of simulating, by TimeoutError. `app`: a Flower
-    app in place of the scenario's, its folder or a ServerApp and a ClientApp (docs/flower.md).
+    mid-round, whatever the clock says. `wall_limit_s`: end after so many seconds of simulating, by TimeoutError. `workers`:
+    processes that train clients, in place of `learner.workers`. `cluster`: the address of a Dask scheduler whose workers train
+    clients (docs/large-models.md). `app`: a Flower app in place of the scenario's, its folder or a ServerApp and a ClientApp
+    (docs/flower.md).
     Raises ScenarioError, a ValueError, with nothing written; KeyboardInterrupt and TimeoutError: in memory nothing is left, in
     `out` what `resume` goes on from.
 
@@ -181,7 +186,15 @@ def run(
     place = None if out is None else arguments.folder("out", out)
     limits = _limits(event_limit, wall_limit_s)
     wall = WallLimit(limits.wall_limit_s)
-    built = written.prepare(study, name, place, overwrite=overwrite, strict=strict, event_limit=limits.event_limit)
+    built = written.prepare(
+        study,
+        name,
+        place,
+        overwrite=overwrite,
+        strict=strict,
+        event_limit=limits.event_limit,
+        machines=_training_machines(workers, cluster),
+    )
     _warn(built.cautions)
     tell = _after_round(study, progress)
     if place is None:
@@ -192,6 +205,11 @@ def run(
     with _limit_time(wall):
         summary = written.simulate(built, study, place, overwrite=overwrite, after_round=tell, wall=wall)
         return _finish(summary, place, shown=built.cautions, resumable=study.flower is None)
+
+
+def _training_machines(workers: int | None, cluster: str | None) -> TrainingMachines:
+    count = arguments.integer_or_none("workers", workers, least=0)
+    return TrainingMachines(workers=count, cluster=arguments.text_or_none("cluster", cluster))
 
 
 def _app_key(app: str | Path | tuple[Any, Any] | None) -> Tables:
@@ -213,12 +231,15 @@ def resume(
     allow_changed_code: bool = False,
     event_limit: int | None = None,
     wall_limit_s: float | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     progress: Progress | None = None,
 ) -> Run:
     """Resume an interrupted or killed run in a folder from its last checkpoint, as `netsim resume` does.
 
     `script`: in place of the scenario's, such as the same from another module; up to the checkpoint it must do the same.
-    `allow_changed_code`: go on although the code of your own components has changed. `event_limit`, `wall_limit_s`: as in `run`.
+    `allow_changed_code`: go on although the code of your own components has changed. `event_limit`, `wall_limit_s`, `workers`
+    and `cluster`: as in `run`; the tables do not depend on who trained the first part.
     A sweep goes on by `sweep(.., resume=True)`.
     Raises ScenarioError, a ValueError.
 
@@ -247,8 +268,9 @@ def resume(
             script=_script_key(script),
             after_round=_after_round(study, progress),
             allow_changed_code=allow_changed_code,
-            event_limit=limits.event_limit,
+            begin=lambda simulation: simulation.limit_events(limits.event_limit),
             wall=wall,
+            machines=_training_machines(workers, cluster),
         )
         return _finish(summary, place)
 
@@ -281,10 +303,10 @@ def _limits(event_limit: int | None, wall_limit_s: float | None) -> Limits:
     )
 
 
-def _machines(*, jobs: int | None, scheduler: str | None, send_back: bool, retries: int) -> Machines:
+def _machines(*, jobs: int | None, cluster: str | None, send_back: bool, retries: int) -> Machines:
     return Machines(
         jobs=arguments.integer_or_none("jobs", jobs),
-        scheduler=arguments.text_or_none("scheduler", scheduler),
+        cluster=arguments.text_or_none("cluster", cluster),
         send_back=send_back,
         retries=arguments.integer("retries", retries),
     )
@@ -300,7 +322,7 @@ def sweep(
     script: ScriptSource | None = None,
     out: str | Path | None = None,
     jobs: int | None = None,
-    scheduler: str | None = None,
+    cluster: str | None = None,
     send_back: bool = False,
     retries: int = 2,
     overwrite: bool = False,
@@ -317,7 +339,7 @@ def sweep(
 
     `grid`: keys with lists of values, of which every combination is a variant. `variants`: of `[[sweep.variants]]` only these.
     `out` None: in memory; else the folder, with the comparison and (`figures`) the figures, as `netsim sweep` writes it;
-    `resume`: complete what an earlier attempt left there. `jobs`: processes, default all cores. `scheduler`: the address of a
+    `resume`: complete what an earlier attempt left there. `jobs`: processes, default all cores. `cluster`: the address of a
     Dask scheduler, whose workers are used in their place, or "local:N"; its workers share the folder `out`, or with `send_back`
     their results travel back (docs/cluster.md). `retries`: how often a run is simulated again whose worker was killed.
     `tables`: of all runs, gathered in the folder `dataset`. `event_limit`: of every run; `wall_limit_s`: a run that takes
@@ -332,7 +354,7 @@ def sweep(
     """
     if out is None and (resume or overwrite):
         raise UserError("resume and overwrite are about the folder of an earlier sweep; give it as out")
-    machines = _machines(jobs=jobs, scheduler=scheduler, send_back=send_back, retries=retries)
+    machines = _machines(jobs=jobs, cluster=cluster, send_back=send_back, retries=retries)
     limits = _limits(event_limit, wall_limit_s)
     folder = None if out is None else arguments.folder("out", out)
     wanted = arguments.several("tables", tables, "['rounds']")

@@ -205,7 +205,7 @@ def test_mistakes_are_told_as_the_command_tells_them(
         (lambda: netsim.sweep(TABLES, grid={"policy.kind": "random"}), "grid['policy.kind'] = 'random': must be a list"),
         (lambda: netsim.sweep(TABLES, variants="random"), "variants = 'random': must be a list"),
         (lambda: netsim.sweep(TABLES, tables="rounds"), "tables = 'rounds': must be a list"),
-        (lambda: netsim.sweep(TABLES, scheduler=3), "scheduler = 3: must be a text"),
+        (lambda: netsim.sweep(TABLES, cluster=3), "cluster = 3: must be a text"),
         (lambda: netsim.sweep(TABLES, jobs="2"), "jobs = '2': must be a whole number"),
         (lambda: netsim.sweep(TABLES, event_limit=0), "event_limit = 0: must be a whole number >= 1"),
         (lambda: netsim.run(TABLES, event_limit=-1), "event_limit = -1: must be a whole number >= 1"),

@@ -83,8 +83,16 @@ EventLimit = Annotated[
     int | None, typer.Option("--event-limit", metavar="N", min=1, help="End after N events, whatever the clock says.")
 ]
 
-Scheduler = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers to use; local:N starts N processes.")
+SweepCluster = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="A Dask scheduler whose workers to use; local:N starts N.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", min=0, help="Processes that train clients, in place of learner.workers; 0: this one."),
+]
+TrainingCluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="A Dask scheduler whose workers train clients; local:N starts N."),
 ]
 WallLimitS = Annotated[
     float | None,
@@ -104,6 +112,8 @@ def run(
     log: Annotated[
         str | None, typer.Option("--log", metavar="tensorboard", help="Log the rounds for TensorBoard, into the folder.")
     ] = None,
+    workers: Workers = None,
+    cluster: TrainingCluster = None,
     overwrite: Overwrite = False,
     strict: Strict = False,
     quiet: Quiet = False,
@@ -113,6 +123,7 @@ def run(
         from scenarios.cli.live import live, log_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import prepare, simulate
+        from scenarios.runs.training_machines import TrainingMachines
         from scenarios.runs.wall_limit import WallLimit
         from scenarios.schema.flower import known_rounds
 
@@ -120,7 +131,10 @@ def run(
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
         folder = out or Path("runs") / study.name
         logs = _log_files(log)
-        built = prepare(study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit)
+        machines = TrainingMachines(workers=workers, cluster=cluster)
+        built = prepare(
+            study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit, machines=machines
+        )
     show_cautions(dict.fromkeys(built.cautions, ""))
     with live(study.name, known_rounds(study), study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
 
@@ -141,6 +155,8 @@ def resume(
     allow_changed_code: ChangedCode = False,
     event_limit: EventLimit = None,
     wall_limit: WallLimitS = None,
+    workers: Workers = None,
+    cluster: TrainingCluster = None,
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed. It goes on from its last checkpoint."""
@@ -148,6 +164,7 @@ def resume(
         from scenarios.cli.live import live, log_run
         from scenarios.runs.event_log import FILE as EVENTS
         from scenarios.runs.run import go_on
+        from scenarios.runs.training_machines import TrainingMachines
         from scenarios.runs.unfinished import read_unfinished
         from scenarios.runs.wall_limit import WallLimit
 
@@ -166,13 +183,17 @@ def resume(
             told(simulation)
             shown(simulation)
 
+        def begin(simulation: "Simulation") -> None:
+            simulation.limit_events(event_limit)
+            shown.begin(simulation)
+
         summary = go_on(
             folder,
             after_round=after_round,
             allow_changed_code=allow_changed_code,
-            event_limit=event_limit,
-            begin=shown.begin,
+            begin=begin,
             wall=wall,
+            machines=TrainingMachines(workers=workers, cluster=cluster),
         )
     tell(summary, folder, why=wall.words if wall.reached else "interrupted")
 
@@ -208,7 +229,7 @@ def sweep(
         str | None, typer.Option(metavar="LIST", help="Of sweep.variants only these, such as random,all; default: all.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes; default: all cores.")] = None,
-    scheduler: Scheduler = None,
+    cluster: SweepCluster = None,
     send_back: Annotated[
         bool, typer.Option("--send-back", help="Let results travel back from workers that do not share the folder.")
     ] = False,
@@ -246,7 +267,7 @@ def sweep(
         run_sweep(
             planned,
             folder,
-            machines=Machines(jobs=jobs, scheduler=scheduler, send_back=send_back, retries=retries),
+            machines=Machines(jobs=jobs, cluster=cluster, send_back=send_back, retries=retries),
             earlier=Earlier(overwrite=overwrite, resume=resume, allow_changed_code=allow_changed_code),
             progress=show,
             limits=Limits(event_limit=event_limit, wall_limit_s=wall_limit),

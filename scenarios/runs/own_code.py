@@ -37,6 +37,19 @@ def own_code(scenario: Scenario) -> Fingerprint:
     return {kind: _modules(place) for kind, place in sorted(places.items())}
 
 
+def learner_code(scenario: Scenario) -> Fingerprint:
+    """Return the fingerprint of the components that train: by place, where there is a file to look at."""
+    places = [own.place for own in own_components(scenario) if own.path.startswith("learner.")]
+    return {place: found for place in sorted(places) if (found := _modules(place))}
+
+
+def refuse_other_code(wanted: Fingerprint) -> None:
+    """Raise UserError where this process finds other code than `wanted`, as of `learner_code`."""
+    changed = changes(wanted, {place: _modules(place) for place in wanted})
+    if changed:
+        raise UserError(f"the code of {', '.join(changed)} is other than that of the run; give it the same files")
+
+
 def note_code(before: list[Notes], now: Fingerprint, round: int) -> list[Notes]:
     """Return the notes on the code that a run used: fingerprints in order, each with its first round."""
     return before if now == latest(before) else [*before, {"from_round": round, "components": now}]

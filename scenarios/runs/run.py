@@ -34,11 +34,11 @@ from scenarios.runs.marker import Marker
 from scenarios.runs.own_code import latest, note_code, own_code, refuse_changed
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.summary import Summing, Totals, change_points_s, summary
+from scenarios.runs.training_machines import AS_THE_SCENARIO_SAYS, TrainingMachines
 from scenarios.runs.unfinished import INTERRUPTED, checksums, read_unfinished, version
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import UserError, name_source
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.simulation import build
 from scenarios.wiring.world import World
 from scenarios.workers.interrupts import StopRequest, stop_requests
 
@@ -57,27 +57,33 @@ def run(
     strict: bool = False,
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
-    event_limit: int | None = None,
     wall: WallLimit | None = None,
+    machines: TrainingMachines = AS_THE_SCENARIO_SAYS,
 ) -> Notes:
     """Run `scenario` into the folder `out` and return its summary.
 
     Ctrl-C or SIGTERM ends the run in good order, as the round closes: the files hold the rounds done, and the summary says so.
     Every `checkpoint_s` seconds of wall time, and then, the state is kept for `go_on`, until the run has come to its end.
-    What it is warned of stands in the summary. `event_limit`: end after so many events. `wall`: end as by Ctrl-C after so much
-    wall time. Raises UserError, with nothing written and nothing deleted, for whatever the user
-    can fix; with `strict` for what is known to be doubtful before it runs, too.
+    What it is warned of stands in the summary. `wall`: end as by Ctrl-C after so much wall time. `machines`: where its clients
+    train. Raises UserError, with nothing written and nothing deleted, for whatever the user can fix; with `strict` for what is
+    known to be doubtful before it runs, too.
     """
     check_run(Path(out), overwrite)
-    built = build(scenario, strict=strict)
-    built.simulation.limit_events(event_limit)
+    built = machines.build(scenario, strict=strict)
     return simulate(
         built, scenario, Path(out), overwrite=overwrite, after_round=after_round, checkpoint_s=checkpoint_s, wall=wall
     )
 
 
 def prepare(
-    scenario: Scenario, source: str, out: Path | None, *, overwrite: bool, strict: bool, event_limit: int | None
+    scenario: Scenario,
+    source: str,
+    out: Path | None,
+    *,
+    overwrite: bool,
+    strict: bool,
+    event_limit: int | None,
+    machines: TrainingMachines = AS_THE_SCENARIO_SAYS,
 ) -> World:
     """Build the simulation of `scenario`, for the folder `out` or for memory; `source` names the scenario in messages.
 
@@ -86,7 +92,7 @@ def prepare(
     if out is not None:
         check_run(out, overwrite)
     with name_source(source):
-        built = build(scenario, strict=strict)
+        built = machines.build(scenario, strict=strict)
     built.simulation.limit_events(event_limit)
     return built
 
@@ -107,7 +113,8 @@ def simulate(
     given = given_tables(built, scenario)
     files = [*files_of(scenario, given), *also]
     check_run(out, overwrite, files)
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), make_folder(out), hold_lock(out):
+    # The workers start before anything is written, as they may be refused.
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), built.at_work(), make_folder(out), hold_lock(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
         return _from_the_start(built, scenario, out, files, given, stop, after_round, checkpoint_s)
@@ -139,14 +146,14 @@ def go_on(
     after_round: Callable[[Simulation], None] | None = None,
     checkpoint_s: float = CHECKPOINT_S,
     allow_changed_code: bool = False,
-    event_limit: int | None = None,
     begin: Callable[[Simulation], None] = lambda simulation: None,
     wall: WallLimit | None = None,
+    machines: TrainingMachines = AS_THE_SCENARIO_SAYS,
 ) -> Notes:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
     The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
-    scenario's. `event_limit`: end after so many further events. `begin` is told of it before it goes on.
+    scenario's. `begin` is called with the simulation before it goes on. `machines`: where its clients train from now on.
     `wall`: as of `run`, from now on. Raises UserError, also where the code of the user's own
     components is another by now, unless `allow_changed_code` (the summary then says so), and where a script does otherwise than
     it did before the checkpoint.
@@ -166,15 +173,15 @@ def go_on(
                 _refuse_changed_files(folder, state, scenario)
             if state is not None and not allow_changed_code:
                 refuse_changed(str(out), latest(state["own_code"]), own_code(scenario))
-            built = build(scenario)
-        built.simulation.limit_events(event_limit)
+            built = machines.build(scenario)
         begin(built.simulation)
         if state is None:
             given = given_tables(built, scenario)
             files = files_of(scenario, given)
             check_run(folder, True, files)
-            return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
-        with orderly(folder):
+            with built.at_work():
+                return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
+        with built.at_work(), orderly(folder):
             return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
 
@@ -221,7 +228,7 @@ def _simulate(
             checkpoint.save(out, noted | {"wall_time_s": effort.wall_s(), **now})
 
     try:
-        with refusing(scenario, simulation), built.at_work(), long_lived():
+        with refusing(scenario, simulation), long_lived():
             how = _rounds(simulation, keep, stop, after_round, checkpoint_s)
         stop.settle()
         with refusing(scenario, simulation), _refuse_damage():

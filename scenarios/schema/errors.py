@@ -44,7 +44,7 @@ _NETSIM = (
     "netsim",
     "models",
     "analysis",
-    *(f"scenarios/{folder}" for folder in ("flower", "registry", "runs", "schema", "sweeps", "wiring")),
+    *(f"scenarios/{folder}" for folder in ("flower", "registry", "runs", "schema", "sweeps", "wiring", "workers")),
 )
 _OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # except the library, whose scenarios have own components
 

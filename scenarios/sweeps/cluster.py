@@ -135,7 +135,7 @@ class Cluster:
                 continue
             self._waits[index] = ""
             if future.cancelled() or future.status == "lost":
-                raise UserError("--scheduler: the scheduler has gone; start it again, and go on with --resume")
+                raise UserError("--cluster: the scheduler has gone; start it again, and go on with --resume")
             try:
                 found.append((index, future.result()))
             except KilledWorker as error:
@@ -173,13 +173,13 @@ class Cluster:
 
 def _work_at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
     """Do `work` in a worker, in the working folder of the client. `shared`: True if both reach the same folders."""
-    refuse_versions("--scheduler", f"worker {_worker().address}", wanted, versions())
+    refuse_versions("--cluster", f"worker {_worker().address}", wanted, versions())
     try:
         place.enter()
     except OSError as error:
         if shared:
             who = _worker().address
-            raise UserError(f"--scheduler: worker {who} cannot work in {place.folder} ({error.strerror})") from error
+            raise UserError(f"--cluster: worker {who} cannot work in {place.folder} ({error.strerror})") from error
     return work(board)
 
 
@@ -200,20 +200,20 @@ def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) 
 
     `modules`: modules that the runs need; processes of this machine import them at their start.
     """
-    jobs, scheduler = machines.jobs, machines.scheduler
+    jobs, address = machines.jobs, machines.cluster
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs {jobs}: must be >= 1; leave it out for all cores")
     if machines.retries < 0:
         raise UserError(f"--retries {machines.retries}: must be >= 0")
-    if scheduler is None:
+    if address is None:
         if machines.send_back:
-            raise UserError("--send-back: is for the workers of a --scheduler; those of this machine write into the folder")
+            raise UserError("--send-back: is for the workers of a --cluster; those of this machine write into the folder")
         with processes(min(jobs or os.cpu_count() or 1, runs), runs, modules=modules) as workers:
             yield workers
         return
     if jobs is not None:
-        raise UserError(f"--jobs {jobs}: a --scheduler knows its own workers; give one of the two")
-    with cluster(scheduler, runs, send_back=machines.send_back) as elsewhere:
+        raise UserError(f"--jobs {jobs}: a --cluster knows its own workers; give one of the two")
+    with cluster(address, runs, send_back=machines.send_back) as elsewhere:
         yield elsewhere
 
 
@@ -223,6 +223,6 @@ def cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
 
     `send_back`: results are sent back, so that workers need no shared folder. Raises UserError.
     """
-    with connect(address, "--scheduler") as client:
+    with connect(address, "--cluster") as client:
         # One that is killed here takes no run with it that has not begun; other schedulers are patient with those themselves.
         yield Cluster(client, runs, send_back=send_back, ahead=not is_local(address))

@@ -56,7 +56,7 @@ def sweep_in_memory(
 
     # What the runs leave travels back in any case.
     modules = planned.modules("scenarios.sweeps.in_memory")
-    machines = replace(machines, send_back=machines.scheduler is not None)
+    machines = replace(machines, send_back=machines.cluster is not None)
     elsewhere = open_workers(machines, runs=len(runs), modules=modules)
     with elsewhere as workers, watching(workers, progress, stop):
         done = attempt_all(workers, runs, work, stop, retries=machines.retries, on_loss=on_loss)

@@ -15,7 +15,7 @@ class Machines:
 
     jobs: int | None = None
     """Processes of this machine; None: all cores."""
-    scheduler: str | None = None
+    cluster: str | None = None
     """Address of a Dask scheduler whose workers are used instead, or "local:N", which starts one with N processes."""
     send_back: bool = False
     """True if results travel back from the workers of a scheduler; otherwise they share the folder with this process."""

@@ -41,6 +41,7 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
+    from scenarios.workers.training_cluster import Cluster
 
 _LARGE: WeakSet[ClientPool] = WeakSet()
 """The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
@@ -56,13 +57,14 @@ def build(
     strict: bool = False,
     trained: FederatedLearner | None = None,
     multiplier: Multiplier | None = None,
+    cluster: Cluster | None = None,
 ) -> World:
     """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
 
     `learner` False leaves training out (and torch unimported), to check everything else. `trained`: the learner of an earlier
     build of the same `[learner]` and seed, to be used again once a state has been loaded into it. `multiplier`: multiplies the
-    bandwidths of `[downlink]` and `[uplink]` while the simulation runs. Raises UserError; with `strict` for what the scenario is
-    only warned of, too.
+    bandwidths of `[downlink]` and `[uplink]` while the simulation runs. `cluster`: its workers train. Raises UserError; with
+    `strict` for what the scenario is only warned of, too.
     """
     if _LARGE and trained is None:
         # A simulation that is over refers to itself in circles, and few objects are enough to hold much memory: the collector
@@ -70,7 +72,7 @@ def build(
         gc.collect()
     cautions: list[Caution] = []
     with collecting(cautions):
-        world = _wire(scenario, learner, trained, multiplier, cautions)
+        world = _wire(scenario, learner, trained, multiplier, cluster, cautions)
         _ = world.simulation
     cautions += before_run(_outlook(world))
     cautions += check_client_state(world.scenario, None if world.trained is None else sum(world.trained.release.tensors))
@@ -86,6 +88,7 @@ def _wire(
     learner: bool,
     trained: FederatedLearner | None,
     multiplier: Multiplier | None,
+    cluster: Cluster | None,
     cautions: list[Caution],
 ) -> World:
     """Build the parts that all servers share.
@@ -98,7 +101,7 @@ def _wire(
     context = replace(_context(scenario, population, streams), multiplier=multiplier)
 
     plan = build_plan(scenario, population)
-    trained = _build_learner(scenario, streams, plan, learner) if trained is None else trained
+    trained = _build_learner(scenario, streams, plan, learner, cluster) if trained is None else trained
     sent = build_sizes(scenario, population, trained)
     sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
@@ -196,10 +199,12 @@ def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, Has
     }
 
 
-def _build_learner(scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool) -> FederatedLearner | None:
+def _build_learner(
+    scenario: Scenario, streams: Streams, plan: WorkPlan, learner: bool, cluster: Cluster | None
+) -> FederatedLearner | None:
     """Return the learner; None without one, or if `learner` is False."""
     if learner:
-        return build_trained(scenario, streams, plan)
+        return build_trained(scenario, streams, plan, cluster)
     check_trained(scenario)
     return None
 

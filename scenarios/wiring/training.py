@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from models.errors import AnswerError, ParameterError
 from models.fl.data.files import DATASETS, check_counts, published_shape, published_sizes, require_files
 from models.fl.data.own_data import Source, read_own
 from models.fl.data.partition import check_partition
 from models.fl.networks.shapes import shapes_of
-from models.fl.options import LearnerOptions
+from models.fl.options import DataOptions, LearnerOptions
 from models.laws.work import WorkPlan
 from netsim.core.streams import Streams
 from scenarios.registry.components import Component, construct
@@ -30,6 +30,7 @@ from scenarios.wiring.compression import build_compressions
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
     from scenarios.workers.training import TrainingWorkers
+    from scenarios.workers.training_cluster import Cluster
 
 MOST_PARAMETERS = 10**9
 
@@ -141,10 +142,12 @@ def memory_bytes() -> int:
     return min(limits)
 
 
-def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = None) -> FederatedLearner | None:
+def build_trained(
+    scenario: Scenario, streams: Streams, plan: WorkPlan | None = None, cluster: Cluster | None = None
+) -> FederatedLearner | None:
     """Return the learner of `[learner]`, a `models.fl.learner.FederatedLearner`, or None; raises UserError.
 
-    `plan`: work of each client if `[work]` sets it.
+    `plan`: work of each client if `[work]` sets it. `cluster`: its workers train.
     """
     section = scenario.learner
     if section is None:
@@ -172,18 +175,39 @@ def build_trained(scenario: Scenario, streams: Streams, plan: WorkPlan | None = 
             protection=protection,
             streams=streams,
             compressions=build_compressions(scenario),
-            surroundings=Surroundings(plan=plan, cached=scenario.server.caches, workers=_workers(options)),
+            surroundings=Surroundings(plan=plan, cached=scenario.server.caches, workers=_workers(options, cluster)),
         )
 
 
-def _workers(options: LearnerOptions) -> TrainingWorkers | None:
+def _workers(options: LearnerOptions, cluster: Cluster | None) -> TrainingWorkers | None:
     """Return the workers that train, None where this process does."""
+    if cluster is not None:
+        from models.fl.devices import device_of
+        from scenarios.workers.training_cluster import TrainingCluster
+
+        return TrainingCluster(cluster, device=device_of(options.own_device).type, memory_bytes=options.memory_bytes)
     if not options.worker_devices:
         return None
     from models.fl.devices import check_devices
     from scenarios.workers.training_processes import TrainingProcesses
 
     return TrainingProcesses(check_devices(options.worker_devices), options.memory_bytes)
+
+
+def samples_reader(scenario: Scenario) -> Callable[[], tuple[Any, Any]]:
+    """Return a function that reads the training samples of a run, and their classes, on any machine; it can be pickled."""
+    assert scenario.learner is not None
+    return partial(_read_samples, _own_options(scenario.learner).data, scenario.seed)
+
+
+def _read_samples(data: DataOptions, seed: int) -> tuple[Any, Any]:
+    from models.fl.data.datasets import load_dataset
+
+    try:
+        dataset = load_dataset(data, root=data_folder(), generator=Streams(seed).generator("data"))
+    except ParameterError as error:
+        raise UserError(str(error.rename(f"learner.{error.name}"))) from error
+    return dataset.train_x, dataset.targets(dataset.train_y)
 
 
 def _own_options(section: Learner) -> LearnerOptions:

@@ -1,7 +1,7 @@
-"""Workers that train the clients of one run: processes of this machine, or those of a Dask scheduler (`dask_training`).
+"""Workers that train the clients of one run, of this machine (`training_processes`) or of a cluster (`training_cluster`).
 
-A ticket is a stack of clients. Its vectors travel in blocks of shared memory, everything else with the call. This module does not
-import torch. The computation of a worker is in `models.fl.training.stacks`, which the worker imports as it starts.
+A ticket is a stack of clients. This module does not import torch. The computation of a worker is in `models.fl.training.bench`,
+which the worker imports as it starts.
 """
 
 from __future__ import annotations
@@ -98,8 +98,11 @@ class _Tally:
     again: int = 0
     unused: int = 0
     busy_s: float = 0.0
-    began_s: float = field(default_factory=time.perf_counter)
-    ended_s: float | None = None
+    there_s: float = 0.0
+    """Seconds of all workers together, up to `counted_s`."""
+    counted_s: float = field(default_factory=time.perf_counter)
+    most: int = 0
+    """Most workers at a time."""
 
 
 class TrainingWorkers(ABC):
@@ -109,13 +112,16 @@ class TrainingWorkers(ABC):
     The thread of the run replaces workers that have died.
     """
 
+    key = "learner.workers"
+    """Key or option that asked for the workers, for messages."""
+
     def __init__(self, count: int) -> None:
         self.count = count
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: dict[int, Ticket] = {}
         self._running: dict[int, Ticket] = {}
-        """Ticket that each worker trains, by the number of the worker."""
+        """Ticket of each line, by its number. A worker has one line, or several where tickets wait at the worker."""
         self._free: list[int] = []
         self._broken: list[tuple[int, str]] = []
         self._numbers = 0
@@ -135,6 +141,10 @@ class TrainingWorkers(ABC):
     @abstractmethod
     def send(self, line: int, ticket: Ticket) -> bool:
         """Give a ticket to a free worker; False if there is no room for its vectors now."""
+
+    def next_line(self) -> int:
+        """Return the free line that gets the next ticket."""
+        return self._free[0]
 
     @abstractmethod
     def fetch(self, ticket: Ticket, ends: Vectors) -> None:
@@ -166,7 +176,7 @@ class TrainingWorkers(ABC):
         with self._lock:
             resources, self._resources = self._resources, None
             self._waiting.clear()
-            self._tally.ended_s = time.perf_counter()
+            self._recount(self.count)
         if resources is not None:
             self._at_exit.detach()
             resources.close()
@@ -176,7 +186,7 @@ class TrainingWorkers(ABC):
         if self._resources is None:
             with ExitStack() as stack:
                 self.open(stack)
-                self._tally.began_s, self._tally.ended_s = time.perf_counter(), None
+                self._tally.counted_s, self._tally.most = time.perf_counter(), max(self._tally.most, self.count)
                 self._resources = stack.pop_all()
             # A simulation without an `at_work` block would leave the workers running: end them when this object is collected.
             self._at_exit = weakref.finalize(self, ExitStack.close, self._resources)
@@ -231,15 +241,22 @@ class TrainingWorkers(ABC):
 
     def facts(self) -> dict[str, Any]:
         tally = self._tally
-        lasted_s = (tally.ended_s or time.perf_counter()) - tally.began_s
+        if self._resources is not None:
+            self._recount(self.count)
         return {
-            "count": self.count,
-            "busy_share": min(tally.busy_s / (self.count * lasted_s), 1.0) if lasted_s > 0 else 0.0,
+            "count": tally.most,
+            "busy_share": min(tally.busy_s / tally.there_s, 1.0) if tally.there_s > 0 else 0.0,
             "jobs": tally.jobs,
             "job_s": tally.busy_s / tally.jobs if tally.jobs else 0.0,
             "again": tally.again,
             "unused": tally.unused,
         }
+
+    def _recount(self, count: int) -> None:
+        """Note that there are `count` workers from now on."""
+        tally, now = self._tally, time.perf_counter()
+        tally.there_s += self.count * (now - tally.counted_s)
+        tally.counted_s, tally.most, self.count = now, max(tally.most, count), count
 
     # Ends of jobs
 
@@ -247,7 +264,8 @@ class TrainingWorkers(ABC):
         """Give waiting tickets to free workers."""
         while self._free and self._waiting:
             ticket = min(self._waiting.values(), key=Ticket.order)
-            line = self._free.pop(0)
+            line = self.next_line()
+            self._free.remove(line)
             # Before `send`, because a short job may end within it.
             ticket.state, ticket.began_s = "running", time.perf_counter()
             self._running[line] = self._waiting.pop(ticket.number)
@@ -291,7 +309,7 @@ class TrainingWorkers(ABC):
             self._waiting[ticket.number] = ticket
             return
         remedy = "see that there is memory enough, or use fewer workers"
-        text = f"learner.workers: the training of {ticket.stack.name()} came to no end in {ATTEMPTS} attempts: {reason}; {remedy}"
+        text = f"{self.key}: the training of {ticket.stack.name()} came to no end in {ATTEMPTS} attempts: {reason}; {remedy}"
         ticket.state, ticket.problem = "failed", UserError(text)
 
 
@@ -319,3 +337,25 @@ def failure_of(worker: str, error: BaseException) -> Failure:
     except Exception:
         kept = None
     return Failure(worker, kept, f"{type(error).__name__}: {first_line(error)}", calls_of(error), users_line(error))
+
+
+def portable_bytes(recipe: Any, key: str) -> bytes:
+    """Pickle a recipe for workers that `key` asked for; raises UserError."""
+    import cloudpickle
+
+    try:
+        content: bytes = cloudpickle.dumps(recipe)
+    except Exception as error:  # whatever an object of the user's own does
+        told = f"{type(error).__name__}: {first_line(error)}"
+        remedy = f"let it hold plain data and torch modules, or leave {key.partition(' ')[0]} out"
+        raise UserError(f"{key}: the network or another component cannot be sent to a worker ({told}); {remedy}") from error
+    return content
+
+
+def refusal(error: Exception) -> str:
+    """Return the reason, in words, for which a worker cannot train; `error` was raised as it made its bench."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, ImportError | AttributeError):
+        return f"{error}; see that it is installed where workers find it"
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scenarios.schema.errors import UserError, first_line
+from scenarios.schema.errors import UserError
 from scenarios.workers.processes import Killed, Place, end, give_back, is_end_of_process, reason_of, start, submit, take_executor
 from scenarios.workers.scratch import scratch_folder
-from scenarios.workers.training import Failure, Ticket, TrainingWorkers, failure_of, train
+from scenarios.workers.training import Failure, Ticket, TrainingWorkers, failure_of, portable_bytes, refusal, train
 from scenarios.workers.vectors import Block, SharedVectors, forget_mappings
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TrainingProcesses(TrainingWorkers):
         from models.fl.training.bench import Site
 
         assert self._recipe is not None
-        recipe = portable_bytes(self._recipe)
+        recipe = portable_bytes(self._recipe, self.key)
         shared = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
         disk = stack.enter_context(scratch_folder())
         memory = stack.enter_context(scratch_folder(shared))
@@ -167,21 +167,6 @@ class TrainingProcesses(TrainingWorkers):
         return super().facts() | {"devices": self._devices, "spilled": self._vectors.spilled if self._beats is not None else 0}
 
 
-def portable_bytes(recipe: Any) -> bytes:
-    """Pickle a recipe for the workers; raises UserError."""
-    import cloudpickle
-
-    try:
-        content: bytes = cloudpickle.dumps(recipe)
-    except Exception as error:  # a user's object may raise anything
-        told = f"{type(error).__name__}: {first_line(error)}"
-        remedy = "let it hold plain data and torch modules, or leave learner.workers out"
-        raise UserError(
-            f"learner.workers: the network or another component cannot be sent to a worker ({told}); {remedy}"
-        ) from error
-    return content
-
-
 def _check_opened(line: int, future: Any) -> None:
     try:
         failure = future.result()
@@ -234,10 +219,8 @@ def _open(seat: _Seat) -> str | None:
     """Make the bench of a seat; returns an error in words, or None."""
     try:
         seat.bench()
-    except (ImportError, AttributeError) as error:
-        return f"{error}; see that it is installed where workers find it"
     except Exception as error:
-        return f"{type(error).__name__}: {first_line(error)}"
+        return refusal(error)
     return None
 
 

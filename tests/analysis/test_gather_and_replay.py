@@ -15,6 +15,7 @@ import pytest
 
 from analysis import compare, gather, open_run, open_sweep
 from analysis.gathering import different_world
+from scenarios import api
 from scenarios.cli.main import main
 from scenarios.runs.reading import parse
 from scenarios.runs.replay import _difference
@@ -177,7 +178,7 @@ def test_no_number_is_no_difference(tmp_path: Path) -> None:
 
 
 def test_a_run_that_its_events_ended_is_not_reproduced(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
-    run(small(), tmp_path / "run", event_limit=12)
+    api.run(small(), out=tmp_path / "run", event_limit=12)
     assert netsim(monkeypatch, "replay", tmp_path / "run", "--quiet") == 2
     assert "ended by --event-limit, and the limit is not stored with the run; run it again" in "".join(capsys.readouterr().err)
 

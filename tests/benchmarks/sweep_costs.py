@@ -24,7 +24,7 @@ from scenarios.sweeps.plan import add_grid, plan
 from scenarios.sweeps.workers import Board, Workers
 from scenarios.workers.interrupts import StopRequest
 
-KINDS = {"processes": Machines(jobs=2), "Dask": Machines(scheduler="local:2")}
+KINDS = {"processes": Machines(jobs=2), "Dask": Machines(cluster="local:2")}
 SCENARIOS = {"latency study": ("unreliable", ["rounds=300"]), "training": ("quickstart", ["rounds=100"])}
 
 

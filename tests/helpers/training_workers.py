@@ -1,13 +1,15 @@
-"""Workers in this process, for tests of the queue and of what a learner makes of workers."""
+"""Workers in this process, for tests of the queue and of what a learner makes of workers; a small scenario that is trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from scenarios.workers.processes import Killed
 from scenarios.workers.training import Ticket, TrainingWorkers, train
+from tests.helpers.commands import tables
 
 
 class WorkersHere(TrainingWorkers):
@@ -53,3 +55,29 @@ class WorkersHere(TrainingWorkers):
 
     def release(self, ticket: Ticket) -> None:
         ticket.place = None
+
+
+def small(workers: int, **server: Any) -> dict[str, Any]:
+    """Return the tables of a scenario; `server`: its table, by default a buffered one."""
+    return {
+        "name": "workers",
+        "rounds": 4,
+        "clients": {"count": 8},
+        "server": server or {"kind": "buffered", "concurrency": 4, "buffer": 2},
+        "policy": {"kind": "random"},
+        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.5, "mean_excess_s": 1.0}},
+        "uplink": {"channel": {"kind": "bernoulli", "success": 0.8}},
+        "learner": {
+            "data": {"kind": "digits", "samples": 160, "test_samples": 50},
+            "network": {"kind": "cnn", "channels": [2], "hidden": 4, "norm": "batch"},
+            "optimizer": {"kind": "adam", "learning_rate": 0.01},
+            "optimizer_state": "kept",
+            "max_steps": 2,
+            "workers": workers,
+        },
+    }
+
+
+def results(folder: Path) -> dict[str, bytes]:
+    """Return the content of the tables of a run, by file."""
+    return {name: content for name, content in tables(folder).items() if name.endswith(".parquet")}

@@ -64,6 +64,6 @@ def test_workers_import_what_a_scenario_names_and_nothing_else(folder: Path) -> 
 
 @pytest.mark.slow
 def test_dask_workers_import_nothing_from_the_present_folder(folder: Path) -> None:
-    done = command(folder, "sweep", "small.toml", "--no-figures", "--quiet", "--no-import", "--scheduler", "local:1")
+    done = command(folder, "sweep", "small.toml", "--no-figures", "--quiet", "--no-import", "--cluster", "local:1")
     assert done.returncode == 0, done.stderr
     assert not (folder / "log").exists(), (folder / "log").read_text()

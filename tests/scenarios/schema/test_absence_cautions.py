@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import netsim
 from scenarios.runs.reading import override, parse
-from scenarios.runs.run import run
 from scenarios.wiring.simulation import build
 
 
@@ -45,7 +45,7 @@ def presence(folder: Path, *intervals: str, **changes: Any) -> dict[str, str]:
     tables: dict[str, Any] = {"name": "presence", "rounds": 3, "clients": {"count": 3}, "policy": {"kind": "random"}}
     tables |= {"server": {"per_round": 2}, "uplink": {"delay": {"kind": "constant", "value_s": 1.0}}, "availability": there}
     scenario = parse(override(tables, changes))
-    told = run(scenario, folder / "run", overwrite=True, event_limit=5000)["warnings"]
+    told = netsim.run(scenario, out=folder / "run", overwrite=True, event_limit=5000).summary["warnings"]
     return {one["name"]: one["text"] for one in told if one["name"] in ("never-there", "nobody-comes", "long-wait")}
 
 

@@ -47,7 +47,7 @@ def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Pa
     seen: list[Standing] = []
     sweep(planned, tmp_path / "one", machines=Machines(jobs=1))
     before = dict(os.environ)
-    sweep(planned, tmp_path / "two", machines=Machines(scheduler="local:2"), progress=seen.append)
+    sweep(planned, tmp_path / "two", machines=Machines(cluster="local:2"), progress=seen.append)
     changed = {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}
     # Set as their libraries are imported, not by a sweep.
     assert changed <= {"__DASK_PARENT_PID", "KMP_INIT_AT_FORK"}
@@ -81,7 +81,7 @@ def scheduler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @pytest.mark.slow
 @pytest.mark.parametrize("send_back", [False, True], ids=["shared folder", "sent back"])
 def test_every_server_leaves_the_same_bytes_on_a_cluster(whole: Path, scheduler: str, send_back: bool, tmp_path: Path) -> None:
-    sweep(every_server(), tmp_path / "out", machines=Machines(scheduler=scheduler, send_back=send_back))
+    sweep(every_server(), tmp_path / "out", machines=Machines(cluster=scheduler, send_back=send_back))
     assert results(tmp_path / "out") == results(whole)
 
 
@@ -110,7 +110,7 @@ def test_every_server_leaves_the_same_bytes_in_any_order_and_interrupted_or_not(
 
 @pytest.mark.slow
 def test_in_memory_the_workers_send_their_tables(scheduler: str) -> None:
-    here, there = (netsim.sweep(small_tables(), scheduler=which, jobs=None if which else 1) for which in (None, scheduler))
+    here, there = (netsim.sweep(small_tables(), cluster=which, jobs=None if which else 1) for which in (None, scheduler))
     assert here.rounds.equals(there.rounds)
     assert here.clients.equals(there.clients)
 
@@ -126,7 +126,7 @@ def test_the_run_of_a_killed_worker_is_simulated_again(tmp_path: Path, monkeypat
     variants = [variant("never", 0), variant("once", 1), variant("always", 99)]
     wanted = small_tables() | {"sweep": {"seeds": [1], "variants": variants}}
     with pytest.raises(UserError, match=r"variant always, seed 1: its worker was killed \(tcp:.*\); see(.|\n)*1 run failed"):
-        sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(scheduler="local:2", retries=4))
+        sweep(plan(wanted, "small"), tmp_path / "out", machines=Machines(cluster="local:2", retries=4))
     # The scheduler sets the environment again as it starts another worker.
     assert "PYTHONSAFEPATH" not in os.environ
     listed = json.loads((tmp_path / "out" / "sweep.json").read_text())
@@ -141,7 +141,7 @@ def test_no_worker_goes_on_where_the_main_process_ends(number: int, tmp_path: Pa
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "long.toml").write_text(f"{LONG}\n[sweep]\nseeds = [1, 2]\n", encoding="utf-8")
-    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", "--scheduler", "local:2")
+    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", "--cluster", "local:2")
     folders = [tmp_path / "out" / "random" / f"seed-{seed}" for seed in (1, 2)]
     deadline = time.monotonic() + 120
     while not all((folder / "scenario.toml").exists() for folder in folders) and time.monotonic() < deadline:
@@ -167,7 +167,7 @@ def test_no_worker_goes_on_where_the_main_process_ends(number: int, tmp_path: Pa
 @pytest.mark.slow
 def test_tasks_of_a_client_that_was_killed_end(scheduler: str, tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text(f"{LONG}\n[sweep]\nseeds = [1, 2]\n", encoding="utf-8")
-    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", "--scheduler", scheduler)
+    started = start(tmp_path, "sweep", "long.toml", "--out", "out", "--quiet", "--cluster", scheduler)
     folders = [tmp_path / "out" / "random" / f"seed-{seed}" for seed in (1, 2)]
     deadline = time.monotonic() + 120
     while not all((folder / "scenario.toml").exists() for folder in folders) and time.monotonic() < deadline:
@@ -185,10 +185,10 @@ def test_tasks_of_a_client_that_was_killed_end(scheduler: str, tmp_path: Path) -
 def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> None:
     planned = plan(small_tables(), "small")
     for arguments, words in [
-        ({"scheduler": "local:0"}, "--scheduler 'local:0': needs a worker at least"),
-        ({"scheduler": "local:2", "jobs": 2}, "--jobs 2: a --scheduler knows its own workers; give one of the two"),
-        ({"send_back": True}, "--send-back: is for the workers of a --scheduler"),
-        ({"scheduler": "nonsense://x"}, "--scheduler 'nonsense://x': no scheduler with workers answers there"),
+        ({"cluster": "local:0"}, "--cluster 'local:0': needs a worker at least"),
+        ({"cluster": "local:2", "jobs": 2}, "--jobs 2: a --cluster knows its own workers; give one of the two"),
+        ({"send_back": True}, "--send-back: is for the workers of a --cluster"),
+        ({"cluster": "nonsense://x"}, "--cluster 'nonsense://x': no scheduler with workers answers there"),
     ]:
         with pytest.raises(UserError, match=f"^{words}"):
             sweep(planned, tmp_path / "out", machines=Machines(**arguments))  # type: ignore[arg-type]
@@ -196,9 +196,9 @@ def test_what_cannot_be_is_told_before_anything_is_written(tmp_path: Path) -> No
 
 
 def test_workers_of_other_versions_are_refused() -> None:
-    refuse_versions("--scheduler", "worker a", versions(), versions())
-    with pytest.raises(UserError, match=r"^--scheduler: worker a has numpy 1.0 \(here 2.*\), torch None \(here "):
-        refuse_versions("--scheduler", "worker a", versions(), versions() | {"numpy": "1.0", "torch": None})
+    refuse_versions("--cluster", "worker a", versions(), versions())
+    with pytest.raises(UserError, match=r"^--cluster: worker a has numpy 1.0 \(here 2.*\), torch None \(here "):
+        refuse_versions("--cluster", "worker a", versions(), versions() | {"numpy": "1.0", "torch": None})
 
 
 @pytest.mark.slow
@@ -206,7 +206,7 @@ def test_a_folder_that_workers_do_not_share_is_refused(scheduler: str, tmp_path:
     monkeypatch.setattr("scenarios.sweeps.cluster._content", _nothing)
     words = r"worker \S+ does not find this folder; name one that all workers share, or .* --send-back"
     with pytest.raises(UserError, match=words):
-        sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(scheduler=scheduler))
+        sweep(plan(small_tables(), "small"), tmp_path / "out", machines=Machines(cluster=scheduler))
     assert list(tmp_path.iterdir()) == []
 
 

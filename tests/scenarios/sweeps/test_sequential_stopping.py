@@ -83,7 +83,7 @@ def test_workers_and_interruptions_do_not_change_where_it_stops(tmp_path: Path) 
 def test_on_a_cluster_it_stops_at_the_same_seed(tmp_path: Path) -> None:
     planned = plan(wanted(half_width=0.2), "small")
     sweep(planned, tmp_path / "here", machines=Machines(jobs=1))
-    sweep(planned, tmp_path / "there", machines=Machines(scheduler="local:2"))
+    sweep(planned, tmp_path / "there", machines=Machines(cluster="local:2"))
     assert tables(tmp_path / "there") == tables(tmp_path / "here")
     assert (tmp_path / "there" / "sweep.json").read_bytes() == (tmp_path / "here" / "sweep.json").read_bytes()
     assert noted(tmp_path / "there")["seeds"] > 2

@@ -28,9 +28,9 @@ from scenarios.workers.processes import Place
 from scenarios.workers.training import TrainingError
 from scenarios.workers.training_processes import TrainingProcesses, _Seat, portable_bytes
 from scenarios.workers.vectors import SharedVectors
-from tests.helpers.commands import living, start, tables
+from tests.helpers.commands import living, start
 from tests.helpers.learners import batch_normed, deliver, make, model
-from tests.helpers.training_workers import WorkersHere
+from tests.helpers.training_workers import WorkersHere, results, small
 
 
 @pytest.fixture(autouse=True)
@@ -110,30 +110,6 @@ def test_blocks_are_used_again_and_lie_on_disk_beyond_the_bound(tmp_path: Path) 
     assert whole is not None
     assert "memory" in whole.file, "gaps beside each other are one"
     assert not list((tmp_path / "memory").glob("spilled*"))
-
-
-def small(workers: int, **server: Any) -> dict[str, Any]:
-    return {
-        "name": "workers",
-        "rounds": 4,
-        "clients": {"count": 8},
-        "server": server or {"kind": "buffered", "concurrency": 4, "buffer": 2},
-        "policy": {"kind": "random"},
-        "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.5, "mean_excess_s": 1.0}},
-        "uplink": {"channel": {"kind": "bernoulli", "success": 0.8}},
-        "learner": {
-            "data": {"kind": "digits", "samples": 160, "test_samples": 50},
-            "network": {"kind": "cnn", "channels": [2], "hidden": 4, "norm": "batch"},
-            "optimizer": {"kind": "adam", "learning_rate": 0.01},
-            "optimizer_state": "kept",
-            "max_steps": 2,
-            "workers": workers,
-        },
-    }
-
-
-def results(folder: Path) -> dict[str, bytes]:
-    return {name: content for name, content in tables(folder).items() if name.endswith(".parquet")}
 
 
 def test_two_processes_leave_the_tables_of_this_one(tmp_path: Path) -> None:
