@@ -125,7 +125,7 @@ class FederatedLearner:
             workers=workers,
         )
         check_aggregation(methods, options, averages_statistics=trainer.buffers > 0 and not work.local_statistics)
-        self.store = ModelStore()
+        self.store = ModelStore(options.memory_bytes)
         """Store of all models."""
         self.versions = Versions(first=trainer.initial(), kept=versions_kept, store=self.store)
         """Versions of the server's model."""

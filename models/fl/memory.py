@@ -41,7 +41,7 @@ def naming_device(device: torch.device, doing: str) -> Iterator[None]:
         raise MemoryError(f"device = {device.type!r}: out of memory while {doing}; {suggest_remedy(device)}") from error
 
 
-KEYS = ("device = ", "client_state_bytes = ")
+KEYS = ("device = ", "client_state_bytes = ", "memory_bytes = ")
 """Beginnings of the messages of a learner that ran out of memory."""
 
 

@@ -132,8 +132,9 @@ class TrainingOptions:
     `workers` are more. Absent: that of `device`.
     """
     memory_bytes: Count | None = None
-    """Largest shared memory for vectors on their way to workers and back; what does not fit goes by way of a file on disk.
-    Absent: half of what is free.
+    """Largest memory for the models that a run keeps, and apart from these for vectors on their way to workers and back. What
+    does not fit lies in a file on disk, in the folder of temporary files (TMPDIR), and is gone with the run. Absent: models stay
+    in memory, and vectors on their way take at most half of what is free.
     """
 
     def __post_init__(self) -> None:
@@ -148,8 +149,6 @@ class TrainingOptions:
     def _check_workers(self) -> None:
         devices = self.devices
         if devices is None:
-            if self.memory_bytes is not None and not self.workers:
-                raise ParameterError("memory_bytes", self.memory_bytes, "is of workers; give workers, or leave it out")
             return
         kinds = {device.partition(":")[0] for device in devices}
         if not all(re.fullmatch(r"cpu|cuda(:\d{1,3})?", device) for device in devices) or len(kinds) != 1:

@@ -7,9 +7,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, device
 
 from models.errors import ParameterError
+from models.fl.vector_file import VectorFile
 
 FloatArray = NDArray[np.float64]
 SERVER = -1
@@ -36,6 +37,7 @@ class ModelStore:
     """Vectors (d,) by id, each kept as long as it is held.
 
     Holds are counted: `put` and `hold` add one, `release` takes one away, and the vector of an id without holds is dropped.
+    `memory_bytes`: vectors beyond it are kept in a file on disk (`VectorFile`); None: all are in memory.
 
     >>> import torch
     >>> store = ModelStore()
@@ -48,7 +50,13 @@ class ModelStore:
     False
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory_bytes: int | None = None) -> None:
+        self._memory_bytes = memory_bytes
+        self._in_memory: dict[ModelId, int] = {}
+        """Bytes of each vector that is in memory, and below their sum; counted only where there is a bound."""
+        self._bytes = 0
+        self._file: VectorFile | None = None
+        self._device = device("cpu")
         self._vectors: dict[ModelId, Tensor] = {}
         self._holds: dict[ModelId, int] = {}
 
@@ -66,11 +74,16 @@ class ModelStore:
             owner = "the server" if id.node == SERVER else f"client {id.node}" if id.node >= 0 else edge
             told = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
             raise ParameterError("versions", id, told, shown="")
-        return vector
+        return vector if vector.device == self._device else vector.to(self._device)
 
     def put(self, id: ModelId, vector: Tensor) -> ModelId:
-        """Keep `vector` (d,) as `id`, with one more hold. The same id stands for the same numbers."""
-        self._vectors[id] = vector
+        """Keep `vector` (d,) as `id`, with one more hold. The same id stands for the same numbers.
+
+        Raises:
+            MemoryError: neither memory nor the disk has room for it.
+        """
+        self._device = vector.device
+        self._vectors[id] = vector if self._memory_bytes is None else self._within_bound(id, vector)
         self._holds[id] = self._holds.get(id, 0) + 1
         return id
 
@@ -85,6 +98,27 @@ class ModelStore:
         self._holds[id] -= 1
         if not self._holds[id]:
             del self._holds[id], self._vectors[id]
+            self._bytes -= self._in_memory.pop(id, 0)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Most bytes of vectors that were on disk at a time."""
+        return 0 if self._file is None else self._file.size
+
+    def _within_bound(self, id: ModelId, vector: Tensor) -> Tensor:
+        """Return `vector`, or its copy on disk where memory has no room for it."""
+        assert self._memory_bytes is not None
+        self._bytes -= self._in_memory.pop(id, 0)
+        if self._bytes + vector.nbytes <= self._memory_bytes:
+            self._in_memory[id] = vector.nbytes
+            self._bytes += vector.nbytes
+            return vector
+        self._file = self._file or VectorFile()
+        try:
+            return self._file.copy(vector)
+        except OSError as error:
+            told = f"memory_bytes = {self._memory_bytes}: the disk has no room for the models beyond it ({error.strerror})"
+            raise MemoryError(f"{told}; make room, raise it, or let TMPDIR name another folder") from error
 
     def mix(self, ids: Sequence[ModelId], weights: FloatArray) -> Tensor:
         """Return the sum (d,) of the vectors of `ids`, each times its one of `weights` (n,).

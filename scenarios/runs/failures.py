@@ -20,7 +20,7 @@ from scenarios.workers.training import TrainingError, calls_of
 _FOUND_LATE = {"engine": "slots.engine"}
 """Parameters that the engine refuses in the middle of a run, where only that shows, and their keys."""
 
-_LEARNER_KEYS = ("device = ", "client_state_bytes = ")
+_LEARNER_KEYS = ("device = ", "client_state_bytes = ", "memory_bytes = ")
 """Beginnings of the messages of a learner without memory, which name its key (`models.fl.memory`)."""
 
 

@@ -298,5 +298,6 @@ def _learner_notes(learner: Any) -> Notes | None:
         "trained_updates": learner.trained_updates,
         "refused_updates": learner.refused_updates,
         **({} if learner.worker_facts is None else {"workers": learner.worker_facts}),
+        **({"disk_bytes": learner.store.disk_bytes} if learner.store.disk_bytes else {}),
         **({"unscored_samples": learner.unscored.samples} if learner.unscored.samples else {}),
     }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -135,6 +137,19 @@ def _check_memory(options: LearnerOptions, updates: int) -> None:
         raise ParameterError("network.kind", options.network["kind"], reason)
 
 
+def _check_disk(options: LearnerOptions, scenario: Scenario) -> None:
+    """Refuse `memory_bytes` where the models beyond it do not fit on disk, as far as that is known: of servers with one a client."""
+    shapes, bound = shapes_of(options.network, options.data), options.memory_bytes
+    if shapes is None or bound is None or not (scenario.server.trains_peers or scenario.server.caches):
+        return
+    needed = 4 * sum(shapes.parameters.values()) * scenario.clients.count - bound
+    folder = tempfile.gettempdir()
+    there = shutil.disk_usage(folder).free
+    if needed > there:
+        models = f"the models of {scenario.clients.count:,} clients beyond it take {needed:,} bytes, and {folder} has {there:,}"
+        raise ParameterError("memory_bytes", bound, f"{models}; raise it, or let TMPDIR name another folder")
+
+
 def memory_bytes() -> int:
     """Return the bytes that this process may use: the machine's memory, or its limit if that is less."""
     limits: list[int] = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
@@ -168,6 +183,7 @@ def build_trained(
         options = section.options()
         _check_network(options)
         _check_memory(options, max(scenario.server.updates_at_once, options.buffer))
+        _check_disk(options, scenario)
         return build_learner(
             _own_options(section),
             clients=scenario.clients.count,

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models.fl.gaps import Gaps
+
 Numbers = NDArray[np.float32]
 _PAGE = 1024
 """Numbers that fit a page of memory. Blocks begin at pages, since a mapping must."""
@@ -39,34 +41,25 @@ def forget_mappings() -> None:
 
 
 class _File:
-    """A file of limited size, cut into blocks by first fit: the first gap that is large enough is used."""
+    """A file of limited size, cut into blocks."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        self._path, self._most = str(path), most_bytes // 4
-        self._gaps: list[tuple[int, int]] = [(0, self._most)]
+        self._path, most = str(path), most_bytes // 4
+        self._gaps = Gaps(most)
         path.touch()
         # An empty file takes no memory: pages are allocated when they are written.
-        os.truncate(path, 4 * self._most)
+        os.truncate(path, 4 * most)
 
     def take(self, count: int) -> Block | None:
-        size = -(-count // _PAGE) * _PAGE
-        for place, (first, free) in enumerate(self._gaps):
-            if free >= size:
-                self._gaps[place : place + 1] = [(first + size, free - size)] if free > size else []
-                return Block(self._path, first, count)
-        return None
+        first = self._gaps.take(_whole_pages(count))
+        return None if first is None else Block(self._path, first, count)
 
     def give(self, block: Block) -> None:
-        size = -(-block.size // _PAGE) * _PAGE
-        gaps = sorted([*self._gaps, (block.first, size)])
-        merged = gaps[:1]
-        for first, free in gaps[1:]:
-            last, before = merged[-1]
-            if last + before == first:
-                merged[-1] = (last, before + free)
-            else:
-                merged.append((first, free))
-        self._gaps = merged
+        self._gaps.give(block.first, _whole_pages(block.size))
+
+
+def _whole_pages(count: int) -> int:
+    return -(-count // _PAGE) * _PAGE
 
 
 class SharedVectors:

@@ -127,7 +127,7 @@ def test_loky_does_not_replace_a_worker_that_grows(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(process_executor, "_MAX_MEMORY_LEAK_SIZE", 1)
     site, options = Site(str(tmp_path)), TrainingOptions()
     recipe = BenchRecipe(batch_normed(), CrossEntropy(), Sgd(learning_rate=0.1), options, 0.0, None, None)
-    site.write(torch.zeros(4, 1, 4, 4), torch.zeros(4, dtype=torch.int64), portable_bytes(recipe))
+    site.write(torch.zeros(4, 1, 4, 4), torch.zeros(4, dtype=torch.int64), portable_bytes(recipe, "learner.workers"))
     seat = _Seat(Place.here(), site, "cpu", str(tmp_path / "beats"), 3, 4)
     bench, name = seat.bench()
     assert seat.bench()[0] is bench

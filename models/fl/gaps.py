@@ -1,0 +1,38 @@
+"""Free places of a file or an array, given out by first fit: the first gap that is large enough is used."""
+
+from __future__ import annotations
+
+
+class Gaps:
+    """Places below `size` that are free.
+
+    >>> gaps = Gaps(10)
+    >>> gaps.take(4), gaps.take(4), gaps.take(4)
+    (0, 4, None)
+    >>> gaps.give(0, 4)
+    >>> gaps.take(3)
+    0
+    """
+
+    def __init__(self, size: int) -> None:
+        self._gaps = [(0, size)]
+
+    def take(self, count: int) -> int | None:
+        """Return the first of `count` consecutive places that are free, and mark them as used; None if there are none."""
+        for place, (first, free) in enumerate(self._gaps):
+            if free >= count:
+                self._gaps[place : place + 1] = [(first + count, free - count)] if free > count else []
+                return first
+        return None
+
+    def give(self, first: int, count: int) -> None:
+        """Let `count` places from `first` on be used again."""
+        gaps = sorted([*self._gaps, (first, count)])
+        merged = gaps[:1]
+        for start, free in gaps[1:]:
+            last, before = merged[-1]
+            if last + before == start:
+                merged[-1] = (last, before + free)
+            else:
+                merged.append((start, free))
+        self._gaps = merged
