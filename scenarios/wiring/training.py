@@ -138,7 +138,7 @@ def _check_memory(options: LearnerOptions, updates: int) -> None:
 
 
 def _check_disk(options: LearnerOptions, scenario: Scenario) -> None:
-    """Refuse `memory_bytes` where the models beyond it do not fit on disk, as far as that is known: of servers with one a client."""
+    """Refuse `memory_bytes` where the models beyond it do not fit on disk, for servers that keep one a client."""
     shapes, bound = shapes_of(options.network, options.data), options.memory_bytes
     if shapes is None or bound is None or not (scenario.server.trains_peers or scenario.server.caches):
         return
