@@ -7,7 +7,7 @@ OUT    ?= runs/quickstart
 # Compiled modules and tests are kept: else each of the processes that tests start compiles all of them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-default test-slow golden golden-check coverage bench gpu-check validate gallery docs lint clean
+.PHONY: demo test test-default test-slow golden golden-check coverage bench gpu-check validate results gallery docs lint clean
 
 demo: $(VENV)/.run-ready
 	$(BIN)/netsim sweep scenarios/library/examples/quickstart.toml --out $(OUT) --overwrite
@@ -50,6 +50,10 @@ gpu-check: $(VENV)/.test-ready
 # Predictions beside rounds over real sockets (docs/results-sockets.md): minutes; needs Linux, root, ip and tc.
 validate: $(VENV)/.test-ready
 	$(BIN)/python -m tests.reliability.sockets.campaign
+
+# The measured tables of README and the result pages (docs/results.md): minutes; after an interruption it goes on.
+results: $(VENV)/.test-ready
+	$(BIN)/python -m tests.measured.record
 
 # The pictures of docs/gallery.md, by the commands on that page.
 gallery: $(VENV)/.test-ready

@@ -81,7 +81,15 @@ class Code:
     summary: str = ""
 
 
-Block = Text | Bullets | Facts | Table | Picture | SavedPicture | Code
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Blocks with a picture to their right; on a narrow screen below them. Without a picture they take the whole row."""
+
+    blocks: Sequence[Text | Facts | Table]
+    picture: SavedPicture | None
+
+
+Block = Text | Bullets | Facts | Table | Picture | SavedPicture | Beside | Code
 
 
 @dataclass(frozen=True, slots=True)

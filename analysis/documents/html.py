@@ -12,7 +12,19 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 
-from analysis.documents.blocks import Block, Bullets, Code, Document, Facts, Picture, SavedPicture, Section, Table, Text
+from analysis.documents.blocks import (
+    Beside,
+    Block,
+    Bullets,
+    Code,
+    Document,
+    Facts,
+    Picture,
+    SavedPicture,
+    Section,
+    Table,
+    Text,
+)
 from analysis.documents.exports import WRITERS
 
 _MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}
@@ -126,6 +138,13 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
             label = escape(block.caption)
             yield f'<figure><div class="scroll" role="region" tabindex="0" aria-label="{label}">{shown}</div>'
             yield f"<figcaption>{label}.</figcaption></figure>"
+        case Beside():
+            yield f'<div class="beside{"" if block.picture else " alone"}"><div>'
+            yield from (part for one in block.blocks for part in _block(one, svg))
+            yield "</div>"
+            if block.picture:
+                yield from _block(block.picture, svg)
+            yield "</div>"
         case Code():
             text = f'<pre tabindex="0"><code>{escape(block.text)}</code></pre>'
             yield f"<details><summary>{escape(block.summary)}</summary>{text}</details>" if block.summary else text

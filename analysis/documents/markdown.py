@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from analysis.documents.blocks import Block, Bullets, Cells, Code, Document, Facts, Picture, SavedPicture, Table, Text
+from analysis.documents.blocks import Beside, Block, Bullets, Cells, Code, Document, Facts, Picture, SavedPicture, Table, Text
 
 
 def markdown_page(document: Document, pictures: Mapping[str, str]) -> str:
@@ -40,6 +40,9 @@ def _block(block: Block, pictures: Mapping[str, str]) -> str:
             return f"![{block.caption}]({pictures[block.name]})"
         case SavedPicture():
             return f"![{block.caption}]({block.path})"
+        case Beside():
+            parts = [*block.blocks, *([block.picture] if block.picture else [])]
+            return "\n\n".join(_block(part, pictures) for part in parts)
         case Code():
             words = f"{block.summary}:\n\n" if block.summary else ""
             return f"{words}```{block.language}\n{block.text.strip()}\n```"

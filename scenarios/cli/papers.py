@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @drawing
 def reproduce(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A figure or table; --list shows them.")] = None,
-    size: Annotated[Size, typer.Option(help="smoke: seconds; laptop: minutes; paper: as published.")] = Size.LAPTOP,
+    size: Annotated[Size, typer.Option(help="smoke: under a minute; laptop: under an hour; full: as published.")] = Size.LAPTOP,
     out: Annotated[Path | None, typer.Option("--out", help="Folder; default runs/reproduce/NAME-SIZE.")] = None,
     seeds: Annotated[str | None, typer.Option(metavar="LIST", help="Seeds in place of the size's, such as 1..10.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")] = None,
@@ -83,7 +83,7 @@ def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
 
     try:
         with writing(folder):
-            panels = play_all(size, folder, jobs=jobs, tell=tell)
+            panels = play_all(size, folder, jobs=jobs, tell=tell, show=lambda runs: sweep_progress(runs, quiet))
     except KeyboardInterrupt:
         complain("interrupted; what is complete stays. To go on: the same command")
         raise typer.Exit(130) from None
@@ -111,13 +111,14 @@ def _list() -> None:
     from rich.padding import Padding
     from rich.text import Text
 
+    from scenarios.papers.costs import COSTS
     from scenarios.papers.registry import REPRODUCTIONS
 
     # No table: the names have to be typed, and beside five columns a terminal would cut them short.
     for one in REPRODUCTIONS.values():
         also = f"  (also {', '.join(one.aliases)})" if one.aliases else ""
         out_console.print(Text.assemble((one.name, "bold"), also), soft_wrap=True)
-        costs = "; ".join(f"{size.value}: {one.sizes[size].cost}" for size in Size)
+        costs = "; ".join(f"{size.value}: {COSTS[one.name][size].words}" for size in Size)
         for words in (f"{one.paper}. {one.shows}.", f"{costs}."):
             out_console.print(Padding(words, (0, 0, 0, 4)), highlight=False)
 

@@ -6,25 +6,23 @@ from scenarios.papers.rules import Lower, Near, Ratio, Trend
 from scenarios.papers.study import Reproduction, Setup, Size
 
 PAPER = "Li et al. 2025, channel scheduling"
-_SEEDS = {size: tuple(range(1, last + 1)) for size, last in ((Size.SMOKE, 2), (Size.LAPTOP, 10), (Size.PAPER, 30))}
+_SEEDS = {size: tuple(range(1, last + 1)) for size, last in ((Size.SMOKE, 2), (Size.LAPTOP, 10), (Size.FULL, 30))}
 
 
-def _bandit(runs: int) -> dict[Size, Setup]:
-    """Return the sizes of a study without a learner; `runs`: number of its variants."""
-    costs = {Size.SMOKE: "seconds"}
-    costs[Size.LAPTOP] = f"{10 * runs} runs, 2 minutes of one core"
-    costs[Size.PAPER] = f"{30 * runs} runs, 6 minutes of one core"
-    rounds = {Size.SMOKE: 500, Size.LAPTOP: 20_000, Size.PAPER: 20_000}
-    return {size: Setup(seeds=_SEEDS[size], settings=(f"rounds={rounds[size]}",), cost=costs[size]) for size in Size}
+_ROUNDS = {Size.SMOKE: 500, Size.LAPTOP: 20_000, Size.FULL: 20_000}
+_BANDIT = {size: Setup(seeds=_SEEDS[size], settings=(f"rounds={_ROUNDS[size]}",)) for size in Size}
+"""Sizes of a study without a learner."""
 
 
-def _learning(data: str, low: int) -> dict[Size, Setup]:
-    small = (f'learner.data={{kind="{data}", samples={low}, test_samples=500, validation_samples=100}}',)
-    some = (f'learner.data={{kind="{data}", samples=5000, test_samples=1000, validation_samples=200}}',)
+def _learning(data: str, low: int, *few: str) -> dict[Size, Setup]:
+    """Return the sizes of a study with a learner: `low` images for the smallest one, and `few`, further settings of it."""
+    small = f'learner.data={{kind="{data}", samples={low}, test_samples=100, validation_samples=50}}'
+    quick = ("rounds=4", "learner.max_steps=1", "learner.contribution_samples=10", "learner.evaluate_every_rounds=2", small, *few)
+    some = f'learner.data={{kind="{data}", samples=5000, test_samples=1000, validation_samples=200}}'
     return {
-        Size.SMOKE: Setup(seeds=(1,), settings=("rounds=12", "learner.max_steps=1", *small), cost="seconds to a minute"),
-        Size.LAPTOP: Setup(seeds=(1, 2), settings=("rounds=50", *some), cost="tens of minutes on two cores"),
-        Size.PAPER: Setup(seeds=(1, 2, 3), cost="days of a core; a GPU is advised (learner.device=cuda)"),
+        Size.SMOKE: Setup(seeds=(1,), settings=quick),
+        Size.LAPTOP: Setup(seeds=(1, 2), settings=("rounds=50", some)),
+        Size.FULL: Setup(seeds=(1, 2, 3)),
     }
 
 
@@ -46,7 +44,7 @@ def _fig3_4(data: str, channels: str, scheduler: str, accuracy: float, smoke_sam
         notes="The paper gives no means of the channels: they are drawn from the seed, so that a seed is an instance. Its "
         "accuracies "
         "are read from curves of one run.",
-        sizes=_learning(data, smoke_samples),
+        sizes=_learning(data, smoke_samples, *(("channels.states.breakpoints=1",) if channels == "piecewise" else ())),
     )
 
 
@@ -67,7 +65,7 @@ REPRODUCTIONS = (
         notes="The paper gives no means of the channels: these and the breakpoints are drawn from the seed. Regret is "
         "against the "
         "oracle that knows the means.",
-        sizes=_bandit(7),
+        sizes=_BANDIT,
     ),
     Reproduction(
         name="channels_fig2b",
@@ -77,7 +75,7 @@ REPRODUCTIONS = (
         figures=("aoi_regret",),
         against=("breakpoints",),
         rules=(Trend("breakpoints", "aoi_regret"),),
-        sizes=_bandit(7),
+        sizes=_BANDIT,
     ),
     Reproduction(
         name="channels_fig2c_drawn",
@@ -90,7 +88,7 @@ REPRODUCTIONS = (
         rules=(Trend("channels.count", "aoi_regret"),),
         notes="K = 2 of N channels: C(N, 2) super-arms. Against the adversary of the scenario channels_fig2c the oracle of the "
         "theorem, the best fixed set, is far worse than M-Exp3, and regrets are negative: docs/results-channels.md.",
-        sizes=_bandit(6),
+        sizes=_BANDIT,
     ),
     _fig3_4("cifar-10", "piecewise", "glr-cucb", 0.55, 600),
     _fig3_4("cifar-10", "extreme", "m-exp3", 0.58, 600),

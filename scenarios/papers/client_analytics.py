@@ -18,25 +18,21 @@ NEAREST = (
 """Reading of the paper's SVM that comes closest to Table I: ten classes, half the squared hinge, 10 steps a slot."""
 READING = (
     "The paper does not say which SVM it trains, nor what E = 10 counts. The sizes smoke and laptop take the reading that comes "
-    "nearest to Table I (half the squared hinge, 10 steps a slot); the size paper the scenario's, where E counts epochs "
+    "nearest to Table I (half the squared hinge, 10 steps a slot); the size full takes the scenario's, where E counts epochs "
     "of 15 rounds. "
     "The paper averages 100 trials."
 )
 _SMALL = ("learner.data.samples=6000", "learner.data.test_samples=500", "learner.partition.minimum=10")
 
 
-_WEEKS = "weeks of a core: fewer seeds (--seeds), or a GPU"
 
-
-def _sizes(laptop_slots: int, paper_cost: str, seeds: int = 100) -> dict[Size, Setup]:
-    """Return the sizes of a reproduction: `laptop_slots` for the laptop; `paper_cost`, in words, and `seeds` for the paper."""
+def _sizes(laptop_slots: int, seeds: int = 100) -> dict[Size, Setup]:
+    """Return the sizes of a reproduction: `laptop_slots` for the laptop, and the `seeds` of the paper."""
     # With slots, the key `rounds` counts these.
     return {
-        Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL), cost="seconds to a minute"),
-        Size.LAPTOP: Setup(
-            seeds=(1, 2, 3, 4, 5), settings=(f"rounds={laptop_slots}", *NEAREST), cost="2 to 15 minutes of one core"
-        ),
-        Size.PAPER: Setup(seeds=tuple(range(1, seeds + 1)), cost=paper_cost),
+        Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL)),
+        Size.LAPTOP: Setup(seeds=(1, 2, 3, 4, 5), settings=(f"rounds={laptop_slots}", *NEAREST)),
+        Size.FULL: Setup(seeds=tuple(range(1, seeds + 1))),
     }
 
 
@@ -60,7 +56,7 @@ def _accuracy(
         published=published,
         rules=rules,
         notes=READING,
-        sizes=_sizes(slots, _WEEKS),
+        sizes=_sizes(slots),
     )
 
 
@@ -83,9 +79,9 @@ def _messages(name: str, about: str, key: str, few: str, rounds: int) -> Reprodu
         notes=_MESSAGES,
         consensus=True,
         sizes={
-            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2", f'sweep.grid={{"{key}" = {few}}}'), cost="seconds"),
-            Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",), cost="a minute of one core"),
-            Size.PAPER: Setup(seeds=tuple(range(1, 11)), cost="10 minutes of one core"),
+            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2", f'sweep.grid={{"{key}" = {few}}}')),
+            Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",)),
+            Size.FULL: Setup(seeds=tuple(range(1, 11))),
         },
     )
 
@@ -111,7 +107,7 @@ REPRODUCTIONS = (
         published={"quick-init-ucb": {"iid_share": "71.7 (228.95 selections against 90.34)"}},
         notes=f"{READING} Selections are compared as the share that the five clients with i.i.d. data have of the sum of "
         "both means: 228.95 / (228.95 + 90.34); 50 % is chance.",
-        sizes=_sizes(500, _WEEKS),
+        sizes=_sizes(500),
     ),
     _accuracy(
         "analytics_fig7",
@@ -138,7 +134,7 @@ REPRODUCTIONS = (
         metrics=(),
         beliefs=True,
         notes=READING,
-        sizes=_sizes(200, "days of a core: fewer seeds (--seeds), or a GPU", seeds=10),
+        sizes=_sizes(200, seeds=10),
     ),
     _accuracy(
         "analytics_fig9",
@@ -205,7 +201,7 @@ REPRODUCTIONS = (
             Lower("bp-ucb", "random-set", "target_s"),
         ),
         notes=READING,
-        sizes=_sizes(500, _WEEKS),
+        sizes=_sizes(500),
     ),
     _messages("bp_ucb_timing", "agreement, disagreement and regret against message latency", _LATENCY, "[0.001, 0.1]", 100),
     _messages("bp_ucb_timing_loss", "the same by the share of messages that arrive", _ARRIVE, "[1.0, 0.8]", 100),

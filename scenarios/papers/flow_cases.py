@@ -223,6 +223,6 @@ REPRODUCTIONS = (
         judge=judge,
         takes_cases=True,
         notes="Max-min fair sharing with the corrections that each case names (docs/flows.md).",
-        sizes=dict.fromkeys(Size, Setup(seeds=(), cost="a second")),
+        sizes=dict.fromkeys(Size, Setup(seeds=())),
     ),
 )

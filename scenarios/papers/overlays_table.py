@@ -104,6 +104,6 @@ REPRODUCTIONS = (
         metrics=(),
         judge=judge,
         notes="Each path has fixed shares and a core of its own; docs/results-overlays.md shows a core that is shared.",
-        sizes=dict.fromkeys(Size, Setup(seeds=(), cost="seconds")),
+        sizes=dict.fromkeys(Size, Setup(seeds=())),
     ),
 )

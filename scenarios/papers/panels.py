@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
+from scenarios.papers.costs import duration_words
 from scenarios.papers.registry import REPRODUCTIONS
 from scenarios.papers.reproduce import NOTHING, RUNS, Asked, judge, plan_runs, reproduce, write
 from scenarios.papers.rules import Verdict
 from scenarios.papers.study import Reproduction, Size
+from scenarios.runs.folders import SUMMARY
 from scenarios.schema.errors import UserError
+from scenarios.sweeps.sweep import Plan
+from scenarios.sweeps.workers import Standing
 
 if TYPE_CHECKING:
-    from analysis.documents.blocks import Block, Document
+    from analysis.documents.blocks import Beside, Document, Table, Text
 
 RECORD = "panel.json"
 _FAILED = "not played"
@@ -39,8 +45,9 @@ class Panel:
     Attributes:
         checksum: of the code, the scenario and the size that it was played with.
         verdicts: rule of the paper, result here with its interval, and verdict, a row each.
+        tables: fields of the tables with verdicts, and of those with the paper's numbers (`Table`).
         seeds: the seeds, in words.
-        seconds: wall time since the last start; of a sweep that was interrupted, of the rest only.
+        core_s: processor time of all its runs, those before an interruption too; of this process where nothing is simulated.
         figure: the first figure, relative to the panel's folder; empty if it has none.
         complete: True once all is written.
     """
@@ -48,8 +55,9 @@ class Panel:
     name: str
     checksum: str
     verdicts: Sequence[Sequence[str]] = ()
+    tables: Sequence[Mapping[str, Any]] = ()
     seeds: str = ""
-    seconds: float = 0.0
+    core_s: float = 0.0
     figure: str = ""
     complete: bool = False
 
@@ -86,7 +94,15 @@ def _save(panel: Panel, folder: Path) -> None:
     write_whole(folder / RECORD, (json.dumps(asdict(panel), indent=1) + "\n").encode())
 
 
-def play(asked: Asked, folder: Path, jobs: int | None = None) -> Panel:
+Show = Callable[[Plan], AbstractContextManager[Callable[[Standing], None] | None]]
+"""Shows the progress of one panel's runs while they are simulated."""
+
+
+def _show_nothing(runs: Plan) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def play(asked: Asked, folder: Path, jobs: int | None = None, show: Show = _show_nothing) -> Panel:
     """Run one panel into its folder, write its result, and return its record. A complete record of equal checksum is kept.
 
     Raises:
@@ -103,19 +119,47 @@ def play(asked: Asked, folder: Path, jobs: int | None = None) -> Panel:
         elif (folder / RUNS).exists():
             raise UserError(f"{folder}: holds runs of another command; name a new folder by --out")
         _save(Panel(asked.what.name, present), folder)
-    begun = time.monotonic()
+    begun_s = time.process_time()
     if asked.what.judge is not None:
         document, agrees = judge(asked, None, folder)
         verdicts = [] if agrees is None else [["values as published", NOTHING, f"{'' if agrees else 'not '}as in the paper"]]
     else:
-        document = reproduce(asked, folder, plan_runs(asked), jobs=jobs)
+        runs = plan_runs(asked)
+        with show(runs) as progress:
+            document = reproduce(asked, folder, runs, jobs=jobs, progress=progress)
         verdicts = read_verdicts(document)
     verdicts = verdicts or [["no rule: numbers stand in its result.html", NOTHING, NOTHING]]
     write(document, folder)
-    seconds = time.monotonic() - begun
-    panel = Panel(asked.what.name, present, verdicts, _seeds(asked), seconds, _first_figure(document), complete=True)
+    panel = Panel(
+        asked.what.name,
+        present,
+        verdicts,
+        [_fields(table) for table in _shown_tables(document)],
+        _seeds(asked),
+        _core_s(folder / RUNS) or time.process_time() - begun_s,
+        _first_figure(document),
+        complete=True,
+    )
     _save(panel, folder)
     return panel
+
+
+def _fields(table: Table) -> dict[str, Any]:
+    """Return the fields of a table as they come back from JSON."""
+    return asdict(table) | {"cells": list(table.cells), "words": list(table.words)}
+
+
+def _core_s(runs: Path) -> float:
+    """Return the processor seconds that the runs of a sweep took, as their summaries state them; 0 without runs."""
+    summaries = (json.loads(path.read_text(encoding="utf-8")) for path in runs.rglob(SUMMARY))
+    return sum(float(summary["machine"]["cpu_time_s"]) for summary in summaries)
+
+
+def _shown_tables(document: Document) -> list[Table]:
+    """Return the tables of a result that stand on the page of all: verdicts, and numbers beside the paper's; else the first."""
+    tables = document.tables
+    shown = [table for table in tables if table.cells[0][-1] == "verdict" or table.name.startswith("beside-the-paper")]
+    return shown or list(tables[:1])
 
 
 def read_verdicts(document: Document) -> list[list[str]]:
@@ -153,6 +197,7 @@ def play_all(
     *,
     jobs: int | None = None,
     tell: Callable[[str], None] = lambda line: None,
+    show: Show = _show_nothing,
     panels: Sequence[Reproduction] | None = None,
 ) -> list[Panel]:
     """Play all panels at a size, each into a folder of `out`, and write `out`/result.html and result.md after each.
@@ -161,7 +206,8 @@ def play_all(
         size: size of all of them.
         out: a folder of this command.
         jobs: processes; None: all cores.
-        tell: called with a line before each panel: its number, and the time left if it can be told.
+        tell: called with a line before each panel: its number, and the time left.
+        show: shows the progress of a panel's runs.
         panels: reproductions in place of all.
 
     Returns:
@@ -169,11 +215,15 @@ def play_all(
     """
     asked = [Asked(what, size) for what in (REPRODUCTIONS.values() if panels is None else panels)]
     done: list[Panel] = []
+    pace = _Pace(jobs or os.cpu_count() or 1)
     for number, one in enumerate(asked, 1):
         folder = out / one.what.name
-        tell(f"[{number}/{len(asked)}] {one.what.name}{_time_left(asked[number - 1 :], out, done)}")
+        left_s = pace.left_s([_expected_s(other, out / other.what.name) for other in asked[number - 1 :]])
+        tell(f"[{number}/{len(asked)}] {one.what.name}{f'; about {duration_words(left_s)} left' if left_s else ''}")
+        begun_s, expected_s = time.monotonic(), _expected_s(one, folder)
         try:
-            panel = play(one, folder, jobs)
+            panel = play(one, folder, jobs, show)
+            pace.add(expected_s, time.monotonic() - begun_s)
         except (UserError, ValueError, OSError) as error:
             panel = Panel(one.what.name, checksum(one), [[NOTHING, str(error), _FAILED]])
         done.append(panel)
@@ -181,30 +231,34 @@ def play_all(
     return done
 
 
-def _time_left(rest: Sequence[Asked], out: Path, done: Sequence[Panel]) -> str:
-    """Return the time left as text; empty if unknown.
+def _expected_s(asked: Asked, folder: Path) -> float:
+    """Return the processor seconds of a panel: as last time, or as its size states; 0 if it is kept as it is."""
+    earlier = read_panel(folder)
+    if earlier is None or not earlier.complete:
+        return asked.cost.core_s
+    return 0.0 if earlier.checksum == checksum(asked) else earlier.core_s
 
-    The time of a panel is that of its last run, or else the mean of the panels `done` in this command.
-    """
-    from analysis.documents.numbers import format_seconds
 
-    played = [panel.seconds for panel in done if panel.complete and panel.seconds]
-    total = 0.0
-    for one in rest:
-        earlier = read_panel(out / one.what.name)
-        if earlier is not None and earlier.complete:
-            if earlier.checksum != checksum(one):  # else it is kept, not played again
-                total += earlier.seconds
-        elif played:
-            total += sum(played) / len(played)
-        else:
-            return ""
-    return f"; about {format_seconds(total)} left" if total else ""
+class _Pace:
+    """Wall time of a processor second: first that of `jobs` idle cores, then as the panels of this command took."""
+
+    def __init__(self, jobs: int) -> None:
+        self._expected_s, self._wall_s = float(jobs), 1.0
+
+    def add(self, expected_s: float, wall_s: float) -> None:
+        """A panel of so many processor seconds was played in so much wall time; one that was kept has none."""
+        if expected_s:
+            self._expected_s += expected_s
+            self._wall_s += wall_s
+
+    def left_s(self, expected_s: Sequence[float]) -> float:
+        """Return the wall time of panels of so many processor seconds."""
+        return sum(expected_s) * self._wall_s / self._expected_s
 
 
 def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> None:
-    """Write `out`/result.html and result.md of the panels `done`, out of `number`: a section a paper, with its figures."""
-    from analysis.documents.blocks import Document, Section, Text
+    """Write `out`/result.html and result.md of the panels `done`, out of `number`: a row a panel, with its figure beside."""
+    from analysis.documents.blocks import Document, Section, Table, Text
     from analysis.documents.html import html, inline_svg
     from analysis.documents.markdown import markdown_page
     from analysis.figures.style import svg_text
@@ -214,35 +268,56 @@ def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> Non
     counts = Counter(row[2] for panel in done for row in panel.verdicts if row[2] in get_args(Verdict))
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "none decided"
     played = sum(panel.complete for panel in done)
-    blocks = [Text(f"{played} of {number} panels played, size {size}, netsim {version()}. Rules: {verdicts}.")]
-    if size is Size.SMOKE:
-        blocks.append(Text("This size shows that it works; its numbers say nothing of the papers.", warning=True))
+    total = duration_words(sum(panel.core_s for panel in done))
+    words = f"{played} of {number} panels played, size {size}, netsim {version()}, {total} of one core. Rules: {verdicts}."
+    header = ["panel", "shows", "verdicts", "seeds", "processor time"]
+    rows = [[panel.name, _shows(panel), _counted(panel), panel.seeds or NOTHING, _took(panel)] for panel in done]
+    note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
+    overview = Table("panels", "Panels", (header, rows), note, (0, 1, 2), unfolded=True)
+    sections = [Section("All together", [Text(words), *_smoke_warning(size), overview])]
     papers: dict[str, list[Panel]] = {}
     for panel in done:
         papers.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
-    sections = [Section("All together", blocks)]
-    sections += [Section(paper, _paper_blocks(place, panels, out)) for place, (paper, panels) in enumerate(papers.items(), 1)]
+    sections += [Section(paper, [_row(panel, out) for panel in panels]) for paper, panels in papers.items()]
     document = Document("Figures and tables of the papers", "", sections)
     page = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
     write_whole(out / "result.html", page.encode())
     write_whole(out / "result.md", markdown_page(document, {}).encode())
 
 
-def _paper_blocks(place: int, panels: Sequence[Panel], out: Path) -> list[Block]:
-    """Return the table of the panels of a paper, a row a rule, and the first figure of each."""
-    from analysis.documents.blocks import SavedPicture, Table
-    from analysis.documents.numbers import format_seconds
+def _smoke_warning(size: Size) -> list[Text]:
+    from analysis.documents.blocks import Text
 
-    rows: list[list[str]] = []
-    pictures: list[Block] = []
-    for panel in panels:
-        shows = REPRODUCTIONS[panel.name].shows.partition(":")[0]
-        took = format_seconds(panel.seconds) if panel.complete else NOTHING
-        rows += [[panel.name, shows, *verdict, panel.seeds or NOTHING, took] for verdict in panel.verdicts]
-        if panel.figure:
-            path = f"{panel.name}/{panel.figure}"
-            svg = (out / path).read_text(encoding="utf-8")
-            pictures.append(SavedPicture(panel.name.replace("_", "-"), f"{panel.name}: {shows}", path, svg))
-    header = ["panel", "shows", "the paper", "here", "verdict", "seeds", "time"]
-    note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
-    return [Table(f"panels-{place}", "Rules and verdicts", (header, rows), note, (0, 1, 2, 4), unfolded=True), *pictures]
+    words = "This size shows that it works; its numbers say nothing of the papers."
+    return [Text(words, warning=True)] if size is Size.SMOKE else []
+
+
+def _shows(panel: Panel) -> str:
+    return REPRODUCTIONS[panel.name].shows.partition(":")[0]
+
+
+def _counted(panel: Panel) -> str:
+    """Return how many verdicts of each kind a panel has, in words."""
+    counts = Counter(row[2] for row in panel.verdicts)
+    return ", ".join(word if len(panel.verdicts) == 1 else f"{count} {word}" for word, count in counts.items())
+
+
+def _took(panel: Panel) -> str:
+    return duration_words(panel.core_s) if panel.complete else NOTHING
+
+
+def _row(panel: Panel, out: Path) -> Beside:
+    """Return the row of a panel: its rules with verdicts, the paper's numbers beside these, seeds and time; its figure beside."""
+    from analysis.documents.blocks import Beside, SavedPicture, Table, Text
+
+    what = REPRODUCTIONS[panel.name]
+    told = [f"{panel.seeds or 'no'} seeds", f"{_took(panel)} of one core"] if panel.complete else [_FAILED]
+    word = panel.name.replace("_", "-")
+    tables = [Table(**{**fields, "name": f"{word}-{fields['name']}"}) for fields in panel.tables]
+    if not tables:
+        tables = [Table(word, "Verdict", (["the paper", "here", "verdict"], [list(row) for row in panel.verdicts]))]
+    picture = None
+    if panel.figure:
+        path = f"{panel.name}/{panel.figure}"
+        picture = SavedPicture(word, f"{panel.name}: {_shows(panel)}", path, (out / path).read_text(encoding="utf-8"))
+    return Beside([Text(f"{what.shows}. {'; '.join(told)}.", lead=panel.name), *tables], picture)

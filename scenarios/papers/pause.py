@@ -23,8 +23,7 @@ CURVES = {
 METRICS = ("target_s", "final_accuracy", "mean_round_s", "max_leak")
 _CIFAR = (
     "At the learning rate that the paper states, 0.01, the network without batch normalisation does not leave 10 %: the "
-    "sizes smoke "
-    "and laptop use a tenth of it, and so should a run of the paper's size that is to learn (docs/results-pause.md)."
+    "sizes smoke and laptop use a tenth of it, and so should a run of the size full that is to learn (docs/results-pause.md)."
 )
 
 
@@ -53,21 +52,19 @@ def _reproduction(
     )
 
 
-def _cifar(smoke: int, laptop: int, time_s: str, cost: str) -> dict[Size, Setup]:
+def _cifar(smoke: int, laptop: int, time_s: str) -> dict[Size, Setup]:
     """Return the sizes of a CIFAR-10 study. `smoke`, `laptop`: numbers of images, of which all clients hold some."""
     rate = "learner.optimizer.learning_rate=0.001"
     return {
         Size.SMOKE: Setup(
             seeds=(1,),
             settings=("rounds=2", rate, f"learner.data.samples={smoke}", "learner.data.test_samples=200"),
-            cost="a minute",
         ),
         Size.LAPTOP: Setup(
             seeds=(1, 2),
             settings=(f"time_limit_s={time_s}", rate, f"learner.data.samples={laptop}", "learner.data.test_samples=1000"),
-            cost="12 minutes of one core",
         ),
-        Size.PAPER: Setup(seeds=(1, 2, 3), cost=cost),
+        Size.FULL: Setup(seeds=(1, 2, 3)),
     }
 
 
@@ -81,9 +78,9 @@ REPRODUCTIONS = (
         notes="The paper states orders of growth and no times. Its annealing enumerates the neighbours of a set; here a step "
         "draws one neighbour, so that a step costs the same whatever the number of clients, and the walk what it prepares.",
         sizes={
-            Size.SMOKE: Setup(seeds=(1,), cost="seconds"),
-            Size.LAPTOP: Setup(seeds=(1,), cost="3 s of one core"),
-            Size.PAPER: Setup(seeds=(1,), cost="two minutes"),
+            Size.SMOKE: Setup(seeds=(1,)),
+            Size.LAPTOP: Setup(seeds=(1,)),
+            Size.FULL: Setup(seeds=(1,)),
         },
     ),
     _reproduction(
@@ -95,10 +92,9 @@ REPRODUCTIONS = (
             Size.SMOKE: Setup(
                 seeds=(1,),
                 settings=("time_limit_s=1.5", "learner.data.test_samples=500"),
-                cost="half a minute",
             ),
-            Size.LAPTOP: Setup(seeds=(1, 2), settings=("time_limit_s=75",), cost="26 runs, 2 minutes of one core"),
-            Size.PAPER: Setup(seeds=(1, 2, 3, 4, 5), cost="65 runs, 7 minutes of one core"),
+            Size.LAPTOP: Setup(seeds=(1, 2), settings=("time_limit_s=75",)),
+            Size.FULL: Setup(seeds=(1, 2, 3, 4, 5)),
         },
         "The paper and the authors' logs have one seed each.",
     ),
@@ -107,7 +103,7 @@ REPRODUCTIONS = (
         "Figures 2 and 3",
         ("pause_fig2", "pause_fig3"),
         "CIFAR-10 in equal i.i.d. shares, 30 clients, 5 a round",
-        _cifar(3000, 6000, "12", "30 core-hours; a GPU is advised (learner.device=cuda)"),
+        _cifar(3000, 6000, "12"),
         _CIFAR,
     ),
     _reproduction(
@@ -115,7 +111,7 @@ REPRODUCTIONS = (
         "Figures 4 and 5",
         ("pause_fig4", "pause_fig5"),
         "CIFAR-10 in unequal shares with a dominant label each, 30 clients, 5 a round",
-        _cifar(3000, 6000, "12", "days of a core; a GPU is advised (learner.device=cuda)"),
+        _cifar(3000, 6000, "12"),
         _CIFAR,
     ),
     _reproduction(
@@ -127,10 +123,9 @@ REPRODUCTIONS = (
             Size.SMOKE: Setup(
                 seeds=(1,),
                 settings=("time_limit_s=1.5", "learner.data.samples=6000", "learner.data.test_samples=500"),
-                cost="a minute",
             ),
-            Size.LAPTOP: Setup(seeds=(1, 2), settings=("time_limit_s=75",), cost="14 runs, 4 minutes of one core"),
-            Size.PAPER: Setup(seeds=(1, 2, 3, 4, 5), cost="35 runs, 20 minutes of one core"),
+            Size.LAPTOP: Setup(seeds=(1, 2), settings=("time_limit_s=75",)),
+            Size.FULL: Setup(seeds=(1, 2, 3, 4, 5)),
         },
     ),
     _reproduction(
@@ -138,7 +133,7 @@ REPRODUCTIONS = (
         "Figures 8 and 9",
         ("pause_fig8", "pause_fig9"),
         "CIFAR-10 in unequal shares with a dominant label each, 300 clients, 15 a round",
-        _cifar(9000, 12000, "12", "days of a core; a GPU is advised (learner.device=cuda)"),
+        _cifar(6000, 12000, "12"),
         _CIFAR,
     ),
     _reproduction(
@@ -150,10 +145,9 @@ REPRODUCTIONS = (
             Size.SMOKE: Setup(
                 seeds=(1,),
                 settings=("time_limit_s=1.5", "learner.data.samples=6000", "learner.data.test_samples=500"),
-                cost="a minute",
             ),
-            Size.LAPTOP: Setup(seeds=(1, 2), settings=("time_limit_s=75",), cost="12 runs, 5 minutes of one core"),
-            Size.PAPER: Setup(seeds=(1, 2, 3, 4, 5), cost="30 runs, 25 minutes of one core"),
+            Size.LAPTOP: Setup(seeds=(1, 2), settings=("time_limit_s=75",)),
+            Size.FULL: Setup(seeds=(1, 2, 3, 4, 5)),
         },
         "The authors' logs have one seed each. Images in [-1, 1]; every client's Adam kept; unexplored clients in random order.",
         fastest=False,
@@ -185,14 +179,12 @@ REPRODUCTIONS = (
             Size.SMOKE: Setup(
                 seeds=(1,),
                 settings=("time_limit_s=1.5", "learner.data.samples=3000", "learner.data.test_samples=200"),
-                cost="a minute",
             ),
             Size.LAPTOP: Setup(
                 seeds=(1,),
                 settings=("time_limit_s=38", "learner.data.samples=12000", "learner.data.test_samples=1000"),
-                cost="10 minutes of one core",
             ),
-            Size.PAPER: Setup(seeds=(1,), cost="80 minutes of one core"),
+            Size.FULL: Setup(seeds=(1,)),
         },
     ),
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scenarios.papers.costs import COSTS, Cost
 from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.runs.folders import make
 from scenarios.runs.reading import override, parse_assignment, read_file
@@ -41,6 +42,11 @@ class Asked:
     def setup(self) -> Setup:
         """The size's."""
         return self.what.sizes[self.size]
+
+    @property
+    def cost(self) -> Cost:
+        """Effort of its size."""
+        return COSTS[self.what.name][self.size]
 
     @property
     def command(self) -> str:
@@ -144,9 +150,9 @@ def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Seque
 
     what = asked.what
     told: list[Block] = [Text(what.notes)] if what.notes else []
-    cost = f"Size {asked.size}: {asked.setup.cost}."
-    cost += f" Scenario {what.name}, {runs} runs, seeds {_range(seeds)}." if runs else " Nothing is simulated."
-    told += [Text(cost), Code("\n".join([asked.command, *asked.setup.settings]), "text")]
+    words = f"Size {asked.size}: {asked.cost.words}."
+    words += f" Scenario {what.name}, {runs} runs, seeds {_range(seeds)}." if runs else " Nothing is simulated."
+    told += [Text(words), Code("\n".join([asked.command, *asked.setup.settings]), "text")]
     last = Section("How it was run", told)
     return Document(f"{what.shows.partition(':')[0]}: {what.paper}", what.shows, [*sections, last])
 

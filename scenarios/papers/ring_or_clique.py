@@ -105,9 +105,9 @@ REPRODUCTIONS = (
         notes="The numbers that mean seconds a round are compared with are those of the recursion T_i(k+1) = max T_j(k) + X_i(k) "
         "over a peer and its neighbours; within 5 %. docs/results-peers.md.",
         sizes={
-            Size.SMOKE: Setup(seeds=(1,), settings=("rounds=15",), cost="some seconds of one core"),
-            Size.LAPTOP: Setup(seeds=(1, 2, 3), settings=("rounds=50",), cost="one to two minutes of one core"),
-            Size.PAPER: Setup(seeds=tuple(range(1, 11)), cost="six minutes of one core"),
+            Size.SMOKE: Setup(seeds=(1,), settings=("rounds=15",)),
+            Size.LAPTOP: Setup(seeds=(1, 2, 3), settings=("rounds=50",)),
+            Size.FULL: Setup(seeds=tuple(range(1, 11))),
         },
     ),
 )

@@ -98,6 +98,6 @@ REPRODUCTIONS = (
         metrics=(),
         judge=judge,
         notes="Fixed shares are those of the published tables: a core private to each pair. docs/results-overlays.md.",
-        sizes=dict.fromkeys(Size, Setup(seeds=(), cost="some minutes of one core")),
+        sizes=dict.fromkeys(Size, Setup(seeds=())),
     ),
 )

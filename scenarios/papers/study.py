@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Size(StrEnum):
-    """Number of seeds and rounds, by size of the reproduction."""
+    """Number of seeds and rounds, by what a panel may need of one core."""
 
     SMOKE = "smoke"
-    """Takes seconds; tests that the scenario works. Its numbers mean nothing."""
+    """Under a minute; tests that the scenario works. Its numbers mean nothing."""
     LAPTOP = "laptop"
-    """Takes minutes on a laptop."""
-    PAPER = "paper"
-    """As published."""
+    """Under an hour."""
+    FULL = "full"
+    """As published, whatever it needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,6 @@ class Setup:
     seeds: tuple[int, ...]
     settings: tuple[str, ...] = ()
     """Changes of the scenario, each KEY=VALUE."""
-    cost: str
-    """Effort of the reproduction, in words."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ REPRODUCTIONS = (
         "models is never reset (as published); the models of the round alone are counted as intended. Where a client's training "
         "fits into the limit and its messages do not, it takes exactly the limit, as in their code.",
         sizes={
-            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=5",), cost="seconds"),
-            Size.LAPTOP: Setup(seeds=tuple(range(1, 26)), cost="a minute of one core"),
-            Size.PAPER: Setup(seeds=tuple(range(1, 201)), cost="6 minutes of one core"),
+            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=5",)),
+            Size.LAPTOP: Setup(seeds=tuple(range(1, 26))),
+            Size.FULL: Setup(seeds=tuple(range(1, 201))),
         },
     ),
     Reproduction(
@@ -41,10 +41,9 @@ REPRODUCTIONS = (
             Size.SMOKE: Setup(
                 seeds=(1,),
                 settings=("rounds=2", _grid(10), "learner.data.samples=12000", "learner.data.test_samples=1000"),
-                cost="a minute of one core",
             ),
-            Size.LAPTOP: Setup(seeds=(1,), settings=(_grid(10, 30),), cost="an hour of one core"),
-            Size.PAPER: Setup(seeds=(1,), cost="four hours of one core"),
+            Size.LAPTOP: Setup(seeds=(1,), settings=(_grid(10, 30),)),
+            Size.FULL: Setup(seeds=(1,)),
         },
     ),
 )

@@ -59,10 +59,33 @@ def view(number: int, seed: int = 1) -> RoundView:
     return RoundView(number, 0.0, np.ones(6, np.bool_), nobody, np.random.default_rng(seed))
 
 
+def test_round_1_has_the_steps_of_its_reading() -> None:
+    # 10 clients of one batch an epoch; 2 are picked, of which one crashes: the example of `Crashing`.
+    def selected(first_round: Any, number: int) -> tuple[list[int], list[int]]:
+        nobody = np.zeros(10, np.int64)
+        seen = RoundView(number, 0.0, np.ones(10, np.bool_), nobody, np.random.default_rng(3))
+        policy = Crashing(
+            data_sizes=np.full(10, 40), picked=2, crash=0.5, slow=np.zeros(10, np.bool_), first_round=first_round
+        )
+        chosen = policy.select(seen)
+        assert isinstance(chosen, Selection)
+        return chosen.clients.tolist(), np.asarray(chosen.steps).tolist()
+
+    rng = np.random.default_rng(3)
+    crashed = crashes(rng, 10, 0.5)
+    picked = np.sort(rng.choice(10, 2, replace=False))
+    (works,) = picked[~crashed[picked]].tolist()
+    assert selected("as-later", 1) == selected("as-later", 2) == selected("everyone", 2) == ([works], [5])
+    clients, steps = selected("everyone", 1)
+    assert clients == list(range(10))
+    assert sum(steps) == 14
+    assert steps[works] == 5
+
+
 def test_in_the_first_round_everyone_trains_and_then_those_picked_that_do_not_crash_and_are_not_slow() -> None:
     # 80 samples are two batches, 81 are three.
     sizes, nobody = np.array([80, 80, 80, 81, 81, 81]), np.zeros(6, np.bool_)
-    policy = Crashing(data_sizes=sizes, picked=3, crash=0.0, slow=nobody)
+    policy = Crashing(data_sizes=sizes, picked=3, crash=0.0, slow=nobody, first_round="everyone")
     first = policy.select(view(1))
     assert isinstance(first, Selection)
     assert first.clients.tolist() == list(range(6))
@@ -92,18 +115,34 @@ def test_crashes_are_as_likely_as_said() -> None:
 
 def test_the_same_clients_crash_under_all_methods_and_are_not_trained() -> None:
     everyone = set(range(CLIENTS))
-    fedavg = small("FedAvg", picked=CLIENTS)
-    safa = small("Safa")
+    fedavg = small("FedAvg", picked=CLIENTS, first_round="everyone")
+    safa = small("Safa", first_round="everyone")
     for number in range(2, ROUNDS + 1):
         assert set(trained(fedavg, number)) == set(trained(safa, number)) == everyone - crashed(1, number)
     # In round 1 who crashes trains one epoch, which FedAvg's mean has and SAFA's cache does not.
     assert set(trained(fedavg, 1)) == everyone
     assert set(trained(safa, 1)) == everyone - crashed(1, 1)
+    # In the other reading round 1 is like all rounds.
+    later = small("FedAvg", picked=CLIENTS)
+    assert all(set(trained(later, number)) == everyone - crashed(1, number) for number in range(1, ROUNDS + 1))
+
+
+def test_of_safa_who_crashed_in_round_1_goes_on_from_its_epoch_in_one_reading_only() -> None:
+    def steps(first_round: str) -> set[float]:
+        made, records = build(parse(tables("Safa", 3, first_round=first_round))), MemoryRecorder()
+        made.simulation.record_to(records)
+        made.simulation.run()
+        epoch = np.ceil(made.data_sizes / 40)
+        return {steps / epoch[client] for number in range(1, ROUNDS + 1) for client, steps in trained(records, number).items()}
+
+    assert steps("as-later") == {5}
+    assert steps("everyone") == {5, 6}
 
 
 def test_safa_is_that_of_a_plain_reference() -> None:
     seed, quota, tolerated = 3, 2, 2
-    made, records = build(parse(tables("Safa", seed, picked=quota, lag_tolerance=tolerated))), MemoryRecorder()
+    keys: dict[str, Any] = {"picked": quota, "lag_tolerance": tolerated, "first_round": "everyone"}
+    made, records = build(parse(tables("Safa", seed, **keys))), MemoryRecorder()
     simulation: Any = made.simulation
     simulation.record_to(records)
     epoch = np.ceil(made.data_sizes / 40)

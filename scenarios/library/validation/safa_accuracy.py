@@ -6,7 +6,7 @@ crashes is not trained. Nothing is timed; speeds say who is too slow, and in whi
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_doc import Doc
@@ -34,6 +34,13 @@ SHARE_TRAINED = 6 / 7
 LEAST_BATCHES_PER_S = 0.016
 Picked = Annotated[int, Doc("Clients that a round asks for (FedAvg, FedCS), or whose updates make its model first (SAFA).")]
 Crash = Annotated[float, Doc("The probability that a client crashes in a round.")]
+FirstRound = Annotated[
+    Literal["as-later", "everyone"],
+    Doc(
+        "As later: a client that crashes or is not picked trains nothing, in round 1 as in all rounds (the paper's text). "
+        "Everyone: in round 1 all clients train the first epoch (the authors' code)."
+    ),
+]
 
 
 def crashes(rng: np.random.Generator, clients: int, probability: float) -> BoolArray:
@@ -63,19 +70,20 @@ def _epoch(data_sizes: Any) -> IntArray:
 
 
 class Crashing(SelectionPolicy):
-    """Policy that selects `picked` random clients a round, each of which crashes with a probability.
+    """Policy that selects `picked` random clients a round, without those that crash or are `slow` (K,): they deliver nothing.
 
-    In round 1 all other clients train an epoch, too.
-
-    Clients that crash are not selected, since their update would not arrive; in round 1 they train the one epoch. Drawn clients
-    that are `slow` (K,) are not selected either.
+    With `first_round` "everyone", all clients are selected in round 1: those that deliver in the end for all epochs, the others
+    for one. Of 10 clients of one batch an epoch, 2 picked and 1 of these crashed, round 1 has 1 x 5 steps as later, and
+    1 x 5 + 9 x 1 = 14 of everyone; all other rounds are equal.
     """
 
     needs_updates = False
     may_select_nobody = True
 
-    def __init__(self, *, data_sizes: Any, picked: int, crash: float, slow: BoolArray) -> None:
-        self.picked, self.crash, self.slow = picked, crash, slow
+    def __init__(
+        self, *, data_sizes: Any, picked: int, crash: float, slow: BoolArray, first_round: FirstRound = "as-later"
+    ) -> None:
+        self.picked, self.crash, self.slow, self.first_round = picked, crash, slow, first_round
         self._epoch = _epoch(data_sizes)
 
     def select(self, view: RoundView) -> Selection | IntArray:
@@ -83,7 +91,7 @@ class Crashing(SelectionPolicy):
         crashed = crashes(view.rng, len(view.selectable), self.crash)
         chosen = np.sort(view.rng.choice(able, self.picked, replace=False))
         works = chosen[~(crashed | self.slow)[chosen]]
-        if view.round > 1:
+        if view.round > 1 or self.first_round == "as-later":
             return Selection(works, EPOCHS * self._epoch[works]) if len(works) else works
         passes = np.where(np.isin(able, works), EPOCHS, 1)
         return Selection(able, passes * self._epoch[able])
@@ -108,9 +116,11 @@ class FedAvg:
         *,
         picked: Picked,
         crash: Crash,
+        first_round: FirstRound = "as-later",
         drops_after_s: Annotated[float | None, Doc("FedCS: drop who is expected to take longer; absent: nobody.")] = None,
     ) -> None:
         self.picked, self.crash, self.drops_after_s = picked, _probability(crash), drops_after_s
+        self.first_round: FirstRound = first_round
 
     def compose(self, world: World) -> Server:
         """Return a synchronous server whose policy draws crashes before anything else."""
@@ -125,7 +135,13 @@ class FedAvg:
         return synchronous_server(
             pool=pool,
             selecting=SelectionRule(
-                policy=Crashing(data_sizes=world.data_sizes, picked=self.picked, crash=self.crash, slow=slow),
+                policy=Crashing(
+                    data_sizes=world.data_sizes,
+                    picked=self.picked,
+                    crash=self.crash,
+                    slow=slow,
+                    first_round=self.first_round,
+                ),
                 streams=world.streams,
                 need=count,
             ),
@@ -138,21 +154,30 @@ class FedAvg:
 class CrashingByVersion(ByVersion):
     """Dispatch of SAFA with clients that crash: they hold the model that they received and do not train.
 
-    In round 1 they train one epoch before they crash. It is not lost: they go on from it as long as their version allows.
+    With `first_round` "everyone" they train one epoch in round 1 before they crash. It is not lost: they go on from it as long as
+    their version allows, so that their next update has 6 epochs in place of 5.
     """
 
     def __init__(
-        self, *, pool: ClientPool, learner: Learner, lag_tolerance: int, streams: Streams, crash: float, epoch: IntArray
+        self,
+        *,
+        pool: ClientPool,
+        learner: Learner,
+        lag_tolerance: int,
+        streams: Streams,
+        crash: float,
+        epoch: IntArray,
+        first_round: FirstRound,
     ) -> None:
         super().__init__(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
-        self._streams, self.crash, self._epoch = streams, crash, epoch
+        self._streams, self.crash, self._epoch, self.first_round = streams, crash, epoch, first_round
         self._ahead = np.zeros(pool.count, np.bool_)
         """True (K,) for clients that have trained one epoch of the model of round 1 and not delivered since."""
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
         crashed = crashes(self._streams["policy"].generator(number), self.pool.count, self.crash)
         if not holders:
-            self._ahead[clients] = crashed[clients] & (number == 1)
+            self._ahead[clients] = crashed[clients] & (number == 1 and self.first_round == "everyone")
         works = clients[~crashed[clients]]
         if not len(works):
             return Single()
@@ -194,9 +219,11 @@ class Safa:
         *,
         picked: Picked,
         crash: Crash,
+        first_round: FirstRound = "as-later",
         lag_tolerance: Annotated[int, Doc("Rounds that a model may be behind for its client to go on with it.")] = 5,
     ) -> None:
         self.picked, self.crash, self.lag_tolerance = picked, _probability(crash), lag_tolerance
+        self.first_round: FirstRound = first_round
 
     def compose(self, world: World) -> Server:
         """As `netsim.servers.safa.safa_server`, of the dispatch and the close rule above."""
@@ -211,6 +238,7 @@ class Safa:
             streams=world.streams,
             crash=self.crash,
             epoch=_epoch(world.data_sizes),
+            first_round=self.first_round,
         )
         close = PickedInTime(
             pool=pool,

@@ -42,15 +42,17 @@ def test_a_page_has_a_row_a_rule_and_lines_tell_the_time_left(tmp_path: Path, pl
     lines: list[str] = []
     cases, sweep = play_all(Size.SMOKE, tmp_path, tell=lines.append, panels=[CASES, SWEEP])
     assert played == ["channels_fig2a"]
-    assert lines[0] == "[1/2] flow_cases"
-    assert lines[1].startswith("[2/2] channels_fig2a; about ")
+    assert [line.partition("; about ")[0] for line in lines] == ["[1/2] flow_cases", "[2/2] channels_fig2a"]
+    assert all(line.endswith(" left") for line in lines)
     assert cases.verdicts == [["values as published", "—", "as in the paper"]]
     assert (sweep.verdicts, sweep.seeds) == ([["a below b", "-1.0 ± 0.2", "as in the paper"]], "2 (1 to 2)")
     page = (tmp_path / "result.md").read_text()
     assert "2 of 2 panels played, size smoke" in page
+    assert f"**{SWEEP.name}** {SWEEP.shows}. 2 (1 to 2) seeds; " in page
     assert "Rules: 2 as in the paper." in page
     assert f"## {SWEEP.paper}" in page
-    assert "| channels_fig2a | Figure 2(a) | a below b | -1.0 ± 0.2 | as in the paper | 2 (1 to 2) |" in page
+    assert "| channels_fig2a | Figure 2(a) | as in the paper | 2 (1 to 2) |" in page
+    assert "| a below b | -1.0 ± 0.2 | as in the paper |" in page
     assert "its numbers say nothing of the papers" in page
     assert (tmp_path / "result.html").read_text().count("as in the paper") >= 2
 
@@ -59,10 +61,14 @@ def test_the_first_figure_of_a_panel_stands_on_the_page(tmp_path: Path) -> None:
     folder = tmp_path / SWEEP.name / "figures"
     folder.mkdir(parents=True)
     (folder / "aoi.svg").write_text('<?xml version="1.0"?><svg viewBox="0 0 9 9"><path id="p" d="M 0 0"/></svg>')
-    panels.write_page([Panel(SWEEP.name, "", [["a", "b", "open"]], figure="figures/aoi.svg")], 1, Size.LAPTOP, tmp_path)
+    panel = Panel(SWEEP.name, "", [["a", "b", "open"]], figure="figures/aoi.svg", complete=True)
+    panels.write_page([panel], 1, Size.LAPTOP, tmp_path)
     assert "![channels_fig2a: Figure 2(a)](channels_fig2a/figures/aoi.svg)" in (tmp_path / "result.md").read_text()
     page = (tmp_path / "result.html").read_text()
     assert '<path id="channels-fig2a-p"' in page
+    # The row holds the verdict to the left of the figure.
+    row = page[page.index('<div class="beside">') :]
+    assert row.index("open") < row.index("</div>\n<figure>") < row.index("<svg")
     assert "its numbers say nothing" not in page
 
 
@@ -135,6 +141,37 @@ def test_a_size_and_a_setting_are_part_of_the_checksum() -> None:
     asked = panels.Asked(SWEEP, Size.SMOKE)
     others = [panels.Asked(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Asked(CASES, Size.SMOKE)]
     assert len({panels.checksum(one) for one in [asked, *others]}) == 4
+
+
+def test_the_time_left_follows_the_pace_of_the_panels_that_were_played() -> None:
+    pace = panels._Pace(2)
+    # Two idle cores do 100 processor seconds in 50.
+    assert pace.left_s([60.0, 40.0]) == 50.0
+    pace.add(0.0, 1.0)  # a panel that was kept
+    assert pace.left_s([60.0, 40.0]) == 50.0
+    # 98 processor seconds took 199: with the 2 in 1 of the beginning, 100 in 200.
+    pace.add(98.0, 199.0)
+    assert pace.left_s([50.0]) == 100.0
+
+
+def test_a_panel_took_what_all_its_runs_took(tmp_path: Path) -> None:
+    for name, cpu_s in (("a", 1.5), ("b", 2.25)):
+        folder = tmp_path / name / "seed-1"
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text(json.dumps({"machine": {"cpu_time_s": cpu_s}}))
+    assert panels._core_s(tmp_path) == 3.75
+    assert panels._core_s(tmp_path / "none") == 0.0
+
+
+def test_verdicts_and_numbers_beside_the_paper_stand_on_the_page() -> None:
+    def table(name: str, *header: str) -> Table:
+        return Table(name, "", (list(header), []))
+
+    rules, beside, other = table("verdict", "a", "verdict"), table("beside-the-paper-2", "a", "b"), table("costs", "a")
+    shown = panels._shown_tables(Document("x", "", [Section("y", [other, rules]), Section("z", [beside])]))
+    assert shown == [rules, beside]
+    assert panels._shown_tables(Document("x", "", [Section("y", [other, beside]), Section("z", [])])) == [beside]
+    assert panels._shown_tables(Document("x", "", [Section("y", [other])])) == [other]
 
 
 def test_a_panel_that_cannot_be_played_says_why_and_the_others_go_on(

@@ -17,6 +17,7 @@ from analysis.figures.settings import PLAIN, FigureSettings
 from analysis.metrics.registry import metric
 from models.fl.data.files import data_paths
 from scenarios.cli.main import main
+from scenarios.papers.costs import COSTS, MOST_S, Cost, duration_words
 from scenarios.papers.registry import REPRODUCTIONS, find
 from scenarios.papers.reproduce import Asked, answer, plan_runs
 from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
@@ -97,7 +98,7 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("data_files")
 @pytest.mark.parametrize("name", [name for name, one in REPRODUCTIONS.items() if not (one.solvers or one.cells or one.judge)])
-@pytest.mark.parametrize("size", [Size.LAPTOP, Size.PAPER])
+@pytest.mark.parametrize("size", [Size.LAPTOP, Size.FULL])
 def test_all_sizes_can_be_planned(name: str, size: Size) -> None:
     assert plan_runs(Asked(REPRODUCTIONS[name], size)).runs
 
@@ -130,10 +131,10 @@ def test_variants_of_a_group_stand_side_by_side_up_to_their_own_end(tmp_path: Pa
     short = {name: column[:1] for name, column in long.items()}
     sweep = open_sweep(write_sweep(tmp_path / "s", {"a": {1: long}, "b": {1: long}, "c": {1: short}}, baseline="a"))
     one = Reproduction(
-        name="made", paper="none", shows="nothing: much", metrics=("final_accuracy",), groups=(("a", "b"), ("b", "c")),
-        sizes={Size.PAPER: Setup(seeds=(1,), cost="nothing")},
+        name="channels_fig2a", paper="none", shows="nothing: much", metrics=("final_accuracy",), groups=(("a", "b"), ("b", "c")),
+        sizes={Size.FULL: Setup(seeds=(1,))},
     )
-    tables = answer(Asked(one, Size.PAPER), sweep, FigureSettings()).tables
+    tables = answer(Asked(one, Size.FULL), sweep, FigureSettings()).tables
     assert [table.caption for table in tables] == ["Here and in the paper, up to 9 s", "Here and in the paper, up to 2 s"]
     assert [table.cells[1] for table in tables] == [[["a", "60.00"], ["b", "60.00"]], [["b", "30.00"], ["c", "30.00"]]]
     assert len({table.name for table in tables}) == 2
@@ -155,7 +156,7 @@ def test_the_list_has_every_name_whole_in_a_narrow_terminal(
     words = told.replace(",", " ").replace(")", " ").split()
     assert {name for one in REPRODUCTIONS.values() for name in (one.name, *one.aliases)} <= set(words)
     assert max(map(len, told.splitlines())) <= 80 + max(len(str(one.aliases)) for one in REPRODUCTIONS.values())
-    assert all(one.sizes[size].cost in " ".join(told.split()) for one in REPRODUCTIONS.values() for size in Size)
+    assert all(COSTS[one.name][size].words in " ".join(told.split()) for one in REPRODUCTIONS.values() for size in Size)
 
 
 def test_the_cost_of_searches_is_judged_by_its_growth() -> None:
@@ -172,3 +173,24 @@ def test_the_cost_of_searches_is_judged_by_its_growth() -> None:
     measured = measure(Size.SMOKE)
     assert [clients for clients, _ in measured["exact (here)"]] == [100, 300, 1000]
     assert all(seconds > 0.0 for points in measured.values() for _, seconds in points)
+
+
+def test_every_size_keeps_what_it_promises() -> None:
+    assert set(COSTS) == set(REPRODUCTIONS)
+    for name, costs in COSTS.items():
+        assert set(costs) == set(Size), name
+        assert all(costs[size].core_s <= most_s for size, most_s in MOST_S.items()), name
+        assert costs[Size.SMOKE].core_s <= costs[Size.LAPTOP].core_s <= costs[Size.FULL].core_s, name
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.52, "0.52 s"), (89.4, "89 s"), (91.0, "1.5 min"), (5399.0, "1.5 h"), (175_000.0, "2 days"), (2_419_200.0, "4 weeks")],
+)
+def test_durations_have_two_digits_and_a_unit(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
+
+
+def test_a_cost_says_whether_it_was_measured_and_what_shortens_it() -> None:
+    assert Cost(40.0).words == "40 s of one core"
+    assert Cost(36_001.0, estimated=True).words.startswith("10 h of one core (estimated); fewer seeds (--seeds)")

@@ -1,0 +1,96 @@
+"""Numbers of README and the result pages are those of the tables that `make results` measured."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.measured.record import PAGES, ROOT, TABLES, cells_of, marked_tables, read, shown_rows
+from tests.measured.studies import STUDIES
+
+CLAIMS: list[dict[str, Any]] = tomllib.loads((TABLES / "claims.toml").read_text(encoding="utf-8"))["claims"]
+NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?")
+RESULTS = ROOT / "docs" / "results.md"
+
+
+def first_number(text: str) -> tuple[float, int]:
+    """Return the first number of a text, and how many decimals it shows."""
+    found = NUMBER.search(text)
+    assert found is not None, f"no number in {text!r}"
+    return float(found[0].replace(",", "")), len(found[0].partition(".")[2])
+
+
+def at(study: str, table: str, row: str, column: int) -> float:
+    """Return the number in a cell of a measured table."""
+    (cells,) = [cells for cells in read(study).tables[table][1] if cells[0] == row]
+    return first_number(cells[column])[0]
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def differences(page: Path) -> list[str]:
+    """Return the rows of the marked tables of a page that are not as they were measured."""
+    found = []
+    for table in marked_tables(page.read_text(encoding="utf-8")):
+        shown = [cells_of(line) for line in table["rows"].splitlines()]
+        found += [f"{page.name}: {row}, measured: {new}" for row, new in zip(shown, shown_rows(table), strict=True) if row != new]
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_tables_of_a_page_are_those_that_were_measured(page: Path) -> None:
+    assert not differences(page)
+
+
+def test_every_mark_is_read_and_every_study_is_shown() -> None:
+    text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+    # A mark that stands before anything but a table would never be compared.
+    assert text.count("<!-- measured: ") == len(list(marked_tables(text)))
+    shown = {found["study"] for found in marked_tables(text)}
+    assert shown == set(STUDIES) == {file.stem for file in TABLES.glob("*.json")}
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_table_names_the_command_that_makes_it(study: str) -> None:
+    assert read(study).command == STUDIES[study].command
+    pages = [page.name for page in PAGES if f"    {STUDIES[study].command}" in page.read_text(encoding="utf-8")]
+    assert pages, f"no page shows the command {STUDIES[study].command}"
+
+
+def test_the_page_of_results_says_which_version_measured_what() -> None:
+    text = RESULTS.read_text(encoding="utf-8")
+    for study in STUDIES:
+        assert re.search(rf"^\| `{study}` \| [^|]+ \| {re.escape(read(study).netsim)} \|$", text, re.MULTILINE), study
+
+
+def test_the_readme_shows_the_quick_start_as_measured() -> None:
+    lines = {one_line(line) for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()}
+    for row in read("quickstart").tables["variants"][1]:
+        assert " ".join(row) in lines
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim["text"])
+def test_numbers_in_sentences_follow_from_the_tables(claim: dict[str, Any]) -> None:
+    assert claim["text"] in one_line((ROOT / claim["page"]).read_text(encoding="utf-8"))
+    value = eval(claim["value"], {"at": at})
+    if "between" in claim:
+        low, high = claim["between"]
+        assert low <= value <= high
+    else:
+        number, decimals = first_number(claim["text"])
+        assert number == pytest.approx(round(value, decimals)), value
+
+
+def test_a_digit_that_is_wrong_is_found(tmp_path: Path) -> None:
+    (row,) = [row for row in read("quickstart").tables["variants"][1] if row[0] == "PAUSE"]
+    page, mark = tmp_path / "page.md", "<!-- measured: quickstart/variants 0 1 -->\n\n| a | b |\n| --- | ---: |\n"
+    page.write_text(f"{mark}| {row[0]} | {row[1]} |\n")
+    assert not differences(page)
+    page.write_text(f"{mark}| {row[0]} | {row[1].replace('1', '7', 1)} |\n")
+    assert len(differences(page)) == 1
