@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator
-from copy import copy
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import Any, TypeAlias, TypeVar
@@ -74,7 +73,7 @@ class Clock(Environment):
 
     def next_number(self) -> int:
         """Return the number of the next call or event."""
-        return next(copy(self._eid))
+        return self.reserve(0)
 
     def pending(self) -> int:
         """Return how many calls and events are scheduled."""

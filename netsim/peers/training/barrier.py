@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray
     from netsim.peers.training.protocol import Arrival
 
 
@@ -22,13 +19,18 @@ class Barrier(StateFields):
     def __init__(self, peers: int) -> None:
         self._arrived: list[dict[int, dict[int, int]]] = [{} for _ in range(peers)]
         """Models that arrived at each peer, by round, then by edge."""
-        self._timed_out: BoolArray = np.zeros(peers, np.bool_)
+        self._timed_out = [False] * peers
 
     def add(self, arrival: Arrival, round: int) -> bool:
         """Keep a model that arrived at a peer in its own `round`; return False for a model of an earlier round."""
-        if arrival.key < round:
+        peer, _, edge, key, model, _ = arrival
+        if key < round:
             return False
-        self._arrived[arrival.peer].setdefault(arrival.key, {})[arrival.edge] = arrival.model
+        arrived = self._arrived[peer]
+        if key in arrived:
+            arrived[key][edge] = model
+        else:
+            arrived[key] = {edge: model}
         return True
 
     def time_out(self, peer: int) -> None:
@@ -45,7 +47,7 @@ class Barrier(StateFields):
         """Remove and return the models of `round`, by edge, and the leftovers of earlier rounds, as (edge, model)."""
         arrived = self._arrived[peer]
         taken = arrived.pop(round, {})
-        late = [one for key in sorted(arrived) if key < round for one in arrived.pop(key).items()]
+        late = [one for key in sorted(arrived) if key < round for one in arrived.pop(key).items()] if arrived else []
         self._timed_out[peer] = False
         return taken, late
 

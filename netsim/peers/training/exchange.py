@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
-import numpy as np
 from annotated_doc import Doc
 
 from netsim.core.errors import ParameterError
 from netsim.peers.training.barrier import Barrier
 from netsim.peers.training.protocol import Arrival, Host, TrainingProtocol
-
-if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, IntArray
 
 Order = Annotated[
     Literal["combine-while-computing", "train-first"],
@@ -105,13 +101,14 @@ class ExchangeProtocol(TrainingProtocol):
         super().attach(host)
         peers = len(host.neighbours)
         self._barrier = Barrier(peers)
-        self._own: IntArray = np.zeros(peers, np.int64)
-        """(K,) model that each peer sent in its round."""
-        self._trained: IntArray = np.zeros(peers, np.int64)
-        self._ready: BoolArray = np.zeros(peers, np.bool_)
-        """(K,) True for peers whose training of this round is over."""
-        self._sent: IntArray = np.zeros(peers, np.int64)
-        """(K,) last round in which each peer has sent its model."""
+        # Lists, not arrays: each message reads one number of each.
+        self._own = [0] * peers
+        """Model that each peer sent in its round."""
+        self._trained = [0] * peers
+        self._ready = [False] * peers
+        """True for peers whose training of this round is over."""
+        self._sent = [0] * peers
+        """Last round in which each peer has sent its model."""
         self._first = self.order == "train-first"
 
     def begin(self, peer: int) -> None:
@@ -139,15 +136,17 @@ class ExchangeProtocol(TrainingProtocol):
         self._wait(peer, round)
 
     def _wait(self, peer: int, round: int) -> None:
+        """Wait for the neighbours of `peer`, whose training is over."""
         if self.timeout_s is not None:
             self.host.call_in(self.timeout_s, peer, round)
         self._go_on(peer)
 
     def on_message(self, arrival: Arrival) -> None:
-        if self._barrier.add(arrival, int(self.host.round[arrival.peer])):
-            self._go_on(arrival.peer)
-        else:
-            self.on_late(arrival.peer, arrival.edge, arrival.model)
+        peer = arrival.peer
+        if not self._barrier.add(arrival, int(self.host.round[peer])):
+            self.on_late(peer, arrival.edge, arrival.model)
+        elif self._ready[peer]:
+            self._go_on(peer)
 
     def on_timer(self, peer: int, key: int) -> None:
         if self._ready[peer] and key == self.host.round[peer]:
@@ -155,22 +154,21 @@ class ExchangeProtocol(TrainingProtocol):
             self._go_on(peer)
 
     def _go_on(self, peer: int) -> None:
+        """Combine the models of a `peer` that is ready, if it need not wait any longer."""
         host, round = self.host, int(self.host.round[peer])
-        if not self._ready[peer]:
-            return
         if not self._barrier.is_open(peer, round, len(self.exchange(peer, round).incoming) - self.backup):
             return
         arrived, late = self._barrier.take(peer, round)
         for edge, model in late:
             self.on_late(peer, edge, model)
         self._ready[peer] = False
-        models, weights = self.mix(peer, round, int(self._own[peer]), arrived)
+        models, weights = self.mix(peer, round, self._own[peer], arrived)
         if not self._first:
             # The step of the local training is added to the combined models.
-            models += [int(self._trained[peer]), int(self._own[peer])]
+            models += [self._trained[peer], self._own[peer]]
             weights += [1.0, -1.0]
         self._own[peer] = self._trained[peer] = combined = host.combine(models, weights)
         host.finish(peer, combined)
 
     def kept(self) -> Iterable[int]:
-        return [*self._barrier.models(), *self._own.tolist(), *self._trained.tolist()]
+        return [*self._barrier.models(), *self._own, *self._trained]
