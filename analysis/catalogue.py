@@ -17,9 +17,9 @@ from analysis.figures.lines import round_meanings
 from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_letters
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.learning.figure import accuracy_figure, loss_figure, reached_figure
-from analysis.learning.peers_figure import peers_figure
 from analysis.network.figure import link_loads_figure, network_figure
 from analysis.participation.figure import partition_figure, selections_figure
+from analysis.peers.figure import peers_figure
 from analysis.privacy.figure import client_leaks_figure, leak_figure
 from analysis.regret.figure import regret_figure
 from analysis.results.groups import Groups, group_runs

@@ -93,8 +93,8 @@ _LISTED = (
     ),
     Metric(
         "target_bytes", "sent to the target accuracy", "MB", "lower",
-        "Bytes sent to clients and by them, headers and lost messages included, up to the close of the round that first reached "
-        "the target accuracy.",
+        "Bytes sent to clients and by them, headers, messages between clients and lost messages included, up to the close of the "
+        "round that first reached the target accuracy.",
         definitions.to_target("bytes"), "learning", 1e-6, cost="bytes",
     ),
     Metric(
@@ -145,7 +145,8 @@ _LISTED = (
     ),
     Metric(
         "delivered_bytes", "sent for each update delivered", "kB", "lower",
-        "Bytes sent to clients and by them, headers and lost messages included, over the updates delivered.",
+        "Bytes sent to clients and by them, headers, messages between clients and lost messages included, over the updates "
+        "delivered.",
         definitions.delivered_bytes, "time", 1e-3,
     ),
     Metric(

@@ -32,7 +32,7 @@ Cost = Literal["seconds", "bytes", "joules"]
 """Kinds of cost of an accuracy."""
 COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
     "seconds": ("end_s",),
-    "bytes": ("bytes_down", "bytes_up", "backhaul_bytes"),
+    "bytes": ("bytes_down", "bytes_up", "backhaul_bytes", "message_bytes"),
     "joules": ("compute_j", "send_j", "receive_j", "idle_j"),
 }
 """Columns of the rounds table that hold a cost; all but `end_s` are of one round."""
@@ -79,13 +79,13 @@ def run_extent(run: Run) -> Extent:
 def running_cost(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
     """Return the cost up to the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
 
-    Bytes count when they are sent, to clients and by them, and between edges and the nodes above, lost ones included; joules are
-    those of all clients, idle ones included. A run without any bytes or joules does not count them.
+    Bytes count when they are sent, to clients and by them, between clients, and between edges and the nodes above, lost ones
+    included; joules are those of all clients, idle ones included. A run without any bytes or joules does not count them.
     """
     if cost == "seconds":
         return columns[0]
     if cost == "bytes":
-        # Without edges there is no backhaul.
+        # Without edges there is no backhaul, and without messages between clients there are none of these.
         columns = [np.nan_to_num(column) for column in columns]
     total: FloatArray = np.sum(columns, axis=0).cumsum()
     return np.full(total.size, math.nan) if total.size and total[-1] == 0.0 else total

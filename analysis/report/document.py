@@ -32,6 +32,7 @@ from analysis.metrics.run_metrics import RunMetrics
 from analysis.network.section import network_sections
 from analysis.parameters.section import parameter_sections
 from analysis.participation.section import participation_sections
+from analysis.peers.section import peer_sections
 from analysis.privacy.section import guarantee, guarantee_sections
 from analysis.report.differences import interval_table
 from analysis.report.meanings import meanings
@@ -69,6 +70,7 @@ def sweep_document(
         *parameter_sections(sweep, comparison, against=questions.against, look=look),
         *consensus_sections(sweep, questions.margin, look=look),
         *_picture_sections(pictures),
+        *peer_sections(groups),
         *participation_sections(groups),
         *_channel_sections(groups),
         *breakpoint_sections(groups),
@@ -174,6 +176,7 @@ def run_document(
         Section("How sure", [Text(caution), *warning_blocks([run])]),
         *_picture_sections(pictures),
         *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
+        *peer_sections(groups, single=run),
         *network_sections(run),
         *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),

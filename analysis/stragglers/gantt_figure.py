@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.style import ShownFigure, headline, new_figure, surface_style
 from analysis.figures.theme import INK
+from analysis.peers.measure import waits
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import FloatArray
@@ -51,9 +52,9 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
     if not outcomes:
         raise ValueError(f"round = {round}: the run has records of no attempt in it ({run.label}, seed {run.seed})")
     begin, close = _bounds(run, chosen, columns)
-    waits = _waits(run, chosen)
+    waited = _waits(run, chosen)
     last_s = np.nanmax(np.where(np.isnan(columns["outcome_s"]), close, columns["outcome_s"]))
-    last_s = max([last_s, *(until_s for _, until_s, _ in waits.values())])
+    last_s = max([last_s, *(until_s for _, until_s, _ in waited.values())])
     order = np.argsort(np.nan_to_num(columns["outcome_s"], nan=np.inf), kind="stable")[-MOST_CLIENTS:]
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.9 + 0.19 * order.size), look=look)
@@ -68,11 +69,11 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
             if (width > 0.0).any():
                 legend.append((Patch(**style), name))
         for place, client in enumerate(columns["client"][order].tolist()):
-            if client in waits:
-                from_s, until_s, other = waits[client]
+            if client in waited:
+                from_s, until_s, other = waited[client]
                 axes.barh(place, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
                 axes.text(until_s - begin, place, f"{other} ", ha="right", va="center", fontsize="x-small", color=INK)
-        if waits:
+        if waited:
             legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named"))
         for outcome, marker in _MARKS.items():
             at = [place for place, attempt in enumerate(order) if outcomes[attempt] == outcome]
@@ -97,24 +98,11 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
 
 
 def _waits(run: Run, chosen: int) -> dict[float, tuple[float, float, int]]:
-    """Return, by peer, start and end of its wait at the end of its own round, and the peer whose message ended the wait.
-
-    Empty for runs without messages that let attempts begin.
-    """
-    names = ("number", "client", "round", "selected_s", "outcome_s", "begun_by", "begun_after")
-    if run.summary.get("coordinator") is None:
-        return {}  # recorded before causes were
-    rows = run.arrow("clients", names).to_pandas()
-    began = rows[rows["begun_by"].astype(str).isin(["message", "sent"]) & (rows["round"] == chosen + 1)]
-    of_attempt = dict(zip(rows["number"], rows["client"], strict=True))
-    ended = rows[rows["round"] == chosen].groupby("client")["outcome_s"].max()
-    found = {}
-    for client, until_s, after in zip(began["client"], began["selected_s"], began["begun_after"], strict=True):
-        if client in ended.index and after in of_attempt:
-            from_s = float(ended[client])
-            if from_s < until_s:
-                found[float(client)] = from_s, float(until_s), int(of_attempt[after])
-    return found
+    """Return, by peer, start and end of its wait at the end of its own round, and the peer whose message ended the wait."""
+    found = waits(run)
+    found = found[found["round"] == chosen]
+    columns = [found[name].tolist() for name in ("peer", "from_s", "until_s", "waited_for")]
+    return {float(peer): (from_s, until_s, other) for peer, from_s, until_s, other in zip(*columns, strict=True)}
 
 
 def _median_round(run: Run) -> int | None:

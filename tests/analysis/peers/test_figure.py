@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.learning.peers_figure import peers_figure
+from analysis.peers.figure import peers_figure
 from tests.helpers.result_folders import ROUNDS, run_of
 
 OF_PEERS = {
