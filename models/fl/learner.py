@@ -115,14 +115,8 @@ class FederatedLearner:
         """Samples and steps of an update of each client."""
         probing = Probing(partition=task.partition, trainer=trainer, loss=task.loss, streams=streams)
         self._work = work = LocalWork(
-            task=task,
-            work=self.work,
-            trainer=trainer,
-            methods=methods,
-            streams=streams,
-            options=options,
-            probing=probing,
-            workers=workers,
+            work=self.work, workers=workers, probing=probing, trainer=trainer, methods=methods,
+            task=task, streams=streams, options=options,
         )
         check_aggregation(methods, options, averages_statistics=trainer.buffers > 0 and not work.local_statistics)
         self.store = ModelStore(options.memory_bytes)
@@ -130,23 +124,12 @@ class FederatedLearner:
         self.versions = Versions(first=trainer.initial(), kept=versions_kept, store=self.store)
         """Versions of the server's model."""
         self.tests = ModelTests(
-            versions=self.versions,
-            work=work,
-            probing=probing,
-            trainer=trainer,
-            task=task,
-            streams=streams,
-            options=options,
-            methods=methods,
+            versions=self.versions, work=work, probing=probing, trainer=trainer, methods=methods,
+            task=task, streams=streams, options=options,
         )
         """Tests of the present model."""
         self.aggregator = Aggregator(
-            work=work,
-            store=self.store,
-            trainer=trainer,
-            methods=methods,
-            streams=streams,
-            data_sizes=self.data_sizes,
+            work=work, store=self.store, trainer=trainer, methods=methods, streams=streams, data_sizes=self.data_sizes,
             contributions=make_contributions(trainer=trainer, task=task, streams=streams, options=options),
             received_losses=self._received_losses,
         )
