@@ -52,6 +52,8 @@ class NodeLearner:
         """Samples behind the last arrival of each member in the present term, by member."""
         self._answers: dict[int, tuple[ModelId, float]] = {}
         """Model and weight that the edge sends up, by round of the node above, until they arrive or are lost."""
+        self._sent: Tensor | None = None
+        """Model (d,) that the edge sent last, if it goes on from it."""
         self._adopted: dict[tuple[int, int, int], ModelId] = {}
         """Starts of updates that other edges began, by client, round of that edge, and version as which the start counts here."""
         self.records_losses = learner.records_losses and len(clients) > 0
@@ -68,15 +70,23 @@ class NodeLearner:
 
     # Terms
 
-    def begin_term(self, version: int) -> None:
+    def begin_term(self, version: int, *, ahead: bool) -> None:
         assert self._above is not None
-        self._versions.push(self._above._versions[version].clone())
-        self._arrived.clear()
+        model = self._above._versions[version].clone()
+        if ahead and self._sent is not None:
+            self._versions.push(self._learner.aggregator.bounded(self._versions.model, model - self._sent))
+        else:
+            self._versions.push(model)
+            self._arrived.clear()
+        self._sent = None
 
-    def end_term(self, round: int) -> None:
+    def end_term(self, round: int, *, goes_on: bool) -> None:
         store, model = self._learner.store, self._versions.model
         weights = {"arrived": sum(self._arrived.values()), "registered": float(self.registered), "equal": 1.0}
         self._answers[round] = store.put(ModelId(self._node, "trained", round), model), weights[self._weight]
+        if goes_on:
+            self._sent = model
+            self._arrived.clear()
 
     def drop_term(self, round: int) -> None:
         if round in self._answers:
@@ -169,7 +179,8 @@ class NodeLearner:
         models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
         answers = [(round, store[id].cpu().numpy().copy(), weight) for round, (id, weight) in self._answers.items()]
         adopted = [(*key, *id, store[id].cpu().numpy().copy()) for key, id in self._adopted.items()]
-        return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted}
+        sent = None if self._sent is None else self._sent.cpu().numpy().copy()
+        return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load a state; raises ParameterError if its network has another size."""
@@ -184,18 +195,25 @@ class NodeLearner:
         for round, model, weight in state["answers"]:
             vector = torch.from_numpy(np.array(model, np.float32)).to(device)
             self._answers[round] = store.put(ModelId(self._node, "trained", round), vector), weight
+        sent = state["sent"]
+        self._sent = None if sent is None else torch.from_numpy(np.array(sent, np.float32)).to(device)
         for client, round, version, node, kind, number, model in state["adopted"]:
             vector = torch.from_numpy(np.array(model, np.float32)).to(device)
             self._adopted[client, round, version] = store.put(ModelId(node, kind, number), vector)
 
 
 def node_learners(
-    learner: FederatedLearner, *, above: Sequence[int], coordinator: Sequence[int], weights: Sequence[Weight]
+    learner: FederatedLearner,
+    *,
+    above: Sequence[int],
+    coordinator: Sequence[int],
+    weights: Sequence[Weight],
+    goes_on: Sequence[bool],
 ) -> dict[int, NodeLearner]:
     """Return the learners of a tree by node, -1 being the root.
 
     `above` (E,): the edge above each edge, -1: the root; an edge above comes first. `coordinator` (K,): the edge of each client.
-    `weights` (E,): how each edge counts above.
+    `weights` (E,): how each edge counts above. `goes_on` (E,): True for edges that work while their model travels.
     """
     members = np.array(coordinator)
     root = NodeLearner(
@@ -205,7 +223,9 @@ def node_learners(
     nodes = {-1: root}
     for edge, (over, weight) in enumerate(zip(above, weights, strict=True)):
         node = edge_node(edge)
-        versions = Versions(first=learner.model.clone(), kept=2, store=learner.store, node=node)
+        # A model from above may arrive within a round of an edge that goes on, beside the one that the round makes.
+        kept = 3 if goes_on[edge] else 2
+        versions = Versions(first=learner.model.clone(), kept=kept, store=learner.store, node=node)
         nodes[edge] = NodeLearner(
             learner, versions=versions, node=node, above=nodes[over], weight=weight, clients=np.flatnonzero(members == edge)
         )

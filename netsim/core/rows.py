@@ -292,7 +292,7 @@ class EdgeRoundRow(NamedTuple):
     edge: str
     round: int
     term: int
-    """The attempt of the edge (`number` in the table edges) that the round is part of."""
+    """The attempt of the edge (`number` in the table edges) that the round is part of; while the edge goes on, the one before."""
     start_s: float
     end_s: float
     selected: int

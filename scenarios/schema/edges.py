@@ -100,6 +100,9 @@ class Tier(Section):
     weight: Literal["arrived", "registered", "equal"] = "arrived"
     """Weight of an edge's model above: the samples of clients whose updates arrived in its last rounds, of all clients that
     belong to it, or the same for every edge."""
+    goes_on: bool = False
+    """True: while its model travels up and the next one down, the edge makes rounds of its next term, at most all of them, from
+    the model it sent. The model that arrives then gets what the edge has learnt since. False: it waits for that model."""
     server: component_of("server", described=RULES, base=OwnServer) = {"kind": "synchronous"}  # type: ignore[valid-type]
     """Course of the edge's rounds."""
     policy: component_of("policy") = {"kind": "random"}  # type: ignore[valid-type]

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from models.fl.node_learner import NodeLearner
     from netsim.clients.update import Update
     from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
-    from scenarios.schema.edges import Edges
+    from scenarios.schema.edges import Edges, Tier
 
 Composer = Callable[[World], Any]
 
@@ -157,7 +157,7 @@ def tree(world: World, compose: Composer) -> TreeServer:
             edges=nodes,
             server=servers[node],
             members=views[node],
-            rule=EdgeRule(rounds=section.tiers[layout.tiers[node]].rounds),
+            rule=_edge_rule(section.tiers[layout.tiers[node]]),
             models=NoModels() if learners is None else learners[node],
         )
         for node, name in enumerate(layout.names)
@@ -172,6 +172,10 @@ def tree(world: World, compose: Composer) -> TreeServer:
     )
     starts.append(server)
     return server
+
+
+def _edge_rule(tier: Tier) -> EdgeRule:
+    return EdgeRule(rounds=tier.rounds, goes_on=tier.goes_on)
 
 
 def _node_world(
@@ -371,5 +375,11 @@ def _learners(world: World, section: Edges, layout: Layout) -> dict[int, NodeLea
 
     if world.trained.eager:
         raise UserError("learner.trainer: trains ahead, which edges do not; set eager = False, or leave [edges] out")
-    weights = [section.tiers[tier].weight for tier in layout.tiers]
-    return node_learners(world.trained, above=layout.above, coordinator=layout.coordinator, weights=weights)
+    tiers = [section.tiers[tier] for tier in layout.tiers]
+    return node_learners(
+        world.trained,
+        above=layout.above,
+        coordinator=layout.coordinator,
+        weights=[tier.weight for tier in tiers],
+        goes_on=[tier.goes_on for tier in tiers],
+    )

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from netsim.servers.tiers.members import Members
 
 
+_EVER = float("inf")
+
+
 class TermModels(Protocol):
     """Model of an edge at the beginning and end of its terms, and of updates that other edges began."""
 
@@ -32,11 +35,17 @@ class TermModels(Protocol):
     def version(self) -> int:
         """Counts the models of the edge, from 0."""
 
-    def begin_term(self, version: int) -> None:
-        """Replace the edge's model by the model `version` of the node above, which has arrived."""
+    def begin_term(self, version: int, *, ahead: bool) -> None:
+        """Replace the edge's model by the model `version` of the node above, which has arrived.
 
-    def end_term(self, round: int) -> None:
-        """Keep the present model, which the edge sends as its update of `round` of the node above."""
+        `ahead`: with what the edge has learnt since it sent its model: its present model less the model it sent is added.
+        """
+
+    def end_term(self, round: int, *, goes_on: bool) -> None:
+        """Keep the present model, which the edge sends as its update of `round` of the node above.
+
+        `goes_on`: the edge begins rounds of its next term, which count for that.
+        """
 
     def drop_term(self, round: int) -> None:
         """Drop the model that `end_term` kept for `round`: it did not arrive."""
@@ -56,10 +65,10 @@ class NoModels:
 
     version = 0
 
-    def begin_term(self, version: int) -> None:
+    def begin_term(self, version: int, *, ahead: bool) -> None:
         return None
 
-    def end_term(self, round: int) -> None:
+    def end_term(self, round: int, *, goes_on: bool) -> None:
         return None
 
     def drop_term(self, round: int) -> None:
@@ -78,6 +87,8 @@ class EdgeRule:
 
     rounds: int = 1
     """Own rounds of a term. A term is an edge's part in one round of the node above."""
+    goes_on: bool = False
+    """True if the edge begins the rounds of its next term, from the model it sends, as it sends it; False: as a model arrives."""
 
 
 class Edge(StateFields):
@@ -87,10 +98,15 @@ class Edge(StateFields):
     edge sends its model up, or its attempt ends as aborted if no update arrived in the term. If the attempt of the edge ends
     earlier, the term ends with it, and so do all attempts of members.
 
-    Own rounds are numbered by those of the node above: in its round r they begin after (r - 1) `rule.rounds`.
+    An edge that goes on (`rule.goes_on`) makes rounds of its next term while its model travels, at most all of them. The next
+    term then ends after the rest of its rounds, but not before its model has arrived. If the edge goes away meanwhile, these
+    rounds end with all attempts of members.
+
+    Own rounds are numbered by those of the node above: in its round r they begin after (r - 1) `rule.rounds`. Those of an edge
+    that goes on are numbered on.
     """
 
-    state_fields = ("_left", "_arrived")
+    state_fields = ("_left", "_arrived", "_attempt", "_ahead", "_away_s")
 
     def __init__(
         self,
@@ -113,17 +129,26 @@ class Edge(StateFields):
         """Remaining rounds of the term, including the round under way."""
         self._arrived = 0
         """Updates that arrived in the term."""
+        self._attempt = 0
+        """Number of the attempt of the edge whose term is under way, or was last."""
+        self._ahead = False
+        """True while no term is under way and rounds of the next term are, or were."""
+        self._away_s = _EVER
+        """Time at which the edge goes away, since it last sent its model."""
         self.recorder: Recorder = NoRecorder()
         # The learner must keep the version that an attempt of a member started from until that attempt ends.
         server.loop.let_outlast()
 
     def begin(self, attempt: Update) -> None:
         """Begin the term of `attempt`, whose model has arrived."""
-        self._term, self._left, self._arrived = attempt, self.rule.rounds, 0
-        loop = self.server.loop
-        loop.begin_term((attempt.round - 1) * self.rule.rounds, Cause(TERM, attempt.number))
-        self.models.begin_term(attempt.version)
-        self._errand.start(self._run())
+        ahead, self._ahead = self._ahead, False
+        self._term, self._attempt = attempt, attempt.number
+        self.models.begin_term(attempt.version, ahead=ahead)
+        if not ahead:
+            self._left, self._arrived = self.rule.rounds, 0
+            self.server.loop.begin_term((attempt.round - 1) * self.rule.rounds, Cause(TERM, attempt.number))
+        if not self._errand.running:
+            self._errand.start(self._run())
 
     def _run(self) -> Process[None]:
         while self._left:
@@ -133,35 +158,51 @@ class Edge(StateFields):
                 self.server.loop.abandon()
                 break
             self._left -= 1
-        self._end_term()
+        if self._term is not None:
+            self._end_term(self._term)
 
-    def _end_term(self) -> None:
-        attempt, self._term = self._term, None
-        assert attempt is not None
+    def _end_term(self, attempt: Update) -> None:
+        self._term = None
         life, now = self.edges.life, self.edges.clock.now
         if now == attempt.departure_s:
             life.leave(attempt, now)
         elif not self._arrived:
             life.end(attempt, "aborted", now, "nothing")
         else:
-            self.models.end_term(attempt.begun_round)
+            self.models.end_term(attempt.begun_round, goes_on=self.rule.goes_on)
+            if self.rule.goes_on:
+                self._ahead, self._left, self._arrived = True, self.rule.rounds, 0
+                self._await_departure(attempt.departure_s)
+                self._errand.start(self._run())
             life.proceed(attempt, now)
+
+    def _await_departure(self, time_s: float) -> None:
+        self._away_s = time_s
+        if time_s < _EVER:
+            self.edges.clock.call_at(time_s, self._on_departure, time_s)
+
+    def _on_departure(self, time_s: float) -> None:
+        if self._ahead and time_s == self._away_s:
+            self._stop()
+
+    def _stop(self) -> None:
+        """Stop the rounds under way, and the attempts of all members."""
+        self._term, self._ahead = None, False
+        self._errand.stop()
+        self.server.loop.abandon()
+        self.members.abort("above")
 
     def on_end(self, attempt: Update) -> None:
         """Callback at the end of an attempt of this edge."""
         if self._term is attempt:
-            self._term = None
-            self._errand.stop()
-            self.server.loop.abandon()
-            self.members.abort("above")
+            self._stop()
         if attempt.outcome != "delivered":
             self.models.drop_term(attempt.begun_round)
 
     def on_round(self, row: RoundRow) -> None:
         """Callback at the close of an own round: record the round."""
-        assert self._term is not None
         self._arrived += row.delivered
-        values = row._asdict() | {"edge": self.name, "term": self._term.number}
+        values = row._asdict() | {"edge": self.name, "term": self._attempt}
         self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
 
     def record_to(self, recorder: Recorder, attempts: Callable[[Sequence[str]], AttemptTable]) -> None:
@@ -170,16 +211,19 @@ class Edge(StateFields):
         self.server.record_to(NodeRecorder(self.on_round, attempts))
 
     def state_dict(self) -> State:
-        state = super().state_dict() | {"server": self.server.state_dict()}
-        return state if self._term is None else state | {"open": self.server.loop.open_state()}
+        state = super().state_dict() | {"server": self.server.state_dict(), "in_term": self._term is not None}
+        return state | {"open": self.server.loop.open_state()} if self._errand.running else state
 
     def load_state_dict(self, state: State) -> None:
         """Load a state; the states of the pools and of the view of members must be loaded before."""
         super().load_state_dict(state)
         self.server.load_state_dict(state["server"])
+        if state["in_term"]:
+            self._term = self.edges.alive_now[self.number]
+        if self._ahead:
+            self._await_departure(self._away_s)
         if "open" in state:
             self.server.loop.load_open_state(state["open"])
-            self._term = self.edges.alive_now[self.number]
             self._errand.start(self._run())
 
 

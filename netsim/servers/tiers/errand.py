@@ -15,6 +15,11 @@ class Errand:
         self._clock = clock
         self._steps: Process[None] | None = None
 
+    @property
+    def running(self) -> bool:
+        """True if a process has begun and has not ended."""
+        return self._steps is not None
+
     def start(self, steps: Process[None]) -> None:
         """Start `steps` in this instant, after events that are already due."""
         self._steps = steps
