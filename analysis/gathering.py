@@ -96,26 +96,26 @@ def _flat(scenario: dict[str, Any], path: str) -> dict[str, Any]:
     value: Any = scenario
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     open_tables = [(path, value)]
     while open_tables:
         key, inner = open_tables.pop()
         if isinstance(inner, dict):
-            open_tables += [(f"{key}.{name}", one) for name, one in reversed(inner.items())]
+            open_tables += [(f"{key}.{name}", inner_value) for name, inner_value in reversed(inner.items())]
         elif inner not in (None, []):
-            found[key] = inner
-    return found
+            keys[key] = inner
+    return keys
 
 
 def _check_runs(entries: Sequence[SweepEntry]) -> None:
     """Raise ValueError where a variant has two runs of one seed."""
-    found: dict[tuple[str, int], Path] = {}
+    folders: dict[tuple[str, int], Path] = {}
     for entry in entries:
-        other = found.get((entry.variant, entry.seed))
+        other = folders.get((entry.variant, entry.seed))
         if other is not None:
             what = "the same run" if other.resolve() == entry.path.resolve() else "another run of the same scenario and seed"
             raise ValueError(f"{entry.path}: {what} as {other}; name one of them")
-        found[entry.variant, entry.seed] = entry.path
+        folders[entry.variant, entry.seed] = entry.path
 
 
 def _check_worlds(folders: Sequence[Path], entries: Sequence[SweepEntry]) -> None:

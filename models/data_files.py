@@ -19,12 +19,12 @@ def refuse_special(path: str | Path) -> int:
     """Return the size of a regular file. Raises OSError for a folder, a device or a pipe."""
     if "\0" in str(path):
         raise OSError(errno.EINVAL, "its name holds a NUL character")
-    found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
-    return found.st_size
+    return status.st_size
 
 
 def bytes_of(path: str | Path) -> bytes:

@@ -36,7 +36,7 @@ from scenarios.sweeps.comparison_files import add_comparison
 from scenarios.sweeps.in_memory import sweep_in_memory
 from scenarios.sweeps.options import Earlier, Limits, Machines
 from scenarios.sweeps.plan import Plan
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 from scenarios.wiring.script.waits import Script
 from scenarios.wiring.script.world import World
 
@@ -135,8 +135,8 @@ def load(source: Source, changes: Mapping[str, object] | None = None) -> Scenari
     >>> netsim.load("quickstart", {"rounds": 3, "clients.count": 8}).clients.count
     8
     """
-    given = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
-    wanted = arguments.plain(given)
+    keys = {} if changes is None else arguments.keys_and_values("changes", changes, "{'policy.alpha': 10}")
+    wanted = arguments.plain(keys)
     tables, name = _tables(source)
     tables = override(tables, wanted)
     try:
@@ -199,9 +199,9 @@ def run(
     tell = _after_round(study, progress)
     if place is None:
         with _limit_time(wall):
-            done = Run(run_in_memory(built, study, after_round=tell, wall=wall))
-        _warn(caution for caution in cautions_of(done.summary) if caution not in built.cautions)
-        return done
+            result = Run(run_in_memory(built, study, after_round=tell, wall=wall))
+        _warn(caution for caution in cautions_of(result.summary) if caution not in built.cautions)
+        return result
     with _limit_time(wall):
         summary = written.simulate(built, study, place, overwrite=overwrite, after_round=tell, wall=wall)
         return _finish(summary, place, shown=built.cautions, resumable=study.flower is None)
@@ -361,7 +361,7 @@ def sweep(
     planned = _make_plan(scenario, script, {} if grid is None else grid, seeds, variants=variants, strict=strict)
     most = sum(p.scenario.rounds for p in planned.runs)
 
-    def tell(standing: Standing) -> None:
+    def tell(standing: SweepProgress) -> None:
         if progress is not None:
             progress(sum(standing.rounds), most)
 
@@ -376,10 +376,10 @@ def sweep(
         tables=wanted,
         limits=limits,
     )
-    done = analysis.open_sweep(folder)
-    add_comparison(folder, done, done.compare(), formats=("png",) if figures else ())
+    results = analysis.open_sweep(folder)
+    add_comparison(folder, results, results.compare(), formats=("png",) if figures else ())
     _warn(written_sweep.later_cautions(planned, folder))
-    return done
+    return results
 
 
 @_public

@@ -113,18 +113,18 @@ def _from_json(name: str, content: object) -> Underlay:
 
 
 def _attributes(place: str, values: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
+    attributes = {}
     for name in ("km", "delay_s", "bytes_per_s"):
         text = values.get(name)
         if text is None or str(text).strip() == "":
             continue
         try:
-            found[name] = float(text)
+            attributes[name] = float(text)
         except ValueError:
             raise ValueError(f"{place}: {name} = {text!r} is no number") from None
-    if len({"km", "delay_s"} & found.keys()) != 1:
+    if len({"km", "delay_s"} & attributes.keys()) != 1:
         raise ValueError(f"{place}: give either km or delay_s")
-    return found
+    return attributes
 
 
 def _network(name: str, nodes: Sequence[str], links: Sequence[tuple[str, Any, Any, Mapping[str, float]]]) -> Underlay:

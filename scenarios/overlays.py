@@ -73,13 +73,13 @@ class CycleTime:
 
 def cycle_times(silos: Silos, names: Sequence[str], *, fluid: bool = False) -> list[CycleTime]:
     """Return the cycle times of overlays by their names in `OVERLAYS`. `fluid`: also with flows that share all cables."""
-    found = []
+    times = []
     for name in names:
         overlay = OVERLAYS[name](silos)
         pairs = [(silos.underlay.sites[arc.source], silos.underlay.sites[arc.target]) for arc in overlay.arcs]
         fluid_ms = simulated_ms(silos, overlay, fluid=True) if fluid else None
-        found.append(CycleTime(name, overlay.cycle_ms(), simulated_ms(silos, overlay), pairs, fluid_ms))
-    return found
+        times.append(CycleTime(name, overlay.cycle_ms(), simulated_ms(silos, overlay), pairs, fluid_ms))
+    return times
 
 
 def overlay(
@@ -119,8 +119,8 @@ def overlay(
         raise ParameterError("network", network, f"has {len(underlay.sites)} nodes: must have {clients}, one a client")
     if overlay not in OVERLAYS:
         raise ParameterError("overlay", overlay, f"is no overlay; {did_you_mean(overlay, OVERLAYS)}")
-    made = OVERLAYS[overlay](Silos(underlay, model_bits, compute_ms, steps))
-    pairs = {(min(arc.source, arc.target), max(arc.source, arc.target)) for arc in made.arcs}
+    result = OVERLAYS[overlay](Silos(underlay, model_bits, compute_ms, steps))
+    pairs = {(min(arc.source, arc.target), max(arc.source, arc.target)) for arc in result.arcs}
     links = np.array(sorted(pairs), np.int64)
     # Where a file gives delays in place of km there are no distances; the cables of [network] have the delays in any case.
     lengths = [sum(underlay.cables[cable].km or 0.0 for cable in underlay.ways[a][b].cables) for a, b in links.tolist()]

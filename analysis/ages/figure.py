@@ -46,11 +46,11 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     for label, runs in groups.items():
         if len(maps) == MOST_PANELS or not runs:
             continue
-        found = ages(runs[0])
+        age_map = ages(runs[0])
         edges = round_edges(runs[0], along)
         # Rounds in which no time passes are nowhere over seconds.
-        if found.shape[0] > 1 and found.shape[1] > 1 and edges[-1] > edges[0]:
-            maps[label] = (found, edges)
+        if age_map.shape[0] > 1 and age_map.shape[1] > 1 and edges[-1] > edges[0]:
+            maps[label] = (age_map, edges)
     if not maps:
         return None
     highest = max(float(np.quantile(age, 0.995)) for age, _ in maps.values())

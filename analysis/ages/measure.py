@@ -84,26 +84,26 @@ def pairs(groups: Groups) -> list[Pair]:
     common = common_extent(run for runs in groups.values() for run in runs).rounds
     finals = {label: _finals(runs, common) for label, runs in groups.items()}
     oracles = {label: {oracle_name(run) for run in runs} for label, runs in groups.items()}
-    found = []
+    result = []
     for first, second in itertools.combinations([label for label, final in finals.items() if final], 2):
         if oracles[first] != oracles[second] or len(oracles[first]) > 1:
             continue
         seeds = [seed for seed in finals[first] if seed in finals[second]]
         differences = [finals[first][seed] - finals[second][seed] for seed in seeds]
-        found.append(Pair(first, second, mean_interval(differences), sum(value < 0.0 for value in differences)))
-    return found
+        result.append(Pair(first, second, mean_interval(differences), sum(value < 0.0 for value in differences)))
+    return result
 
 
 def growths(groups: Groups) -> list[Growth]:
     """Return the growth of the regret of each variant that measures it."""
-    found = []
+    result = []
     for label, runs in groups.items():
         curves = [curve for curve in map(_regret, runs) if curve[0].size > 1]
         if not curves:
             continue
         exponents = [growth_exponent(curve) for curve in curves]
         halves: FloatArray = np.array([_halves(curve) for curve in curves])
-        found.append(
+        result.append(
             Growth(
                 label,
                 mean_interval(halves[:, 0]),
@@ -113,7 +113,7 @@ def growths(groups: Groups) -> list[Growth]:
                 sum(map(math.isnan, exponents)),
             )
         )
-    return found
+    return result
 
 
 def growth_exponent(curve: Curve, *, skip: float = 0.1) -> float:

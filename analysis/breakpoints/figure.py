@@ -91,11 +91,11 @@ def shares_figure(
         return None
     frames: Mapping[str, pd.DataFrame] = {label: change_tables(runs, window=window) for label, runs in groups.items()}
     shown = {
-        what: {label: found for label, frame in frames.items() if (found := share_over_time(frame, what, unit)) is not None}
+        what: {label: curve for label, frame in frames.items() if (curve := share_over_time(frame, what, unit)) is not None}
         for what in ("delay", "recovery")
     }
     watching = {label for label, runs in groups.items() if any(map(detects, runs))}
-    shown["delay"] = {label: found for label, found in shown["delay"].items() if label in watching}
+    shown["delay"] = {label: curve for label, curve in shown["delay"].items() if label in watching}
     panels = [what for what in shown if shown[what]]
     if not panels:
         return None
@@ -103,11 +103,11 @@ def shares_figure(
         figure, all_axes = new_figure((1.0,) * len(panels), look=look)
         lines = {}
         for axes, what in zip(all_axes, panels, strict=True):
-            for label, found in shown[what].items():
+            for label, curve in shown[what].items():
                 style = line_style(list(groups).index(label))
-                (lines[label],) = axes.step(found.times_s, found.share, where="post", **style)
-                at = np.searchsorted(found.times_s, found.censored_s, side="right") - 1
-                axes.plot(found.censored_s, found.share[at], "|", color=style["color"], markersize=8)
+                (lines[label],) = axes.step(curve.times_s, curve.share, where="post", **style)
+                at = np.searchsorted(curve.times_s, curve.censored_s, side="right") - 1
+                axes.plot(curve.censored_s, curve.share[at], "|", color=style["color"], markersize=8)
             axes.set(xlabel=f"{unit} since the change", ylabel=_SHARES[what])
             axes.set_ylim(0.0, 1.03)
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
@@ -161,7 +161,7 @@ def _mark_declarations(axes: Axes, run: Run, changes: Sequence[int], position: F
     causes = run_detections(run, changes).causes
     lines: list[tuple[object, str]] = []
     for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
-        at = rounds[[found == cause for found in causes]]
+        at = rounds[[each_cause == cause for each_cause in causes]]
         if len(at):
             axes.plot(position[at - 1], np.zeros(len(at)), marker, color=INK, ms=6, ls="none", clip_on=False, zorder=4)
             lines.append((Line2D([], [], color=INK, marker=marker, ls="none"), f"declared: {cause}"))

@@ -13,7 +13,7 @@ from analysis.breakpoints.changes import WINDOW, Unit, change_table, detects, tr
 from analysis.detections.measure import run_detections
 from analysis.results.groups import Groups
 from analysis.statistics.intervals import Interval, mean_interval
-from analysis.statistics.survival import Reached, share_reached
+from analysis.statistics.survival import ReachedShare, share_reached
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,7 @@ def _restricted_interval(means: Sequence[float], horizon: float) -> Interval:
     return interval if any(mean < horizon for mean in means) else Interval(interval.mean, math.nan, interval.count)
 
 
-def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> Reached | None:
+def share_over_time(frame: pd.DataFrame, what: str, unit: Unit = "rounds") -> ReachedShare | None:
     """Estimate the share of changes declared (`what` = "delay") or recovered from ("recovery") over time (Kaplan-Meier).
 
     `frame` is a result of `change_tables`. None if there is no change to declare, or none to recover from.

@@ -30,9 +30,9 @@ def belief_map(run: Run, column: str = "belief") -> FloatArray:
     """Return `column` of the table `beliefs` of a run, (slots, K). ValueError: the run has no such table."""
     table = run.arrow("beliefs", ["round", "client", column])
     number, client = (np.asarray(table.column(name).to_numpy(), np.int64) for name in ("round", "client"))
-    found = np.full((int(number.max(initial=0)), int(client.max(initial=-1)) + 1), np.nan)
-    found[number - 1, client] = np.asarray(table.column(column).to_numpy(zero_copy_only=False), np.float64)
-    return found
+    beliefs = np.full((int(number.max(initial=0)), int(client.max(initial=-1)) + 1), np.nan)
+    beliefs[number - 1, client] = np.asarray(table.column(column).to_numpy(zero_copy_only=False), np.float64)
+    return beliefs
 
 
 def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN) -> ShownFigure | None:

@@ -105,10 +105,10 @@ def _jams(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Patch, str]]:
     number, channel = number[closed], channel[closed]
     if not number.size:
         return []
-    for one in np.unique(channel):
-        intervals = _stretches(np.unique(number[channel == one]))
+    for sub_channel in np.unique(channel):
+        intervals = _stretches(np.unique(number[channel == sub_channel]))
         bars = [(edges[start - 1], edges[start - 1 + length] - edges[start - 1]) for start, length in intervals]
-        axes.broken_barh(bars, (one - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
+        axes.broken_barh(bars, (sub_channel - 0.5, 0.16), facecolor=JAM, linewidth=0.0)
     return [(Patch(facecolor=JAM), "jammed")]
 
 
@@ -133,7 +133,7 @@ def _mark_declarations(axes: Axes, run: Run, edges: FloatArray) -> list[tuple[Li
     channel = np.asarray(run.arrow("detections", ["channel"]).column("channel").to_numpy(), np.int64)
     centres = (edges[number - 1] + edges[number]) / 2.0
     for cause, (marker, words) in MARKERS.items():
-        at = np.array([found == cause for found in scored.causes])
+        at = np.array([each_cause == cause for each_cause in scored.causes])
         if at.any():
             faces = PAPER if cause == "jamming" else "#CC79A7"
             axes.plot(centres[at], channel[at], marker, color=faces, mec=INK, mew=1.0, ms=7.0, ls="none", zorder=4)
@@ -166,7 +166,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
             axes.vlines(changed, place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
             declared = edges[label][declared_rounds(groups[label][0])]
             for cause, (marker, _) in MARKERS.items():
-                at = declared[[found == cause for found in score.causes]]
+                at = declared[[each_cause == cause for each_cause in score.causes]]
                 faces = "white" if cause == "jamming" else colour
                 axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
         names = [f"{drawable(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
@@ -190,9 +190,9 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
 
 def _counts(scored: Sequence[DetectionScore]) -> str:
     changes = sum(len(score.changes or ()) for score in scored)
-    found = sum(len(score.delays_rounds) for score in scored)
+    detected = sum(len(score.delays_rounds) for score in scored)
     alarms = sum(sum(score.false_alarms.values()) for score in scored)
     jamming = sum(sum(score.jamming.values()) for score in scored)
-    words = [f"{found:,} of {changes:,} found"] if changes else []
+    words = [f"{detected:,} of {changes:,} found"] if changes else []
     words += [f"{jamming:,} by jamming"] if jamming else []
     return ", ".join([*words, f"{alarms:,} false"])

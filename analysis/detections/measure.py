@@ -83,7 +83,7 @@ def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> Det
     waiting = -1
     causes: list[Cause] = []
     delays: list[int] = []
-    found: dict[int, int] = {}
+    first_declared: dict[int, int] = {}
     jamming: dict[int, int] = {}
     alarms: dict[int, int] = {}
     for row in declared:
@@ -92,7 +92,7 @@ def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> Det
             waiting = segment
             causes.append("change")
             delays.append(row.round - changes[segment] + 1)
-            count = found
+            count = first_declared
         elif row.jammed:
             causes.append("jamming")
             count = jamming
@@ -100,7 +100,7 @@ def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> Det
             causes.append("false alarm")
             count = alarms
         count[row.channel] = count.get(row.channel, 0) + 1
-    return DetectionScore(tuple(changes), tuple(causes), tuple(delays), found, jamming, alarms)
+    return DetectionScore(tuple(changes), tuple(causes), tuple(delays), first_declared, jamming, alarms)
 
 
 def detection_totals(declared: Sequence[Declaration], channels: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -146,8 +146,8 @@ def declared_rounds(run: Run) -> NDArray[np.int64]:
 
     A declaration in a slot that the end of the run cut short counts for the last slot that closed.
     """
-    found = run.row_of(run.arrow("detections", ["round"]).column("round").to_numpy())
-    return np.minimum(found, run.columns(["round"])["round"].size)
+    rounds = run.row_of(run.arrow("detections", ["round"]).column("round").to_numpy())
+    return np.minimum(rounds, run.columns(["round"])["round"].size)
 
 
 def changes_of_means(run: Run) -> tuple[int, ...] | None:

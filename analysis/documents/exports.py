@@ -68,8 +68,8 @@ def _numeric(name: str, cells: Sequence[str]) -> list[tuple[str, list[str]]]:
     """Return the columns that hold the numbers of `cells`, their half-widths and their words, of which the last two may lack."""
     values, halves, remarks = [], [], []
     for cell in cells:
-        found = _NUMBER.fullmatch(cell)
-        value, half, remark = found.groups("") if found is not None else ("", "", "" if cell == MISSING else cell)
+        match = _NUMBER.fullmatch(cell)
+        value, half, remark = match.groups("") if match is not None else ("", "", "" if cell == MISSING else cell)
         values.append(value.replace(",", "").replace("∞", "inf"))
         halves.append(half.replace(",", ""))
         remarks.append(remark)

@@ -36,13 +36,13 @@ def runs_in_words(runs: Iterable[tuple[str, int]]) -> str:
 
 def _stretches(seeds: Sequence[int]) -> list[list[int]]:
     """Split sorted seeds into stretches of successive ones."""
-    found: list[list[int]] = []
+    stretches: list[list[int]] = []
     for seed in sorted(seeds):
-        if found and seed == found[-1][-1] + 1:
-            found[-1].append(seed)
+        if stretches and seed == stretches[-1][-1] + 1:
+            stretches[-1].append(seed)
         else:
-            found.append([seed])
-    return found
+            stretches.append([seed])
+    return stretches
 
 
 def _from_to(stretch: Sequence[int]) -> str:

@@ -27,13 +27,13 @@ MOST_POINTS = 1000
 
 def round_columns(run: Run, *names: str) -> list[FloatArray]:
     """Columns of the rounds table as floats, missing values as NaN; not to be written to."""
-    found = run.columns(names)
-    return [found[name] for name in names]
+    columns = run.columns(names)
+    return [columns[name] for name in names]
 
 
 def curves_of(groups: Groups, curve: Callable[[Run], Curve]) -> dict[str, list[Curve]]:
     """Return the curves of each label's runs, without empty ones; labels without curves keep their place in the palette."""
-    return {label: [found for found in map(curve, runs) if found[0].size] for label, runs in groups.items()}
+    return {label: [points for points in map(curve, runs) if points[0].size] for label, runs in groups.items()}
 
 
 def thin(curve: Curve) -> Curve:

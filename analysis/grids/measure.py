@@ -71,12 +71,12 @@ def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settin
     """
     places: dict[tuple[float, ...], dict[str, str]] = {}
     kinds: dict[str, list[str]] = {}
-    for variant, one in settings.items():
-        values = [one.get(key) for key in keys]
+    for variant, own_settings in settings.items():
+        values = [own_settings.get(key) for key in keys]
         if not all(map(is_number, values)):
             continue
-        method = _method(one, keys)
-        places.setdefault(tuple(float(one[key]) for key in keys), {})[method] = variant
+        method = _method(own_settings, keys)
+        places.setdefault(tuple(float(own_settings[key]) for key in keys), {})[method] = variant
         kinds.setdefault(method, []).append(variant)
     if len(places) < 2 or len(kinds) < 2:
         return None
@@ -84,10 +84,10 @@ def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settin
     cells = tuple(
         Cell(
             at=at,
-            variants=tuple(found.get(method) for method in kinds),
-            comparison=_compare_variants(sweep, comparison, list(found.values()), found.get(baseline)),
+            variants=tuple(place.get(method) for method in kinds),
+            comparison=_compare_variants(sweep, comparison, list(place.values()), place.get(baseline)),
         )
-        for at, found in sorted(places.items())
+        for at, place in sorted(places.items())
     )
     methods = tuple(shared_label([sweep.labels[variant] for variant in variants], keys) for variants in kinds.values())
     return CellStudy(tuple(keys), methods, cells, comparison.confidence)
@@ -98,8 +98,8 @@ def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
     keys = numeric_keys(settings)
     if len(keys) != 2:
         return []
-    methods = {_method(one, keys) for one in settings.values()}
-    cells = {tuple(repr(one.get(key)) for key in keys) for one in settings.values()}
+    methods = {_method(own_settings, keys) for own_settings in settings.values()}
+    cells = {tuple(repr(own_settings.get(key)) for key in keys) for own_settings in settings.values()}
     return keys if len(methods) > 1 and 1 < len(cells) <= MOST_CELLS else []
 
 
@@ -109,16 +109,16 @@ def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
     The sets of best hold in all cells together with the confidence of the study (Bonferroni).
     ValueError: neither high nor low values of the metric are better.
     """
-    one = metric(name)
-    if one.better == "neither":
+    definition = metric(name)
+    if definition.better == "neither":
         raise ValueError(f"metric = {name!r}: is no better high or low, so that nothing is best by it")
     level = simultaneous(cells.confidence, len(cells.cells))
-    found = []
+    result = []
     for cell in cells.cells:
         values = method_values(cell, name)
-        best = set_of_best(values, higher=one.better == "higher", confidence=level)
-        found.append(BestInCell(cell, best, _winners(values, best)))
-    return found
+        best = set_of_best(values, higher=definition.better == "higher", confidence=level)
+        result.append(BestInCell(cell, best, _winners(values, best)))
+    return result
 
 
 def method_values(cell: Cell, name: str) -> FloatArray:

@@ -44,8 +44,8 @@ def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str]
 def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
     """Describe the number of cells in which each method is best."""
     counts: dict[tuple[int, ...], int] = {}
-    for one in found:
-        counts[one.winners] = counts.get(one.winners, 0) + 1
+    for cell in found:
+        counts[cell.winners] = counts.get(cell.winners, 0) + 1
     parts = [
         f"{' = '.join(study.methods[index] for index in winners)} in {count}"
         for winners, count in sorted(counts.items(), key=lambda item: -item[1])
@@ -61,14 +61,14 @@ def means_table(study: CellStudy, found: Sequence[BestInCell], name: str) -> Tab
     title = heading(study.cells[0].comparison, name)
     header = [*map(key_with_unit, study.keys), *study.methods]
     rows = []
-    for one in found:
-        by_variant = {row.variant: row for row in one.cell.comparison.rows}
-        cells = [f"{value:g}" for value in one.cell.at]
+    for cell in found:
+        by_variant = {row.variant: row for row in cell.cell.comparison.rows}
+        cells = [f"{value:g}" for value in cell.cell.at]
         # Where all are alike, such as where no run reached the target, no method is called the best.
         differ = len({row[name].mean for row in by_variant.values()}) > 1
-        for index, variant in enumerate(one.cell.variants):
-            star = " *" if differ and one.best.members[index] else ""
-            cells.append(MISSING if variant is None else value_cell(by_variant[variant], one.cell.comparison, name) + star)
+        for index, variant in enumerate(cell.cell.variants):
+            star = " *" if differ and cell.best.members[index] else ""
+            cells.append(MISSING if variant is None else value_cell(by_variant[variant], cell.cell.comparison, name) + star)
         rows.append(cells)
     level = format_percent(study.confidence)
     note = (
@@ -85,7 +85,7 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
     together = sum(len(cell.comparison.differences) for cell in study.cells)
     baselines = [_baseline(cell) for cell in study.cells]
     base = baselines[0]
-    if not together or any(one != base for one in baselines):
+    if not together or any(label != base for label in baselines):
         return None
     title = heading(study.cells[0].comparison, name)
     others = [index for index in range(len(study.methods)) if index != base]
@@ -119,13 +119,13 @@ def _baseline(cell: Cell) -> int:
 def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
     from analysis.grids.figure import best_figure
 
-    found = best_in_cells(study, name)
+    cells = best_in_cells(study, name)
     title = heading(study.cells[0].comparison, name)
-    blocks: list[Block] = [Bullets([best_words(study, found, title)])]
-    figure = best_figure(study, found, name, title, look=look)
+    blocks: list[Block] = [Bullets([best_words(study, cells, title)])]
+    figure = best_figure(study, cells, name, title, look=look)
     if figure is not None:
         blocks.append(Picture(f"{_slug(name)}-best-where", f"Who is best where: {title}", figure))
-    blocks.append(means_table(study, found, name))
+    blocks.append(means_table(study, cells, name))
     differences = differences_table(study, name)
     return [*blocks, *([] if differences is None else [differences])]
 

@@ -156,8 +156,8 @@ def compare(
     runs at equal bytes that send none.
     """
     _check_settings(target_accuracy, equal, last)
-    asked = tuple(metric(name).name for name in dict.fromkeys(metrics))
-    names = (*METRICS, *(name for name in asked if name not in METRICS))
+    requested = tuple(metric(name).name for name in dict.fromkeys(metrics))
+    names = (*METRICS, *(name for name in requested if name not in METRICS))
     target = sweep.target_accuracy if target_accuracy is None else target_accuracy
     smooth = sweep.smoothing_s if smoothing_s is None else smoothing_s
     extents = [(run.label, run.seed, run_extent(run)) for run in sweep]
@@ -184,7 +184,7 @@ def compare(
         equal=equal,
         confidence=confidence,
         metrics=names,
-        asked=asked,
+        asked=requested,
         rounds_alike=_has_rounds_alike(sweep),
         runs=table,
         rows=rows,
@@ -325,8 +325,8 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
             groups = {"": interval}
             if row.variant in paired and (name != "aoi_regret" or paired[row.variant].same_oracle):
                 groups["_difference"] = paired[row.variant][name].difference
-            for group, one in groups.items():
-                for field, value in asdict(one).items():
+            for group, columns in groups.items():
+                for field, value in asdict(columns).items():
                     # A figure that does not exist is an empty cell, not a NaN.
                     line[f"{name}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
         flat.append(line)

@@ -265,4 +265,4 @@ def metric_values(run: Run, names: Iterable[str], settings: Settings = DEFAULT) 
 
 def names_of(kinds: Sequence[Kind]) -> tuple[str, ...]:
     """Return the names of the metrics of some kinds, in the order of tables."""
-    return tuple(name for name, one in METRICS.items() if one.kind in kinds)
+    return tuple(name for name, definition in METRICS.items() if definition.kind in kinds)

@@ -32,7 +32,7 @@ def paired_difference(run: Run, other: Run, name: str, settings: Settings) -> fl
     extent = common_extent([run, other])
     cost = metric(name).cost
     both = Settings(settings.target_accuracy, settings.smoothing_s, settings.last, extent)
-    first, second = (metric_values(one, [name], both)[name] for one in (run, other))
+    first, second = (metric_values(measured, [name], both)[name] for measured in (run, other))
     if cost is not None:
         first, second = (min(value, extent.amount(cost)) if not math.isnan(value) else value for value in (first, second))
     return first - second if math.isfinite(first) and math.isfinite(second) else math.nan
@@ -96,8 +96,8 @@ def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, setti
     """`run_metrics` of each run, a row a run: variant, label, seed, rounds, simulated_s, oracle, and a column a metric."""
     import pandas as pd
 
-    asked = list(METRICS if names is None else names)
-    found = [run_metrics(run, asked, settings) for run in runs]
+    requested = list(METRICS if names is None else names)
+    measured = [run_metrics(run, requested, settings) for run in runs]
     facts = ("variant", "label", "seed", "rounds", "simulated_s", "oracle")
-    table = {name: [getattr(row, name) for row in found] for name in facts}
-    return pd.DataFrame(table | {name: [row[name] for row in found] for name in asked})
+    table = {name: [getattr(row, name) for row in measured] for name in facts}
+    return pd.DataFrame(table | {name: [row[name] for row in measured] for name in requested})

@@ -166,7 +166,7 @@ def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: 
 
     Inf: not reached in the run; NaN: no rounds, or the cost is not counted.
     """
-    found = _running_cost_of(rounds, cost)
-    if not found.size or math.isnan(found[-1]):
+    costs = _running_cost_of(rounds, cost)
+    if not costs.size or math.isnan(costs[-1]):
         return math.nan
     return first_reached(accuracy_curve(rounds, smoothing_s=smoothing_s, cost=cost), target)

@@ -45,7 +45,7 @@ def link_table(run: Run) -> pd.DataFrame:
     by_link = loads.groupby("link")
     sums = by_link[["carried_bytes", "room_bytes", "seconds"]].sum()
     whole_s = loads["end_s"].max() - loads["start_s"].min()
-    limits = [(link, *found) for link, found in _limits(run).items()]
+    limits = [(link, *numbers) for link, numbers in _limits(run).items()]
     limited = pd.DataFrame(limits, columns=["link", "transfers", "limited_s"]).set_index("link")
     table = pd.DataFrame(
         {
@@ -116,10 +116,10 @@ def path_limits(run: Run, path: pd.DataFrame) -> pd.DataFrame:
 
 def _transfers_of_clients(run: Run) -> dict[tuple[int, str], list[tuple[float, float, str]]]:
     """Return (sent, end, limits) of models and updates, by client and phase."""
-    found: dict[tuple[int, str], list[tuple[float, float, str]]] = defaultdict(list)
+    transfers: dict[tuple[int, str], list[tuple[float, float, str]]] = defaultdict(list)
     for piece in run.pieces("transfers", ["kind", "number", "sent_s", "end_s", "limits"]):
         for row in piece.to_pylist():
             phase = _PHASES.get(row["kind"])
             if phase is not None:
-                found[row["number"], phase].append((row["sent_s"], row["end_s"], row["limits"]))
-    return found
+                transfers[row["number"], phase].append((row["sent_s"], row["end_s"], row["limits"]))
+    return transfers

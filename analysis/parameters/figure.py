@@ -72,8 +72,8 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str 
 
     `restricted`: as for `parameter_figure`.
     """
-    one = metric(study.metric)
-    means = study.means * one.scale
+    definition = metric(study.metric)
+    means = study.means * definition.scale
     finite = means[np.isfinite(means)]
     if not finite.size:
         return None
@@ -81,11 +81,11 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str 
         figure, (axes,) = new_figure(look=look)
         axes.grid(visible=False)
         # Dark is better, whether that is high or low; for a metric without a better direction, dark is high.
-        colours = "cividis" if one.better == "lower" else "cividis_r"
+        colours = "cividis" if definition.better == "lower" else "cividis_r"
         image = axes.imshow(means, cmap=colours, aspect="auto", origin="lower")
         middle = (finite.min() + finite.max()) / 2.0
         for (row, column), value in np.ndenumerate(means):
-            dark = value < middle if one.better == "lower" else value > middle
+            dark = value < middle if definition.better == "lower" else value > middle
             frame = {"boxstyle": "square,pad=0.25", "fill": False, "ec": "white" if dark else "black", "lw": 1.6}
             text = f"{value:.4g}" if np.isfinite(value) else "—"
             colour = "white" if dark else "black"
@@ -97,11 +97,11 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str 
         axes.set_xticks(range(study.at_columns.size), [f"{value:g}" for value in study.at_columns])
         axes.set_yticks(range(study.at_rows.size), [f"{value:g}" for value in study.at_rows])
         axes.set(xlabel=key_with_unit(study.columns), ylabel=key_with_unit(study.rows))
-        figure.colorbar(image, ax=axes, label=one.axis)
+        figure.colorbar(image, ax=axes, label=definition.axis)
         note = f"mean of {restricted} over seeds" if restricted else "mean over seeds"
         if study.best is not None:
             note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
-        headline(figure, f"{one.title[:1].upper()}{one.title[1:]}", note, [], look=look)
+        headline(figure, f"{definition.title[:1].upper()}{definition.title[1:]}", note, [], look=look)
     return figure
 
 

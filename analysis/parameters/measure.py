@@ -92,22 +92,22 @@ def settings_of(sweep: Sweep) -> dict[str, dict[str, Any]]:
 
 
 def _flat(scenario: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    keys: dict[str, Any] = {}
     for name, value in scenario.items():
         key = f"{above}{name}"
         if key in ("seed", "name", "description", "sweep"):
             continue
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{key}.")
+            keys |= _flat(value, f"{key}.")
         else:
-            found[key] = value
-    return found
+            keys[key] = value
+    return keys
 
 
 def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
     """Return the keys of `settings_of` against which a metric can be shown: numbers, with variants that differ in nothing else.
     """
-    keys = dict.fromkeys(key for one in settings.values() for key in one)
+    keys = dict.fromkeys(key for own_settings in settings.values() for key in own_settings)
     return [key for key in keys if any(len(group) > 1 for group in _group_by_other_settings(settings, key).values())]
 
 
@@ -117,10 +117,10 @@ def _group_by_other_settings(settings: Mapping[str, Settings], key: str) -> dict
     A second one would repeat the same value and widen the set of best for nothing.
     """
     groups: dict[str, list[str]] = {}
-    for variant, one in settings.items():
-        value = one.get(key)
+    for variant, own_settings in settings.items():
+        value = own_settings.get(key)
         if is_number(value):
-            group = groups.setdefault(repr(sorted((k, repr(v)) for k, v in one.items() if k != key)), [])
+            group = groups.setdefault(repr(sorted((k, repr(v)) for k, v in own_settings.items() if k != key)), [])
             if all(settings[other][key] != value for other in group):
                 group.append(variant)
     return groups
@@ -134,7 +134,7 @@ def is_number(value: Any) -> bool:
 def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
     """Return `key` in full; it may be given by its last words. ValueError, naming `option`: no grid of numbers varies it."""
     known = numeric_keys(settings)
-    named = [one for one in known if one == key or one.endswith(f".{key}")]
+    named = [known_key for known_key in known if known_key == key or known_key.endswith(f".{key}")]
     if len(named) != 1:
         none = "no numeric key varies by itself: make a grid, such as --grid KEY=[1, 2, 5]"
         remedy = did_you_mean(key, known) if known else none

@@ -80,15 +80,15 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
 def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
     """Say in words, for each line of a study, the best value of the key and its set of best, or that all are alike."""
     title = heading(comparison, study.metric)
-    found = []
+    sentences = []
     for line in study.lines:
         words = best_words(study, line, comparison.confidence)
         if is_tied(line):
             words = f"the same at all values of {study.key}"
             if _nowhere_reached(comparison, study.metric, line.variants):
                 words = f"no run was at the target by {_limit(comparison, study.metric)}"
-        found.append((line.label, words))
-    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in found if words]
+        sentences.append((line.label, words))
+    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in sentences if words]
 
 
 def _limit(comparison: Comparison, name: str) -> str:

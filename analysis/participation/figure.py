@@ -47,7 +47,7 @@ def _group_bars(axes: Axes, by_group: Mapping[str, Sequence[Mapping[str, Mapping
     for index, several in enumerate(by_group.values()):
         style = line_style(index)
         values = [
-            mean_interval([one[name]["selected"] / max(1, one[name]["clients"]) for one in several if name in one])
+            mean_interval([counts[name]["selected"] / max(1, counts[name]["clients"]) for counts in several if name in counts])
             for name in names
         ]
         at = np.arange(len(names)) + (index - (len(by_group) - 1) / 2) * width

@@ -60,7 +60,7 @@ def _shares(found: dict[str, Any], group: str) -> dict[str, float]:
 
 
 def _fairness_between_groups(found: dict[str, Any]) -> float:
-    return jain_index([_ratio(one["delivered"], one["clients"]) for one in found.values() if one["clients"]])
+    return jain_index([_ratio(counts["delivered"], counts["clients"]) for counts in found.values() if counts["clients"]])
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -22,11 +22,11 @@ def texts(column: Any) -> list[str]:
     if pa.types.is_dictionary(kind):
         combined = column.combine_chunks()
         parts = combined.chunks if isinstance(combined, pa.ChunkedArray) else [combined]
-        found: list[str] = []
+        result: list[str] = []
         for part in parts:
             words = [LEFT_OUT if word is None else json.dumps(word) for word in part.dictionary.to_pylist()]
-            found += [LEFT_OUT if place is None else words[place] for place in part.indices.to_pylist()]
-        return found
+            result += [LEFT_OUT if place is None else words[place] for place in part.indices.to_pylist()]
+        return result
     values = column.to_pylist()
     if pa.types.is_floating(kind):
         finite = np.isfinite(np.array(values, np.float64)).tolist()

@@ -70,10 +70,10 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
 
     A line shows the budget where all variants have the same. The note names variants that sent updates without protection.
     """
-    found = {label: [client_leaks(run) for run in runs] for label, runs in groups.items()}
-    bare = [label for label, several in found.items() if any(np.isinf(one).any() for one in several)]
-    values = {label: [] if label in bare else several for label, several in found.items()}
-    if not any(one.size for several in values.values() for one in several):
+    leaks_by_label = {label: [client_leaks(run) for run in runs] for label, runs in groups.items()}
+    bare = [label for label, several in leaks_by_label.items() if any(np.isinf(leaks).any() for leaks in several)]
+    values = {label: [] if label in bare else several for label, several in leaks_by_label.items()}
+    if not any(leaks.size for several in values.values() for leaks in several):
         return None
     with look.apply():
         figure, (axes,) = new_figure(look=look)

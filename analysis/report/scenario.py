@@ -41,7 +41,7 @@ def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {_value(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list):
         shown = ", ".join(map(_value, value[:8]))
         return f"[{shown}, .. {len(value)} values]" if len(value) > 8 else f"[{shown}]"
@@ -77,8 +77,8 @@ def scenario_facts(runs: Sequence[Run]) -> Facts:
 
 def _either(texts: Iterable[str]) -> str:
     """Join the different texts that are not empty; of many the first few."""
-    found = [text for text in dict.fromkeys(texts) if text]
-    shown = found if len(found) <= _MOST else [*found[:_MOST], f"others ({len(found) - _MOST:,})"]
+    distinct = [text for text in dict.fromkeys(texts) if text]
+    shown = distinct if len(distinct) <= _MOST else [*distinct[:_MOST], f"others ({len(distinct) - _MOST:,})"]
     return " or ".join(shown)
 
 
@@ -99,10 +99,10 @@ def _server(servers: Sequence[Mapping[str, Any]]) -> str:
     words = [_either(str(server.get("kind", "")) for server in servers)]
     for key in _SERVER_WORDS:
         having = [server for server in known if isinstance(server.get(key), int | float)]
-        told = _either(_server_phrase(key, server) for server in having)
-        if told and len(having) < len(servers):
-            told = f"{told}, or none" if len(known) == len(servers) else told
-        words.append(told)
+        text = _either(_server_phrase(key, server) for server in having)
+        if text and len(having) < len(servers):
+            text = f"{text}, or none" if len(known) == len(servers) else text
+        words.append(text)
     # The keys of a user's server have a meaning only for its class, so they are shown verbatim.
     keys = dict.fromkeys(key for server in own for key in server if key != "kind")
     words += [_either(f"{key} = {_value(server[key])}" for server in own if server.get(key) is not None) for key in keys]
@@ -191,7 +191,7 @@ def settings_sections(run: Run, runs: Sequence[Run], sweep: Sweep | None, comman
         for name, version in dict(one.summary.get("versions") or {}).items():
             versions.setdefault(name, {})[str(version)] = None
     if versions:
-        sections.append(Section("Versions", [Facts([(name, " and ".join(found)) for name, found in versions.items()])]))
+        sections.append(Section("Versions", [Facts([(name, " and ".join(numbers)) for name, numbers in versions.items()])]))
     again = "netsim run scenario.toml" if sweep is None else "netsim run VARIANT/seed-SEED/scenario.toml"
     words = "The scenario of a run, with the same version of netsim, gives the same tables. This report was written by:"
     sections.append(Section("Commands", [Text(words), Code(f"{again}\n{command}", "sh")]))

@@ -63,8 +63,8 @@ def write_report(
     draft = _draft(source, figures, questions, _command(Path(path), figures, questions))
 
     def draw_document(look: Look) -> Document:
-        found = figures_of(source, replace(figures, look=look))
-        return draft([Picture(name, CAPTIONS[name], figure) for name, figure in found.items()], look)
+        figures_by_name = figures_of(source, replace(figures, look=look))
+        return draft([Picture(name, CAPTIONS[name], figure) for name, figure in figures_by_name.items()], look)
 
     # A page has titles and notes as text of its own.
     document = draw_document(replace(figures.look, title="", notes=False) if file.suffix == ".html" else figures.look)
@@ -108,8 +108,8 @@ def _refuse_of_one_run(questions: Questions, run: Run) -> None:
         "equivalent": questions.equivalent,
         "equal bytes": questions.equal == "bytes",
     }
-    if told := ", ".join(name for name, value in asked.items() if value):
-        raise ValueError(f"{run.source.place}: {told}: is a question to the variants of a sweep, and this is one run")
+    if names := ", ".join(name for name, value in asked.items() if value):
+        raise ValueError(f"{run.source.place}: {names}: is a question to the variants of a sweep, and this is one run")
 
 
 def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:

@@ -41,10 +41,10 @@ def check_file(path: Path, digest: str, remedy: str) -> None:
     """Raise DamagedFileError unless the SHA-256 of a file is `digest`; a file that stayed the same is read once only."""
     try:
         state = path.stat()
-        found = _sha256(path, (state.st_ino, state.st_size, state.st_mtime_ns))
+        actual = _sha256(path, (state.st_ino, state.st_size, state.st_mtime_ns))
     except OSError as error:
         raise DamagedFileError(f"{path}: cannot be read ({error.strerror or error})") from error
-    if found != digest:
+    if actual != digest:
         raise DamagedFileError(
             f"{path}: is damaged (its checksum is not the one in summary.json); restore it from a copy, "
             f"or make it again: {remedy}"

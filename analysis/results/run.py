@@ -204,9 +204,9 @@ class Run:
         with self.source.open(table) as opened:
             lacking = check_table(place, table, opened.schema)
             wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
-            found = opened.read([name for name in wanted if name not in lacking] or opened.schema.names[:1])
-            check_filled(place, table, found)
-            return select_columns(table, found, wanted)
+            result = opened.read([name for name in wanted if name not in lacking] or opened.schema.names[:1])
+            check_filled(place, table, result)
+            return select_columns(table, result, wanted)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
         """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""

@@ -87,7 +87,7 @@ class KeptColumns:
             size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
             KeptColumns._bytes += size
             KeptColumns._kept[self._number] = (ref(self), size)
-        found = {name: self._arrays[name] for name in names}
+        arrays = {name: self._arrays[name] for name in names}
         if self._number in KeptColumns._kept:
             KeptColumns._kept.move_to_end(self._number)
         while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._kept) > 1:
@@ -95,7 +95,7 @@ class KeptColumns:
             if (columns := kept()) is not None:
                 columns._arrays.clear()
             KeptColumns._forget(oldest)
-        return found
+        return arrays
 
     @staticmethod
     def _forget(number: int) -> None:
@@ -231,13 +231,13 @@ class RunFolder:
             self.summary()
         except ValueError as error:
             return [str(error)]
-        found = []
+        problems = []
         for name in self._digests or ():
             try:
                 self._check(self._path / name)
             except ValueError as error:
-                found.append(str(error))
-        return found
+                problems.append(str(error))
+        return problems
 
     def _check(self, path: Path) -> None:
         digest = (self._digests or {}).get(path.name)
@@ -331,8 +331,8 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
     metadata: dict[bytes, bytes] = schema.metadata or {}
     kind = metadata.get(b"netsim.table")
     if kind != table.encode():
-        found = "carries no table name" if kind is None else f"says it is table {kind.decode(errors='replace')!r}"
-        raise ValueError(f"{place}: expected the {table} table of a run, but the file {found}")
+        problem = "carries no table name" if kind is None else f"says it is table {kind.decode(errors='replace')!r}"
+        raise ValueError(f"{place}: expected the {table} table of a run, but the file {problem}")
     _check_format(place, metadata.get(b"netsim.format", b"").decode(errors="replace"))
     missing = [name for name in COLUMNS[table] if name not in schema.names]
     # A table without an entry in ALWAYS has no optional columns.

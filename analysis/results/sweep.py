@@ -214,11 +214,11 @@ class Sweep:
                 f"{entry.path}: expected the run folder of variant {entry.variant!r}, seed {entry.seed}; it is not there"
             )
         run = self.run_class(source, variant=entry.variant, label=entry.label)
-        found = run.summary.get("run_id")
-        if entry.id is not None and found is not None and found != entry.id:
+        identity = run.summary.get("run_id")
+        if entry.id is not None and identity is not None and identity != entry.id:
             raise ValueError(
                 f"{entry.path}: is not the run that sweep.json lists as variant {entry.variant!r}, seed {entry.seed}: its "
-                f"run_id is {found}, not {entry.id}; simulate that run again with netsim sweep and --resume"
+                f"run_id is {identity}, not {entry.id}; simulate that run again with netsim sweep and --resume"
             )
         return run
 

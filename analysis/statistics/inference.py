@@ -105,12 +105,12 @@ def set_of_best(values: FloatArray, *, higher: bool, confidence: float = 0.95) -
     from scipy.special import stdtrit
 
     critical = float(stdtrit(len(rows) - 1, 1.0 - (1.0 - confidence) / (int(present.sum()) - 1)))
-    for one in range(count):
+    for variant in range(count):
         # Of infinite values, such as leaks without protection, differences are compared by sign alone.
         with np.errstate(invalid="ignore"):
-            ahead = signed[:, present] - signed[:, [one]]
+            ahead = signed[:, present] - signed[:, [variant]]
             error = ahead.std(axis=0, ddof=1) / math.sqrt(len(rows))
-            members[one] &= not bool((ahead.mean(axis=0) > critical * np.nan_to_num(error)).any())
+            members[variant] &= not bool((ahead.mean(axis=0) > critical * np.nan_to_num(error)).any())
     return Best(best, members, len(rows))
 
 

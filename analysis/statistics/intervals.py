@@ -99,12 +99,12 @@ def paired_differences(
     rows = np.array([seeds.setdefault(seed, len(seeds)) for seed in table["seed"].tolist()], dtype=np.intp)
     places = {name: place for place, name in enumerate(variants)}
     columns = np.array([places[str(name)] for name in table["variant"].tolist()], dtype=np.intp)
-    found: FloatArray = np.full((len(seeds), len(variants)), math.nan)
-    run = np.zeros(found.shape, bool)
-    found[rows, columns] = table[metric].to_numpy(dtype=np.float64)
+    matrix: FloatArray = np.full((len(seeds), len(variants)), math.nan)
+    run = np.zeros(matrix.shape, bool)
+    matrix[rows, columns] = table[metric].to_numpy(dtype=np.float64)
     run[rows, columns] = True
-    reached = np.isfinite(found) & (found <= limit)
-    values = np.minimum(found, limit)
+    reached = np.isfinite(matrix) & (matrix <= limit)
+    values = np.minimum(matrix, limit)
     # Infinite figures, such as leaks without protection, have no difference.
     values[np.isinf(values)] = math.nan
     base = variants.index(baseline)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ReachedShare:
     """Kaplan-Meier estimate of the share of runs that have reached a target, over time."""
 
     times_s: FloatArray
@@ -24,7 +24,7 @@ class Reached:
     """Ends of the runs that did not reach the target."""
 
 
-def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> Reached:
+def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> ReachedShare:
     """Estimate the share of runs that have reached a target by each time, from times (inf: not reached) and ends of runs.
 
     ValueError: no runs, or times and ends of different numbers.
@@ -39,4 +39,5 @@ def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> Reached:
     at = np.asarray(steps.quantiles, np.float64)
     last = max(float(ends.max()), float(at.max()))
     share = np.asarray(steps.probabilities, np.float64)
-    return Reached(np.concatenate([[0.0], at, [last]]), np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[open_ended]))
+    times = np.concatenate([[0.0], at, [last]])
+    return ReachedShare(times, np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[open_ended]))

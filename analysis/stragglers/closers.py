@@ -22,8 +22,8 @@ def closers(run: RunRecords) -> pd.DataFrame:
     so much earlier all the others had ended, or enough had delivered; 0 where the clock closed the round).
     """
     rounds = run.rounds
-    found = rounds[["round", "start_s", "end_s"]].copy()
-    found["rule"] = rounds["close_rule"].where(rounds["close_rule"].notna(), rounds["closed_by"])
+    result = rounds[["round", "start_s", "end_s"]].copy()
+    result["rule"] = rounds["close_rule"].where(rounds["close_rule"].notna(), rounds["closed_by"])
     rows = attempts_at_close(rounds, _closing_attempts(run))
     rows = rows[rows["due"] & ~rows["round"].isin(rounds.loc[rounds["closed_by"] == "schedule", "round"])]
     # A close at an end is due to what ended then; one at a deadline, which has passed since the opening, to what missed it.
@@ -31,11 +31,11 @@ def closers(run: RunRecords) -> pd.DataFrame:
     rows = rows[~(closed_by_end & rows["missed"])]
     by_round = rows.groupby("round")
     due = by_round.size()
-    found["due"] = found["round"].map(due).fillna(0).astype("int64")
+    result["due"] = result["round"].map(due).fillna(0).astype("int64")
     alone = rows[rows["round"].isin(due.index[due == 1])].set_index("round")["client"]
-    found["client"] = found["round"].map(alone).astype("Int64")
-    found["stretch_s"] = found["round"].map(by_round["stretch_s"].first()).fillna(0.0)
-    return found
+    result["client"] = result["round"].map(alone).astype("Int64")
+    result["stretch_s"] = result["round"].map(by_round["stretch_s"].first()).fillna(0.0)
+    return result
 
 
 def _closing_attempts(run: RunRecords) -> pd.DataFrame:

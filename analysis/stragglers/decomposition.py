@@ -64,15 +64,15 @@ def decompose(run: RunRecords) -> pd.DataFrame:
 
     The phases of a row add up to length_s but for the rounding of their differences.
     """
-    found = edges(run)
-    lengths = np.diff(found[list(EDGES)].to_numpy(), axis=1)
+    result = edges(run)
+    lengths = np.diff(result[list(EDGES)].to_numpy(), axis=1)
     before, download, compute, queue, send, wait = lengths.T
-    resent = found["resent"].to_numpy()
-    phases = found[["round", "client", "begun_round", "group", "outcome"]].copy()
+    resent = result["resent"].to_numpy()
+    phases = result[["round", "client", "begun_round", "group", "outcome"]].copy()
     values = (before, download, compute, queue, np.where(resent, 0.0, send), np.where(resent, send, 0.0), wait)
     for name, value in zip(PHASES, values, strict=True):
         phases[name] = value
-    phases["length_s"] = (found["end_s"] - found["start_s"]).to_numpy()
+    phases["length_s"] = (result["end_s"] - result["start_s"]).to_numpy()
     return phases
 
 

@@ -94,22 +94,22 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     Phases are those of `analysis.stragglers.decomposition`: together they are the round. None without records of clients, or
     where one phase is the whole round.
     """
-    found: dict[str, list[float]] = {}
+    means: dict[str, list[float]] = {}
     for label, runs in groups.items():
         kept = [_phase_means(run) for run in runs if run.has_clients and run.states_causes]
         if kept:
-            found[label] = np.mean(kept, axis=0).tolist()
-    if not any(np.count_nonzero(values) > 1 for values in found.values()):
+            means[label] = np.mean(kept, axis=0).tolist()
+    if not any(np.count_nonzero(values) > 1 for values in means.values()):
         return None
     names = list(_PHASE_NAMES.values())
     with look.apply():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(found, 0.36) * len(found)), look=look)
-        legend = stacked_bars(axes, found, names)
+        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(means, 0.36) * len(means)), look=look)
+        legend = stacked_bars(axes, means, names)
         axes.set(xlabel="mean of a client's round (s)")
         axes.set_xlim(left=0.0)
         note = "mean over rounds and the clients in each; waiting: up to the close of the round"
         headline(figure, "Where the time of clients in rounds goes", note, legend, look=look)
-        figure.description = bars_in_words(found, names, "{:.3g} s")
+        figure.description = bars_in_words(means, names, "{:.3g} s")
     return figure
 
 

@@ -32,6 +32,6 @@ def check_devices(names: Sequence[str]) -> list[str]:
     for name in names:
         kind, _, number = name.partition(":")
         if kind == "cuda" and int(number or 0) >= count:
-            seen = f"torch sees {count} such devices here" if count else "torch sees no such device here"
-            raise ParameterError("devices", list(names), f"{name}: {seen}; leave it out")
+            devices = f"torch sees {count} such devices here" if count else "torch sees no such device here"
+            raise ParameterError("devices", list(names), f"{name}: {devices}; leave it out")
     return [str(device_of(name)) if name == "auto" else name for name in names]

@@ -12,7 +12,7 @@ IntArray = NDArray[np.int64]
 Amounts = tuple[Sequence[int | None], Sequence[int | None]]
 
 
-class Planned(Protocol):
+class PlannedWork(Protocol):
     """Planned amount of each client's update (`netsim.core.protocols.WorkLaw`)."""
 
     @property
@@ -25,7 +25,7 @@ class Planned(Protocol):
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts: ...
 
 
-class Beginner(Protocol):
+class EagerLearner(Protocol):
     """Trains updates as they begin (`models.fl.learner.FederatedLearner`)."""
 
     def begin(
@@ -39,7 +39,7 @@ class EagerWork:
 
     eager = True
 
-    def __init__(self, *, planned: Planned, learner: Beginner) -> None:
+    def __init__(self, *, planned: PlannedWork, learner: EagerLearner) -> None:
         self._planned, self._learner = planned, learner
 
     @property

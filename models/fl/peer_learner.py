@@ -247,7 +247,7 @@ class PeerLearner:
         for numbers in self._chunks(list(messages)):
             sent = [messages[number] for number in numbers]
             rows = torch.stack([self._vectors[one.model] for one in sent])
-            self._keep(numbers, self._learner.compressed(rows, [(one.key, one.peer) for one in sent]))
+            self._keep(numbers, self._learner.compress(rows, [(one.key, one.peer) for one in sent]))
 
     # Learner of a round loop
 

@@ -327,9 +327,9 @@ class Empirical:
         values = _read_durations(path) if path is not None else np.array(values_s, dtype=np.float64)
         bad = values[~(np.isfinite(values) & (values >= 0.0))]
         if values.ndim != 1 or values.size == 0 or bad.size:
-            found = f"{bad[0]!s}" if bad.size else repr(values_s)
+            bad_text = f"{bad[0]!s}" if bad.size else repr(values_s)
             reason = "must be a list of at least one duration, each finite and >= 0 seconds"
-            raise ParameterError("values_s", values_s, reason, shown=f" = {found}")
+            raise ParameterError("values_s", values_s, reason, shown=f" = {bad_text}")
         self.values_s = np.sort(values)
         """(N,) measured durations, ascending; read only."""
         self.values_s.setflags(write=False)
@@ -366,8 +366,8 @@ class ByGroup:
     def members(self, entities: IntArray) -> list[tuple[DelayLaw, IntArray]]:
         """Return each law that some of `entities` (n,) follow, with the positions of its followers in `entities`."""
         group = self.group_of[entities]
-        found = ((law, np.flatnonzero(group == j)) for j, law in enumerate(self.laws))
-        return [(law, where) for law, where in found if where.size]
+        members = ((law, np.flatnonzero(group == j)) for j, law in enumerate(self.laws))
+        return [(law, where) for law, where in members if where.size]
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         out = np.empty(len(entities))

@@ -154,9 +154,9 @@ def _check_whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArra
     good = (array >= 1) & (array == np.floor(array)) & (array <= _MOST)
     if not good.all():
         client = int(np.argmin(np.broadcast_to(good, shape)))
-        found = np.broadcast_to(array, shape)[client].item()
-        shown = f" = {found!r} for client {client}" if array.ndim else f" = {found!r}"
-        raise ParameterError(name, found, f"must be a whole number >= 1, and at most {_MOST}", shown=shown)
+        bad_value = np.broadcast_to(array, shape)[client].item()
+        shown = f" = {bad_value!r} for client {client}" if array.ndim else f" = {bad_value!r}"
+        raise ParameterError(name, bad_value, f"must be a whole number >= 1, and at most {_MOST}", shown=shown)
     return np.broadcast_to(array.astype(np.int64), shape)
 
 

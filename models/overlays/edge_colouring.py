@@ -25,10 +25,10 @@ def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
     """Neighbour of each node by the colour of the edge."""
     for edge in edges:
         _colour(edge, at, beside, colours)
-    found: list[list[Pair]] = [[] for _ in range(colours)]
+    result: list[list[Pair]] = [[] for _ in range(colours)]
     for a, b in edges:
-        found[next(colour for colour, other in at[a].items() if other == b)].append((a, b))
-    return [matching for matching in found if matching]
+        result[next(colour for colour, other in at[a].items() if other == b)].append((a, b))
+    return [matching for matching in result if matching]
 
 
 def _free(node: int, at: list[dict[int, int]], colours: int) -> int:

@@ -97,5 +97,5 @@ def waxman(*, nodes: int, alpha: float, beta: float, side_km: float, generator: 
         if piece[a] != piece[b]:
             pairs.add((a, b))
             old, new = piece[b], piece[a]
-            piece = [new if one == old else one for one in piece]
+            piece = [new if label == old else label for label in piece]
     return names, [(names[a], names[b], 0, float(km[a, b])) for a, b in sorted(pairs)]

@@ -123,16 +123,16 @@ def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget
         if values[0] > best_value:
             best, best_value = chosen, float(values[0])
         cuts.append([np.sum((vectors[a, 0] - vectors[b, 0]) ** 2) for a, b in ends])
-        found: Any = linprog(
+        solution: Any = linprog(
             np.append(np.zeros(number), -1.0),
             A_ub=np.vstack([np.hstack([-np.array(cuts), np.ones((len(cuts), 1))]), np.append(np.ones(number), 0.0)]),
             b_ub=np.append(np.zeros(len(cuts)), budget * number),
             bounds=[(0.0, 1.0)] * number + [(None, None)],
         )
-        if -found.fun <= best_value * (1 + GAP):
+        if -solution.fun <= best_value * (1 + GAP):
             break
         # Half-way to the best point so far: the bare vertices of the linear programs jump about.
-        chosen = 0.5 * (np.asarray(found.x[:number]) + best)
+        chosen = 0.5 * (np.asarray(solution.x[:number]) + best)
     return tuple(best.tolist())
 
 
@@ -180,5 +180,5 @@ def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatching
         return float(np.linalg.eigvalsh(without_mean - 2.0 * step * mean + step**2 * square)[-1])
 
     # The norm is a convex function of the step. It is 1 at 0 and at least 1 from step 1 on.
-    found: Any = minimize_scalar(contraction, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
-    return DrawnMatchings(groups, probabilities, float(found.x), float(np.linalg.eigvalsh(mean)[1]), float(found.fun))
+    minimum: Any = minimize_scalar(contraction, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-10})
+    return DrawnMatchings(groups, probabilities, float(minimum.x), float(np.linalg.eigvalsh(mean)[1]), float(minimum.fun))

@@ -41,5 +41,5 @@ def lightest_tree(weights: FloatArray) -> Pairs:
         if piece[a] != piece[b]:
             pairs.append((a, b))
             old, new = piece[b], piece[a]
-            piece = [new if one == old else one for one in piece]
+            piece = [new if label == old else label for label in piece]
     return pairs

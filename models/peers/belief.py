@@ -89,8 +89,8 @@ def check_opinions(opinions: FloatArray) -> FloatArray:
     r = np.asarray(opinions, np.float64)
     good = (r >= 0) & (r <= 1)
     if r.ndim != 1 or not good.all():
-        found = f"has shape {r.shape}" if r.ndim != 1 else f"= {float(r[np.argmin(good)])!r} of client {int(np.argmin(good))}"
-        raise ParameterError("opinions", r, "must be one number in [0, 1] for each client", shown=f" {found}")
+        problem = f"has shape {r.shape}" if r.ndim != 1 else f"= {float(r[np.argmin(good)])!r} of client {int(np.argmin(good))}"
+        raise ParameterError("opinions", r, "must be one number in [0, 1] for each client", shown=f" {problem}")
     return r
 
 

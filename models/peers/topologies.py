@@ -247,7 +247,7 @@ def graph_file(
     if not graphml and number is not numbers:
         other = next(name for name in names if name not in numbers)
         raise ParameterError("path", path, f"{other!r}: clients must be numbered 0..{clients - 1}")
-    found = _node_places(path, graph, number)
+    node_places = _node_places(path, graph, number)
     distance = _link_lengths(path, graph)
     links = np.array([(number[a], number[b]) for a, b in graph.edges], np.int64).reshape(-1, 2)
     try:
@@ -255,7 +255,7 @@ def graph_file(
             clients=clients,
             links=links,
             distance_km=distance,
-            positions_km=places if found is None else found,
+            positions_km=places if node_places is None else node_places,
             allow_disconnected=allow_disconnected,
         )
     except ValueError as error:
@@ -293,10 +293,10 @@ def _read_links(path: str) -> Any:
             graph.add_node(words[0])
         if len(words) < 2:
             continue
-        given = {"distance_km": words[2]} if len(words) == 3 else {}
-        if graph.has_edge(*words[:2]) and graph.edges[words[0], words[1]] != given:
+        attributes = {"distance_km": words[2]} if len(words) == 3 else {}
+        if graph.has_edge(*words[:2]) and graph.edges[words[0], words[1]] != attributes:
             raise ParameterError("path", path, f"line {number}: {line.strip()!r}: this link was given otherwise before")
-        graph.add_edge(*words[:2], **given)
+        graph.add_edge(*words[:2], **attributes)
     return graph
 
 

@@ -29,7 +29,7 @@ class Attempts(Protocol):
         """Return the places (n,) of the attempts in the order of their ends; attempts in flight stand anywhere."""
 
 
-class Single(list["Update"]):
+class ObjectAttempts(list["Update"]):
     """Attempts whose updates are objects."""
 
     @property
@@ -43,7 +43,7 @@ class Single(list["Update"]):
         return np.argsort([update.end_number for update in self], kind="stable")
 
 
-class Ended:
+class EndedAttempts:
     """Ended attempts. Some may have ended before the run was resumed from a saved state."""
 
     updates = ()

@@ -148,9 +148,9 @@ class Columns:
         """Account for the energy drawn up to `until_s`. `ended`: True if all attempts ended by then, False if none did."""
         assert self.phases is not None
         times, counts = self.times, self.counts
-        told = counts[METERED] if counts[METERED].any() else None
+        reported = counts[METERED] if counts[METERED].any() else None
         leave_s = times[END] if ended else None
-        counts[METERED] = self.phases.tell(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, told, until_s)
+        counts[METERED] = self.phases.tell(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, reported, until_s)
 
     def words(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
         """Return a column of words as indices (n,), -1 for null, and the list that they index; None if it is not a column of
@@ -184,13 +184,13 @@ class Columns:
 
         All attempts must be in flight at `now_s`. In the result none has a cause or arrives.
         """
-        made = self.cut_at(now_s)
-        times, counts = made.times, made.counts
+        result = self.cut_at(now_s)
+        times, counts = result.times, result.counts
         for start in map(start_row, STAGES):
             times[start + 1, ~np.isnan(times[start]) & np.isnan(times[start + 1])] = now_s
         times[END] = now_s
         counts[OUTCOME], counts[CAUSE], counts[ARRIVES] = outcome, -1, 0
-        return made
+        return result
 
     def phase_starts_s(self) -> FloatArray:
         """Return the start times (3, n) of the last phase of each attempt and of the earlier phases that took time, latest
@@ -201,18 +201,18 @@ class Columns:
         """
         times = self.times
         starts = times[[start_row(stage) for stage in reversed(STAGES)]]
-        found: FloatArray = np.full((len(STAGES), len(self)), _EVER)
+        starts_s: FloatArray = np.full((len(STAGES), len(self)), _EVER)
         depth = np.zeros(len(self), np.int64)
         latest = np.full(len(self), _EVER)
         everyone = np.arange(len(self))
         for row in starts:
             # Skip phases of length zero: they end in the instant of the phase before. Comparisons with NaN are False.
             there = row < latest
-            found[depth[there], everyone[there]] = row[there]
+            starts_s[depth[there], everyone[there]] = row[there]
             latest[there] = row[there]
             depth += there
-        found[0, (times[END] == times[SELECTED]) & np.isnan(times[UP_START])] = -_EVER
-        return found
+        starts_s[0, (times[END] == times[SELECTED]) & np.isnan(times[UP_START])] = -_EVER
+        return starts_s
 
     def order_by_begin(self) -> IntArray:
         """Return the places (n,) in the order in which their last phases began."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral, Spent
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, ActivityEnergy, PhaseEnergy, PowerIntegral
 from netsim.clients.powers import KnownPhases, Powers
 from netsim.clients.steps.stages import STAGE_OF
 
@@ -51,7 +51,7 @@ class Drawing(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedPresence:
     """A law of presence (of clients, or at a charger) and the stream from which it draws."""
 
     presence: Availability
@@ -70,7 +70,12 @@ class Energy:
     """
 
     def __init__(
-        self, *, powers: Powers, followed: Followed, batteries: Batteries | None = None, charger: Followed | None = None
+        self,
+        *,
+        powers: Powers,
+        followed: FollowedPresence,
+        batteries: Batteries | None = None,
+        charger: FollowedPresence | None = None,
     ) -> None:
         self.powers = powers
         self.followed = followed
@@ -79,8 +84,8 @@ class Energy:
         self.charger = charger
         self.integral = PowerIntegral()
         self._told_w, self._told_j = self.integral.told_w, self.integral.told_j
-        self.besides = Besides()
-        self.spent = Spent()
+        self.besides = ActivityEnergy()
+        self.spent = PhaseEnergy()
         self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
         """Account of attempts that are simulated together as arrays."""
         self._catch_up: Callable[[float], None] = lambda now_s: None
@@ -149,11 +154,11 @@ class Energy:
                 self._here[who] = self.presence.on[who]
                 self._rebase(who, times_s)
             return
-        told = [(0, who, times_s, self.presence.on[who]) for who, times_s in self.followed.changes(now_s)]
+        changes = [(0, who, times_s, self.presence.on[who]) for who, times_s in self.followed.changes(now_s)]
         if self.charger is not None:
             at = self.charger.presence
-            told += [(1, who, times_s, at.on[who]) for who, times_s in self.charger.changes(now_s)]
-        for kind, who, times_s, on in _sort_changes(told):
+            changes += [(1, who, times_s, at.on[who]) for who, times_s in self.charger.changes(now_s)]
+        for kind, who, times_s, on in _sort_changes(changes):
             if kind:
                 batteries.change(who, times_s, charging=on)
             else:

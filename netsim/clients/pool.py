@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Single
+from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.clients.lifecycle import Asking, UpdateLifecycle
 from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.saved import restored_updates, updates_state
@@ -23,7 +23,7 @@ from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
     from netsim.clients.columns import Columns, Groups
-    from netsim.clients.energy import Energy, Followed
+    from netsim.clients.energy import Energy, FollowedPresence
     from netsim.clients.serving import Serving
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
@@ -50,7 +50,7 @@ class ClientPool(Tallies):
         *,
         clock: Clock,
         medium: Medium,
-        presence: Followed,
+        presence: FollowedPresence,
         accountant: Accountant,
         rules: UpdateRules = USUAL,
         energy: Energy | None = None,
@@ -117,7 +117,7 @@ class ClientPool(Tallies):
         return self._include_copies(self._in_flight)
 
     def _include_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
-        return updates | {one.client: one for one in self.whole_rounds.copies()} if self.whole_rounds.left else updates
+        return updates | {update.client: update for update in self.whole_rounds.copies()} if self.whole_rounds.left else updates
 
     @property
     def under_way(self) -> int:
@@ -254,7 +254,7 @@ class ClientPool(Tallies):
         holders: frozenset[int],
         send: SendDraws,
         models: ModelDraws | None,
-    ) -> Single:
+    ) -> ObjectAttempts:
         """Begin attempts as `start` does, one update after the other. `models`: draws of new updates, or None if not drawn yet.
         """
         now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
@@ -264,11 +264,11 @@ class ClientPool(Tallies):
         fresh = listed if not alive else [client for client in listed if client not in alive]
         if fresh:
             sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
-            asked = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
+            requested = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
             if models is None:
                 models = ModelDraws.draw(medium, send.round, now, sent_to)
-            self._create(models, version, asked)
-        updates, selections = Single(), self.selections
+            self._create(models, version, requested)
+        updates, selections = ObjectAttempts(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
         for place, client in enumerate(listed):
             update = alive[client]

@@ -86,21 +86,21 @@ class PowerIntegral:
         """Return the sums and the planned changes."""
         sums = {"watts": list(self.watts), "offset_j": list(self.offset_j), "joules": list(self._joules)}
         planned = [[state, watts.copy(), times_s.copy()] for state, watts, times_s in self._planned]
-        told = {"told_w": list(map(_sort_terms, self.told_w)), "told_j": list(map(_sort_terms, self.told_j))}
-        return {**sums, **told, "anchor_s": self.anchor_s, "planned": planned}
+        pending = {"told_w": list(map(_sort_terms, self.told_w)), "told_j": list(map(_sort_terms, self.told_j))}
+        return {**sums, **pending, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
         # Change the lists in place: `Energy` holds references to them for speed.
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]
-        for told, name in ((self.told_w, "told_w"), (self.told_j, "told_j")):
-            for those, saved in zip(told, state[name], strict=True):
+        for pending, name in ((self.told_w, "told_w"), (self.told_j, "told_j")):
+            for those, saved in zip(pending, state[name], strict=True):
                 those[:] = saved
         self.anchor_s = state["anchor_s"]
-        self._planned = [(one, np.array(watts), np.array(times_s)) for one, watts, times_s in state["planned"]]
+        self._planned = [(state_name, np.array(watts), np.array(times_s)) for state_name, watts, times_s in state["planned"]]
 
 
-class Spent:
+class PhaseEnergy:
     """Energy of attempts in their phases: power times the length of each phase.
 
     Summed in the way of `PowerIntegral`.
@@ -128,8 +128,8 @@ class Spent:
 
     def state_dict(self) -> State:
         """Return the sums, and energies not yet added to them."""
-        told = {"phases_j": list(map(_sort_terms, self.phases_j)), "displaced_j": _sort_terms(self.displaced_j)}
-        return {**told, "attempts_j": list(self.attempts_j), "idle_j": self.idle_j}
+        pending = {"phases_j": list(map(_sort_terms, self.phases_j)), "displaced_j": _sort_terms(self.displaced_j)}
+        return {**pending, "attempts_j": list(self.attempts_j), "idle_j": self.idle_j}
 
     def load_state_dict(self, state: State) -> None:
         # Change the lists in place, as in `PowerIntegral`.
@@ -149,7 +149,7 @@ def _sort_terms(told: list[float]) -> list[float]:
     return sorted(math.copysign(size, count) for size, count in times.items() if size for _ in range(abs(count)))
 
 
-class Besides:
+class ActivityEnergy:
     """Energy of tests of the model, opinions and messages: power times their length."""
 
     def __init__(self) -> None:
@@ -164,12 +164,12 @@ class Besides:
     def joules_until(self, now_s: float) -> list[float]:
         """Return the energy of each state up to `now_s`, which must not decrease from call to call."""
         found, lasting = list(self.joules), []
-        for one in self._lasting:
-            state, watts, start_s, end_s = one
+        for activity in self._lasting:
+            state, watts, start_s, end_s = activity
             joules = float((watts * (np.clip(now_s, start_s, end_s) - start_s)).sum())
             found[state] += joules
             if (end_s > now_s).any():
-                lasting.append(one)
+                lasting.append(activity)
             else:
                 self.joules[state] += joules
         self._lasting = lasting

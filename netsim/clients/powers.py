@@ -12,7 +12,7 @@ from netsim.clients.steps.stages import STAGES
 from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
-    from netsim.clients.power_integral import PowerIntegral, Spent
+    from netsim.clients.power_integral import PhaseEnergy, PowerIntegral
     from netsim.core.protocols import FloatArray, IntArray
 
 MOST_W = 1e12
@@ -38,8 +38,8 @@ class Powers:
             if bad.any():
                 client = int(np.argmax(bad))
                 value = float(values[client])
-                told = f"must be >= 0 watts and finite, at most {MOST_W:g}"
-                raise ParameterError(name, value, told, shown=f" = {value!r} for client {client}")
+                allowed = f"must be >= 0 watts and finite, at most {MOST_W:g}"
+                raise ParameterError(name, value, allowed, shown=f" = {value!r} for client {client}")
 
     @property
     def by_state(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
@@ -59,7 +59,7 @@ class KnownPhases:
     `netsim.clients.energy.Energy.change`, called for each change of state.
     """
 
-    def __init__(self, *, powers: Powers, integral: PowerIntegral, spent: Spent) -> None:
+    def __init__(self, *, powers: Powers, integral: PowerIntegral, spent: PhaseEnergy) -> None:
         self._powers, self._integral, self._spent = powers, integral, spent
         same = powers.same
         self._same: FloatArray | None = None if same is None else np.array(same)[:, None]

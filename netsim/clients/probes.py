@@ -142,7 +142,7 @@ class Probes:
         pool, now = self.pool, self.pool.clock.now
         departures = pool.presence.next_change_s[clients].tolist()
         models, sends = ModelDraws.draw(self.medium, round, now, clients), SendDraws.draw(self.medium, round, now, clients)
-        asked = []
+        probed = []
         self.ends = []
         samples = [None] * len(clients) if self.evaluated is None else self.evaluated[clients].tolist()
         for place, client in enumerate(clients.tolist()):
@@ -151,10 +151,10 @@ class Probes:
             if pool.energy is not None:
                 pool.energy.begin(probe, now)
             self.under_way[client] = probe
-            asked.append(probe)
+            probed.append(probe)
         pool.busy[clients] = True
-        self.started += len(asked)
-        for probe in asked:
+        self.started += len(probed)
+        for probe in probed:
             self.life.begin(probe, now)
         if self.under_way:
             self._over = pool.clock.event()
@@ -162,7 +162,7 @@ class Probes:
                 self._due_s = now + self.deadline_s
                 self._set_alarm()
             yield self._over
-        return asked
+        return probed
 
     def _set_alarm(self) -> None:
         # Keep a single alarm on the clock: the alarm of a round that was answered early rings in a later one, and is then set

@@ -48,23 +48,23 @@ def release_attempts(
     step_of = {step.phase: step for step in recipe.steps}
     counts = attempts.counts
     attempts = attempts.take(np.lexsort((counts[PLACE], counts[ROUND])))
-    made = attempts.cut_at(now_s)
-    starts = made.times[_STARTS]
+    cut = attempts.cut_at(now_s)
+    starts = cut.times[_STARTS]
     phases = np.count_nonzero(~np.isnan(starts[1:]), axis=0)
     everyone = np.arange(len(attempts))
     starts_s = starts[phases, everyone]
     ends_s = attempts.times[[row + 1 for row in _STARTS]][phases, everyone]
-    updates = [_update(made, place, draws) for place in range(len(attempts))]
+    updates = [_update(cut, place, draws) for place in range(len(attempts))]
     for update, phase, start_s, end_s in zip(updates, phases.tolist(), starts_s.tolist(), ends_s.tolist(), strict=True):
         update.phase = STAGES[phase].name
         update.phase_start_s, update.due_s = start_s, end_s
         step_of[update.phase].recall(update)
-    return updates, made.order_by_begin()
+    return updates, cut.order_by_begin()
 
 
 def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:
-    one = made.piece(place, place + 1)
-    counts, times = one.counts[:, 0].tolist(), one.times[:, 0].tolist()
+    single = made.piece(place, place + 1)
+    counts, times = single.counts[:, 0].tolist(), single.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]
     # A negative number means unknown.
     planned = [None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS])]
@@ -76,7 +76,7 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
         times[SELECTED],
         models,
         (counts[DRAWN], planned[0], planned[1]),
-        plain(one.column("group"))[0],
+        plain(single.column("group"))[0],
     )
     update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None)
     update.number = counts[NUMBER]
@@ -84,8 +84,8 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
         start = start_row(stage)
         setattr(update, stage.start, times[start])
         setattr(update, stage.end, times[start + 1])
-        setattr(update, stage.joules, plain(one.column(stage.joules))[0])
-    update.samples, update.steps = plain(one.column("samples"))[0], plain(one.column("steps"))[0]
+        setattr(update, stage.joules, plain(single.column(stage.joules))[0])
+    update.samples, update.steps = plain(single.column("samples"))[0], plain(single.column("steps"))[0]
     update.bytes_down, update.bytes_up = counts[DOWN], counts[UP]
     if times[EPSILON] == times[EPSILON]:
         update.charged = True

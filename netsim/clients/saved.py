@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from netsim.clients.attempts import Attempts, Single
+from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.clients.update import FIELDS, ModelDraws, SendDraws, Update
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State |
     ]
 
 
-def restored_attempts(state: list[State | int], alive: dict[int, Update]) -> Single:
+def restored_attempts(state: list[State | int], alive: dict[int, Update]) -> ObjectAttempts:
     """Return the attempts that `attempts_state` saved. Attempts in flight are the updates of `alive`."""
-    return Single(alive[saved] if isinstance(saved, int) else _ended(saved) for saved in state)
+    return ObjectAttempts(alive[saved] if isinstance(saved, int) else _ended(saved) for saved in state)
 
 
 def _ended(saved: State) -> Update:

@@ -70,12 +70,12 @@ class ModelDraws:
     @classmethod
     def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
         """Draw for `clients` (n,) in `round`."""
-        made = cls(round, time_s, clients)
-        made.downlink = medium.downlink.draw(round, time_s, clients)
-        made.download = medium.download.draw(round, time_s, clients)
-        made.compute = medium.compute.draw(round, time_s, clients)
-        made.sample = medium.sample.draw(round, time_s, clients)
-        return made
+        draws = cls(round, time_s, clients)
+        draws.downlink = medium.downlink.draw(round, time_s, clients)
+        draws.download = medium.download.draw(round, time_s, clients)
+        draws.compute = medium.compute.draw(round, time_s, clients)
+        draws.sample = medium.sample.draw(round, time_s, clients)
+        return draws
 
     def state_dict(self) -> State:
         """Return the drawn values. They cannot be drawn again, because the states of channels have moved on."""
@@ -86,12 +86,12 @@ class ModelDraws:
     def restore(cls, medium: Medium, state: State) -> ModelDraws:
         """Return the draws of a saved state."""
         round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
-        made = cls(round, time_s, clients)
-        made.downlink = medium.downlink.redraw(round, time_s, clients, state["downlink"])
-        made.download = medium.download.redraw(round, time_s, clients, state["download"])
-        made.compute = medium.compute.redraw(round, time_s, clients, state["compute"])
-        made.sample = medium.sample.redraw(round, time_s, clients, state["sample"])
-        return made
+        draws = cls(round, time_s, clients)
+        draws.downlink = medium.downlink.redraw(round, time_s, clients, state["downlink"])
+        draws.download = medium.download.redraw(round, time_s, clients, state["download"])
+        draws.compute = medium.compute.redraw(round, time_s, clients, state["compute"])
+        draws.sample = medium.sample.redraw(round, time_s, clients, state["sample"])
+        return draws
 
 
 class SendDraws:
@@ -111,10 +111,10 @@ class SendDraws:
     @classmethod
     def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> SendDraws:
         """Draw for `clients` (n,) in `round`."""
-        made = cls(round, time_s, clients)
-        made.upload = medium.upload.draw(round, time_s, clients)
-        made.uplink = medium.uplink.draw(round, time_s, clients)
-        return made
+        draws = cls(round, time_s, clients)
+        draws.upload = medium.upload.draw(round, time_s, clients)
+        draws.uplink = medium.uplink.draw(round, time_s, clients)
+        return draws
 
     def state_dict(self) -> State:
         """Return the drawn values."""
@@ -125,10 +125,10 @@ class SendDraws:
     def restore(cls, medium: Medium, state: State) -> SendDraws:
         """Return the draws of a saved state."""
         round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
-        made = cls(round, time_s, clients)
-        made.upload = medium.upload.redraw(round, time_s, clients, state["upload"])
-        made.uplink = medium.uplink.redraw(round, time_s, clients, state["uplink"])
-        return made
+        draws = cls(round, time_s, clients)
+        draws.upload = medium.upload.redraw(round, time_s, clients, state["upload"])
+        draws.uplink = medium.uplink.redraw(round, time_s, clients, state["uplink"])
+        return draws
 
 
 class Queueing(Protocol):

@@ -37,7 +37,7 @@ def loses_nothing(law: ChannelLaw, entities: int) -> bool:
     return law.memoryless and bool((law.success_probability(np.arange(entities)) >= 1.0).all())
 
 
-class Spared(Generic[LawT]):
+class SkippedDraws(Generic[LawT]):
     """Result of one of the two functions above, computed once for each law that comes into force."""
 
     def __init__(self, rule: Callable[[LawT, int], bool], entities: int) -> None:
@@ -236,7 +236,7 @@ class Durations:
         self._places = clients if places is None else places
         self.law = law
         self._draws = draws
-        self._spared: Spared[DelayLaw] = Spared(takes_no_time, clients)
+        self._spared: SkippedDraws[DelayLaw] = SkippedDraws(takes_no_time, clients)
         self._no_time: Certain[float] = Certain(0.0)
         self._never = False
         """True once it is known that the phase will never take time."""
@@ -292,7 +292,7 @@ class Survivals:
         self._draws = draws
         self._state_draws = state_draws
         self._current: ChannelLaw | None = None
-        self._spared: Spared[ChannelLaw] = Spared(loses_nothing, clients)
+        self._spared: SkippedDraws[ChannelLaw] = SkippedDraws(loses_nothing, clients)
         self._no_loss: Certain[bool] = Certain(True)
         self._never = self._still = False
         """`_never`: True once no transmission can ever be lost. `_still`: True once no sub-channel can ever have a state."""

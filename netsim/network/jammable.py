@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 from netsim.core.state import StateFields
 
 
-class Struck(Protocol):
+class JammableTransmission(Protocol):
     """Transmission or message that a jammer can hit."""
 
     jammed: bool | None
@@ -34,7 +34,7 @@ class Jam:
         self.hit = 0
         self.destroyed = 0
 
-    def strike(self, sent: Struck) -> None:
+    def strike(self, sent: JammableTransmission) -> None:
         """Spoil a transmission. The hit counts for the first jammer that struck it."""
         if not sent.jammed:
             sent.jammed = True
@@ -42,7 +42,7 @@ class Jam:
             self.destroyed += bool(sent.good)
 
 
-SentT = TypeVar("SentT", bound=Struck)
+SentT = TypeVar("SentT", bound=JammableTransmission)
 
 
 class Jammable(ABC, Generic[SentT]):

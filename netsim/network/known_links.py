@@ -143,8 +143,8 @@ class TransferDraw:
         bytes_s = self._delays.ends_at(place, time_s, start_s)
         if bytes_s == self._together[place][0]:
             return self._together[place][1]
-        one = slice(place, place + 1)
-        return float(self._law.ends_s(np.array([bytes_s]), self._sizes[one], self._clients[one])[0])
+        entry = slice(place, place + 1)
+        return float(self._law.ends_s(np.array([bytes_s]), self._sizes[entry], self._clients[entry])[0])
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
         bytes_s = self._delays.ends_of(starts_s)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from netsim.network.draws import Certain, Durations, Ends, Phases, Survivals
-from netsim.network.jammable import Jammable, Struck
+from netsim.network.jammable import Jammable, JammableTransmission
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 
 
-class Transmission(Struck, Protocol):
+class Transmission(JammableTransmission, Protocol):
     """Transmission that holds a sub-channel from its start to its end."""
 
     channel: Any

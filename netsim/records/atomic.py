@@ -23,18 +23,18 @@ def replacing(path: Path) -> Iterator[BufferedRandom]:
     """Yield a file, open to write and read, that replaces `path` when the block ends without an error; otherwise `path` stays
     as it was.
     """
-    begun = temporary(path)
+    unfinished = temporary(path)
     # Remove a symbolic link of that name instead of following it; mode "x" refuses to open one.
-    begun.unlink(missing_ok=True)
+    unfinished.unlink(missing_ok=True)
     try:
-        with begun.open("x+b") as file:
+        with unfinished.open("x+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        begun.replace(path)
+        unfinished.replace(path)
     except BaseException:
         with suppress(OSError):
-            begun.unlink(missing_ok=True)
+            unfinished.unlink(missing_ok=True)
         raise
     _sync(path.parent)
 

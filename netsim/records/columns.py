@@ -54,8 +54,8 @@ def empty(schema: pa.Schema) -> pa.Table:
 
 def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType) -> pa.Array:
     """Return the Arrow array of the `words` at `places` (n,); -1: null. The result equals that of `column`."""
-    found, first = np.unique(places, return_index=True)
-    used = found[np.argsort(first)]
+    distinct, first = np.unique(places, return_index=True)
+    used = distinct[np.argsort(first)]
     used = used[used >= 0]
     numbers = np.zeros(len(words) + 1, np.int64)
     numbers[used] = np.arange(len(used))

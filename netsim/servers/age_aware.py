@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Single
+from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.core.state import StateFields
 from netsim.servers.close import FixedLength, NothingOnTheAir, check_round_s
 from netsim.servers.loop import ClosedRound, CloseRule, Dispatch, Instrument, NobodyLeftError, RoundLoop
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 
 
-class Everyone(StateFields, Dispatch):
+class AllPresent(StateFields, Dispatch):
     """Dispatch of a round in which every client that is present takes part.
 
     A client with an undelivered update sends it again; the others are sent the model. `round_s`: length of a round, which passes
@@ -44,7 +44,7 @@ class Everyone(StateFields, Dispatch):
         self.pool = pool
         self.learner = learner
         self.round_s = round_s
-        self.attempts: Attempts = Single()
+        self.attempts: Attempts = ObjectAttempts()
         self._chosen: IntArray
         self._for_good = False
         """True if no client will come or go any more, so that `_chosen` stays valid while all clients have budget."""
@@ -91,7 +91,7 @@ class Everyone(StateFields, Dispatch):
         self._chosen, self._for_good = self._chosen[self._chosen != client], False
 
     def send(self, number: int) -> None:
-        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else Single()
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else ObjectAttempts()
 
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing."""
@@ -103,7 +103,7 @@ class Ages(Instrument):
     state_fields = ("meter",)
     round_columns = ("sum_age", "age_variance", "oracle_sum_age")
 
-    def __init__(self, *, pool: ClientPool, spectrum: Spectrum, dispatch: Everyone, meter: AgeMeter) -> None:
+    def __init__(self, *, pool: ClientPool, spectrum: Spectrum, dispatch: AllPresent, meter: AgeMeter) -> None:
         self.pool = pool
         self.spectrum = spectrum
         self.dispatch = dispatch
@@ -148,7 +148,7 @@ def age_aware_server(
         close = NothingOnTheAir(pool=pool, wait_for_compute=wait_for_compute)
     else:
         close = FixedLength(pool=pool, round_s=check_round_s(round_s), announce=spectrum.announce_end)
-    dispatch = Everyone(pool=pool, learner=learner, round_s=round_s)
+    dispatch = AllPresent(pool=pool, learner=learner, round_s=round_s)
     loop = RoundLoop(
         pool=pool,
         dispatch=dispatch,

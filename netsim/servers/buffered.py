@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Ended, Single
+from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.state import StateFields
@@ -58,8 +58,8 @@ class KeepAtWork(StateFields, Dispatch):
         self.learner = learner
         self.concurrency = concurrency
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
-        self.attempts: Attempts = Single()
-        self._begun = Single()
+        self.attempts: Attempts = ObjectAttempts()
+        self._begun = ObjectAttempts()
         self._number = 0
         self._left_out, self._empty = -1, 0
         self._asked: BoolArray = np.zeros(pool.count, np.bool_)
@@ -85,7 +85,7 @@ class KeepAtWork(StateFields, Dispatch):
         self._number = number
         self._left_out, self._empty = -1, 0
         self._asked[:] = False
-        self._begun = self.attempts = Single()
+        self._begun = self.attempts = ObjectAttempts()
         self._rng = self._draws.generator(number)
         return _NOBODY
 
@@ -215,11 +215,11 @@ class BufferFull(EndsOfRound):
     def collect(self, attempts: Attempts) -> Attempts:
         """Return the ends that the pacing takes. Return all ends if the model waited, or if an end left over would be too old."""
         self.rule.on_close(self._number)
-        taken = self.pacing.count_taken(self.ends)
-        if self._waited or self.rule.too_old(self._number, self.ends[taken:]):
-            taken = len(self.ends)
-        now, self.ends = self.ends[:taken], self.ends[taken:]
-        return Ended(now)
+        count = self.pacing.count_taken(self.ends)
+        if self._waited or self.rule.too_old(self._number, self.ends[count:]):
+            count = len(self.ends)
+        now, self.ends = self.ends[:count], self.ends[count:]
+        return EndedAttempts(now)
 
 
 def buffered_server(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from netsim.clients.attempts import Ended, Single
+from netsim.clients.attempts import EndedAttempts, ObjectAttempts
 from netsim.clients.columns import DELIVERED, NUMBER, OUTCOME, ROUND
 from netsim.clients.saved import attempts_state, restored_attempts
 from netsim.core.causes import END, OPEN, Cause
@@ -136,7 +136,7 @@ class WhenEnded(_OfOneRound):
         self._look_s: float | None = None
         """Time of the look that closes the round, if `fold` has computed that; None: an end closes it."""
         self._alarm_s = _EVER
-        self._handed_over = Single()
+        self._handed_over = ObjectAttempts()
         """Delivered updates that other coordinators began: the round waits for none of them, and takes those that are there."""
         pool.follow(self._on_end, self._on_ends)
 
@@ -149,8 +149,8 @@ class WhenEnded(_OfOneRound):
         """Return the attempts of the round, with updates that other coordinators began and that arrived since the last close."""
         if not self._handed_over:
             return attempts
-        taken, self._handed_over = self._handed_over, Single()
-        return Single([*attempts.updates, *taken])
+        attempts_, self._handed_over = self._handed_over, ObjectAttempts()
+        return ObjectAttempts([*attempts.updates, *attempts_])
 
     def pending(self) -> Sequence[Attempt]:
         return self._handed_over
@@ -402,7 +402,7 @@ class EndsOfRound(StateFields):
     def collect(self, attempts: Attempts) -> Attempts:
         """Return the attempts in the order of ends."""
         ends, self.ends = self.ends, []
-        return Ended(ends)
+        return EndedAttempts(ends)
 
     def pending(self) -> Sequence[Attempt]:
         """Return the attempts that have ended and count for a later round."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Ended, Single
+from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
@@ -44,7 +44,7 @@ class BySteps(StateFields, Dispatch):
         self.pool = pool
         self.learner = learner
         self.scheduler = scheduler
-        self._sent = Single()
+        self._sent = ObjectAttempts()
         self.attempts: Attempts = self._sent
         self.waiting: dict[int, int] = {}
         """Clients that wait for the model that their update enters, with the round in which the update began."""
@@ -74,7 +74,7 @@ class BySteps(StateFields, Dispatch):
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number
         self._begun[:] = False
-        self._sent = self.attempts = Single()
+        self._sent = self.attempts = ObjectAttempts()
         self._chosen = self._able()
         return self._chosen
 
@@ -104,11 +104,11 @@ class BySteps(StateFields, Dispatch):
         # The fastest first. Clients of unknown speed get all steps.
         for client in clients[np.argsort(scheduler.step_s[clients], kind="stable")].tolist():
             scheduler.group_of.pop(client, None)
-            steps[client], made = scheduler.assign(client, now)
-            if made is not None:
-                self._on_group(made)
-        given = np.array(list(steps.values()), np.int64)
-        self._sent += self.pool.start(self._number, clients, self.learner.version, given).updates
+            steps[client], group = scheduler.assign(client, now)
+            if group is not None:
+                self._on_group(group)
+        step_counts = np.array(list(steps.values()), np.int64)
+        self._sent += self.pool.start(self._number, clients, self.learner.version, step_counts).updates
 
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing: the scheduler has learned of updates at their arrival."""
@@ -211,7 +211,7 @@ class GroupComplete(EndsOfRound):
         for client, begun_round in batch:
             if waiting.get(client) == begun_round:
                 del waiting[client]
-        return Ended(now)
+        return EndedAttempts(now)
 
     def on_load(self) -> None:
         super().on_load()

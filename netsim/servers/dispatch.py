@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Single
+from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.core.protocols import BoolArray, IntArray, Learner, RoundView, Selection, SelectionPolicy
 from netsim.core.reports import NOBODY_PROBED, RoundOutcome
 from netsim.core.state import StateFields
@@ -65,7 +65,7 @@ class PolicyDispatch(StateFields, Dispatch):
         self.reselect_busy = rule.reselect_busy
         self.carry_over = carry_over
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
-        self.attempts: Attempts = Single()
+        self.attempts: Attempts = ObjectAttempts()
         self.view: RoundView
         """View of the policy at the beginning of the present round."""
         self.outcome: RoundOutcome
@@ -112,16 +112,16 @@ class PolicyDispatch(StateFields, Dispatch):
         if not idle.any():
             return
         view = RoundView(number, pool.clock.now, idle, pool.accountant.participations.copy(), self._rng)
-        asked = check_probe(self.policy.probe(view), idle)
+        clients = check_probe(self.policy.probe(view), idle)
         repetition = 0
-        while len(asked):
-            self._probed = yield from self._probing.ask(number, asked, self.learner.version, repetition, self.policy.tests)
+        while len(clients):
+            self._probed = yield from self._probing.ask(number, clients, self.learner.version, repetition, self.policy.tests)
             if not self.policy.asks_again:
                 break
             repetition += 1
             idle = pool.selectable(busy_too=False)
             view = RoundView(number, pool.clock.now, idle, view.participations, self._rng, self._probed)
-            asked = check_probe(self.policy.probe(view), idle)
+            clients = check_probe(self.policy.probe(view), idle)
         if len(self._probed.clients):
             yield from self.wait(number)
 
@@ -144,7 +144,7 @@ class PolicyDispatch(StateFields, Dispatch):
     def send(self, number: int) -> None:
         holders = _NO_HOLDERS if self._probing is None else self._probing.holders
         chosen, version = self._chosen, self.learner.version
-        self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else Single()
+        self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else ObjectAttempts()
 
     def tell(self, closed: ClosedRound) -> None:
         attempts = closed.attempts
@@ -177,7 +177,7 @@ class MembersDispatch(StateFields, Dispatch):
         self.whole = whole
         self.reselect_busy = reselect_busy
         self.members: IntArray = np.zeros(0, np.int64)
-        self.attempts: Attempts = Single()
+        self.attempts: Attempts = ObjectAttempts()
         self._steps: IntArray | None = None
         self._selectable: BoolArray
         self._chosen: IntArray
@@ -220,7 +220,8 @@ class MembersDispatch(StateFields, Dispatch):
 
     def send(self, number: int) -> None:
         chosen = self._chosen
-        self.attempts = self.pool.start(number, chosen, self.learner.version, self._chosen_steps) if len(chosen) else Single()
+        version = self.learner.version
+        self.attempts = self.pool.start(number, chosen, version, self._chosen_steps) if len(chosen) else ObjectAttempts()
 
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing: members are decided for slots, so no policy learns from a round."""

@@ -50,13 +50,13 @@ class Jamming(Instrument):
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `jammed`, `collided` and `jam_dwells`."""
         spent = self.jammers.spent
-        said = {
+        values = {
             "jammed": sum(update.jammed is True for update in closed.ended),
             "collided": sum(update.collided is True for update in closed.ended),
             "jam_dwells": spent - self._spent_before,
         }
         self._spent_before = spent
-        return said
+        return values
 
     def counts(self) -> dict[str, int]:
         """`jam_dwells`."""
@@ -150,9 +150,9 @@ class Detections(Instrument):
             if update.jammed and update.channel is not None:
                 self._hits[update.channel] = self._hits.get(update.channel, 0) + 1
         declared = self.scheduler.declared
-        for channel, detector, seen in declared:
+        for channel, detector, observations in declared:
             hits = self._hits.get(channel, 0)
-            self.recorder.detection(DetectionRow(closed.number, closed.end_s, channel, detector, seen, hits))
+            self.recorder.detection(DetectionRow(closed.number, closed.end_s, channel, detector, observations, hits))
         if declared:
             self._hits.clear()
             self._on_declared(closed.number, sorted({channel for channel, _, _ in declared}))

@@ -72,7 +72,7 @@ class Attempt(Protocol):
     def bytes_up(self) -> int: ...
 
 
-class Sent(NamedTuple):
+class EndedAttempt(NamedTuple):
     """Attempt that has ended, in the form that instruments read; `netsim.clients.update.Update` explains each attribute."""
 
     channel: int | None
@@ -99,10 +99,10 @@ class ClosedRound:
     """Cause of the close."""
     close_rule: str | None
     """Name of the rule that closed the round, as the rule states it."""
-    ended: Sequence[Update | Sent]
+    ended: Sequence[Update | EndedAttempt]
     """All attempts, of any round, that ended since the last close; empty unless an instrument reads them.
 
-    Attempts that ended before a restored state was saved are `Sent` objects.
+    Attempts that ended before a restored state was saved are `EndedAttempt` objects.
     """
 
     @property
@@ -300,7 +300,7 @@ class RoundLoop:
         self._start_s, self._opened_by = 0.0, Cause(START)
         """Start of the present round, and the cause of its opening."""
         self.assignment: Assignment = assignment or NoAssignment()
-        self._ends: list[Update | Sent] = []
+        self._ends: list[Update | EndedAttempt] = []
         pool.serve(self)
         if any(instrument.reads_ends for instrument in instruments):
             pool.follow(self._ends.append)
@@ -308,7 +308,7 @@ class RoundLoop:
     @property
     def detections(self) -> DeclaredChanges | None:
         """Return the instrument of the changes that a scheduler declares, or None without a scheduler."""
-        return next((found for part in self.instruments if (found := part.detections) is not None), None)
+        return next((detections for part in self.instruments if (detections := part.detections) is not None), None)
 
     @property
     def takes_all(self) -> bool:
@@ -401,7 +401,7 @@ class RoundLoop:
         self.assignment.close()
         self.round = number
         if self._outlast and self.learner.aggregates:
-            versions = [one.version for group in (pool.alive.values(), self.close.pending()) for one in group]
+            versions = [attempt.version for group in (pool.alive.values(), self.close.pending()) for attempt in group]
             self.learner.retain([*versions, *self.dispatch.held_versions(number + 1)])
         return closed
 
@@ -480,7 +480,7 @@ class RoundLoop:
             "learner": self.learner.state_dict(),
             "instruments": [instrument.state_dict() for instrument in self.instruments],
             # Attempts of other rounds may also end between two records.
-            "ends": [{name: getattr(end, name) for name in Sent._fields} for end in self._ends],
+            "ends": [{name: getattr(end, name) for name in EndedAttempt._fields} for end in self._ends],
         }
 
     def open_state(self) -> State:
@@ -512,4 +512,4 @@ class RoundLoop:
         self.learner.load_state_dict(state["learner"])
         for instrument, saved in zip(self.instruments, state["instruments"], strict=True):
             instrument.load_state_dict(saved)
-        self._ends[:] = [Sent(**end) for end in state["ends"]]
+        self._ends[:] = [EndedAttempt(**end) for end in state["ends"]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from netsim.clients.attempts import Ended
+from netsim.clients.attempts import EndedAttempts
 from netsim.core.causes import CLOSE, Cause
 from netsim.core.errors import AnswerError
 from netsim.core.protocols import RoundView
@@ -133,7 +133,8 @@ class ChosenByPolicy:
         losses = np.array([loss for _, _, loss in ends])[~censored]
         latency_s = np.array([update.outcome_s - sent_s for update, sent_s, _ in ends])
         cause = Cause(CLOSE, self._number)
+        attempts = EndedAttempts(updates)
         closed = ClosedRound(
-            self._number, self._begun_s, pool.clock.now, Ended(updates), _Losses(losses, losses), version, cause, cause, None, ()
+            self._number, self._begun_s, pool.clock.now, attempts, _Losses(losses, losses), version, cause, cause, None, ()
         )
         return round_outcome(closed, latency_s, censored, phases=pool.reports_phases)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from netsim.clients.attempts import Single
+from netsim.clients.attempts import ObjectAttempts
 from netsim.core.clock import LAST, Event, EventLimitError, NothingScheduledError, Process
 from netsim.network.sizes import Sizes
 from netsim.servers.close import EndsOfRound
@@ -142,7 +142,7 @@ class Messages:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages in this order. Messages to absent clients end at once."""
-        now, here, begun = self.pool.clock.now, self.present(), []
+        now, here, started = self.pool.clock.now, self.present(), []
         for message in messages:
             self._sent += 1
             message.number, message.round, message.sent_s = self._sent, self.round, now
@@ -160,8 +160,8 @@ class Messages:
                 self.pool.clock.call_at(asks_s, self._go_on, client)
             else:
                 self._in_work[client] = message
-                begun.append(message)
-        self._begin(begun)
+                started.append(message)
+        self._begin(started)
 
     def _next_ask_s(self, client: int) -> float:
         """Return the time at which an idle client asks for messages next, now at the earliest."""
@@ -286,7 +286,7 @@ class MessageDispatch(Dispatch):
     selection = _NO_CLIENTS
 
     def __init__(self, messages: Messages, choice: MessageSelection) -> None:
-        self.attempts: Attempts = Single()
+        self.attempts: Attempts = ObjectAttempts()
         self.choice = choice
         self._messages = messages
 

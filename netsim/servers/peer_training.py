@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Single
+from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.core.causes import END, MESSAGE, SCHEDULE, SENT, Cause
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
@@ -86,7 +86,7 @@ class PeersAtWork(StateFields):
         """(K,) True for peers that have not begun yet, or have gone away."""
         self._timers: list[tuple[float, int, int, Cause]] = []
         """Time, peer, key and cause of each timer that runs, in the order in which they were set."""
-        self.attempts: Attempts = Single()
+        self.attempts: Attempts = ObjectAttempts()
         self.open_round = 0
         self._last_round = 0
         """Own round after which a peer stops."""
@@ -367,9 +367,9 @@ class MessagesBetweenPeers(Instrument):
     def columns(self, closed: ClosedRound) -> ColumnValues:
         now, before = self._now(), self._before
         self._before = now
-        said = {name: count - before[name] for name, count in now.items()}
+        counts = {name: count - before[name] for name, count in now.items()}
         in_flight = self._peers.transport.in_flight
-        return said | {"messages_in_flight": in_flight, "rounds_ahead": self._peers.rounds_ahead()}
+        return counts | {"messages_in_flight": in_flight, "rounds_ahead": self._peers.rounds_ahead()}
 
     def counts(self) -> dict[str, int]:
         return self._now() | {"messages_in_flight": self._peers.transport.in_flight}

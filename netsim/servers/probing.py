@@ -218,9 +218,9 @@ class TimedProbing(Probing):
         if heard:
             clients = np.array([probe.client for probe in heard], np.int64)
             answered = np.ones(len(heard), np.bool_)
-            told = self._answers(heard[0].round, clients, answered, test=self.probes.tests)
+            answers = self._answers(heard[0].round, clients, answered, test=self.probes.tests)
             self.answered += len(heard)
-            self._record(_answers_by_client(clients, *told))
+            self._record(_answers_by_client(clients, *answers))
         self._record({})
         now = self.clock.now
         for probe in self.probes.account_unfinished():

@@ -61,25 +61,25 @@ class Book(StateFields):
     ) -> RoundRow:
         """Return the record of the round or slot that closes now, with further `columns`; counts are since the last call."""
         pool, now, before = self._pool, self._now(), self._before
-        said = dict(columns)
-        said["round"], said["start_s"], said["end_s"], said["version"] = round, start_s, end_s, version
-        said["in_flight"], said["max_leak"] = pool.under_way, pool.accountant.max_leak()
+        values = dict(columns)
+        values["round"], values["start_s"], values["end_s"], values["version"] = round, start_s, end_s, version
+        values["in_flight"], values["max_leak"] = pool.under_way, pool.accountant.max_leak()
         if evaluation is not None:
-            said["accuracy"], said["loss"] = evaluation.accuracy, evaluation.loss
+            values["accuracy"], values["loss"] = evaluation.accuracy, evaluation.loss
             if not math.isnan(evaluation.training_loss):
-                said["training_loss"] = evaluation.training_loss
-            said |= evaluation.columns
+                values["training_loss"] = evaluation.training_loss
+            values |= evaluation.columns
         if pool.energy is not None:
             pool.advance()
             now |= pool.energy.totals(end_s)
-            said |= pool.energy.now()
+            values |= pool.energy.now()
         for name, count in now.items():
-            said[name] = count - before.get(name, 0)
+            values[name] = count - before.get(name, 0)
         self._before = now
-        if not said.keys() <= self._columns:
-            wrong = ", ".join(sorted(said.keys() - self._columns))
+        if not values.keys() <= self._columns:
+            wrong = ", ".join(sorted(values.keys() - self._columns))
             raise TypeError(f"{wrong}: no part of the server names such a column of rounds; add it to round_columns")
-        return tuple.__new__(RoundRow, (_BLANK | said).values())
+        return tuple.__new__(RoundRow, (_BLANK | values).values())
 
 
 class Recording(Protocol):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from netsim.clients.attempts import Attempts, Ended, Single
+from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
@@ -55,7 +55,7 @@ class ByVersion(StateFields, Dispatch):
         self.pool = pool
         self.learner = learner
         self.lag_tolerance = lag_tolerance
-        self.attempts: Attempts = Single()
+        self.attempts: Attempts = ObjectAttempts()
         self.renewed: IntArray = np.zeros(0, np.int64)
         """Clients that were forced to take the present model when the round opened."""
         self._wants: BoolArray = np.ones(pool.count, np.bool_)
@@ -99,7 +99,7 @@ class ByVersion(StateFields, Dispatch):
 
     def send(self, number: int) -> None:
         version = self.learner.version
-        self.attempts = Single()
+        self.attempts = ObjectAttempts()
         if not len(self._chosen):
             return
         # Update the state before attempts begin: without durations they may end within the call.
@@ -114,7 +114,7 @@ class ByVersion(StateFields, Dispatch):
             group = going_on[self._version[going_on] == held]
             started = self.begin(number, group, held, holders=frozenset(group.tolist()))
             begun |= {update.client: update for update in started.updates}
-        self.attempts = Single(begun[client] for client in self._chosen.tolist() if client in begun)
+        self.attempts = ObjectAttempts(begun[client] for client in self._chosen.tolist() if client in begun)
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
         """Begin the attempts of `clients` (n,) from one version; `holders` as in `ClientPool.start`.
@@ -259,9 +259,9 @@ class PickedArrived(EndsOfRound):
         speed_s = None if self._speed_s is None else self._speed_s(self._number)
         ranked = sorted(may, key=lambda end: (end.client in self._last, 0.0 if speed_s is None else speed_s[end.client]))
         self.picked = ranked[: self.per_round]
-        self._last = {one.client for one in self.picked}
+        self._last = {update.client for update in self.picked}
         self._others = []
-        return Ended(ends)
+        return EndedAttempts(ends)
 
     def may_be_picked(self, end: Attempt) -> bool:
         """Return True if an arrived update may be picked for this round's model."""
@@ -269,9 +269,9 @@ class PickedArrived(EndsOfRound):
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
         """Return `deliveries` with the updates held back for the next model, and the clients whose entries are renewed."""
-        picked = {(one.client, one.begun_round) for one in self.picked}
+        picked = {(end.client, end.begun_round) for end in self.picked}
         whose = zip(deliveries.clients.tolist(), deliveries.rounds.tolist(), strict=True)
-        held = np.array([one not in picked for one in whose], np.bool_)
+        held = np.array([end not in picked for end in whose], np.bool_)
         return replace(deliveries, held=held, renewed=self.dispatch.renewed)
 
     def on_load(self) -> None:
@@ -291,7 +291,7 @@ class Picks(Instrument):
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `picked`, `picked_s` and `renewed`."""
         picked = self.close.picked
-        last_s = max((one.outcome_s for one in picked), default=_NAN)
+        last_s = max((end.outcome_s for end in picked), default=_NAN)
         return {"picked": len(picked), "picked_s": last_s - closed.start_s, "renewed": len(self.dispatch.renewed)}
 
 

@@ -174,7 +174,7 @@ class SlotServer(LoopServer, ABC):
         self.clients.charge()
         now, learner, opinion = self.clock.now, self.learner, float(opinions.mean())
         evaluation = learner.evaluate(slot, now, slot == self._last_round)
-        said = {
+        values = {
             "reward": opinion,
             "genie_reward": learner.best_opinion(slot),
             "members": len(self.members.members),
@@ -188,7 +188,7 @@ class SlotServer(LoopServer, ABC):
                 end_s=now,
                 evaluation=evaluation,
                 version=learner.version,
-                columns=said | columns,
+                columns=values | columns,
             )
         )
         record_metrics(self.recorder, slot, now, learner.version, evaluation)

@@ -96,9 +96,9 @@ class UrgentNotices(WaitForOld):
 
     def on_close(self, number: int) -> None:
         due_s = self.pool.clock.now + self.notice_s
-        told = {(client, begun_round) for _, client, begun_round in self._under_way}
+        notified = {(client, begun_round) for _, client, begun_round in self._under_way}
         for client, update in self.pool.in_flight.items():
-            if self.too_old(number, [update]) and (client, update.begun_round) not in told:
+            if self.too_old(number, [update]) and (client, update.begun_round) not in notified:
                 self._send((due_s, client, update.begun_round))
 
     def _send(self, notice: tuple[float, int, int]) -> None:

@@ -81,12 +81,12 @@ class StepScheduler:
 
     def _create(self, client: int, now_s: float, step_s: float) -> tuple[int, int]:
         """Create a group that arrives when the fastest client of another group could have made all steps once more."""
-        found = [
+        candidates = [
             _steps(group.latest_s + self._fastest_s(group) * self.most - now_s, step_s)
             for group in self.groups.values()
             if now_s < group.latest_s
         ]
-        may = [int(steps) for steps in found if steps <= self.most]
+        may = [int(steps) for steps in candidates if steps <= self.most]
         steps = max(self.least, max(may)) if may else self.most
         self._number += 1
         takes_s = steps * step_s

@@ -87,7 +87,7 @@ def _write(
         "answered": shares_figure(groups, window=window, over=unit, look=look),
         "course": course_figure(groups, window=window, over=unit, look=look),
     }
-    found = {name: figure for name, figure in drawn.items() if figure is not None}
-    for name, figure in found.items():
+    figures = {name: figure for name, figure in drawn.items() if figure is not None}
+    for name, figure in figures.items():
         for format in formats:
             out_console.print(f"written: {save_figure(figure, out / f'{name}.{format}')}", soft_wrap=True)

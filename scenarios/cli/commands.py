@@ -32,8 +32,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             with forbid_own_code(no_import):
                 function(**arguments)
         except SystemExit as error:  # netsim's own commands raise typer.Exit
-            told = f"a component of your own ended the program by sys.exit({error.code!r}){users_line(error)}"
-            complain(f"{told}; let it raise an exception")
+            message = f"a component of your own ended the program by sys.exit({error.code!r}){users_line(error)}"
+            complain(f"{message}; let it raise an exception")
             raise typer.Exit(2) from None
         except OSError as error:
             place = f"{error.filename}: " if error.filename is not None else ""

@@ -65,8 +65,8 @@ class Looks:
         `formats`: True if formats are given, too.
         """
         drawn = [field for field in fields(self) if field.name not in _OF_TABLES]
-        given = [field.name for field in drawn if getattr(self, field.name) != field.default]
-        named = [self._option(name) for name in given] + (["--figures"] if formats else [])
+        used_options = [field.name for field in drawn if getattr(self, field.name) != field.default]
+        named = [self._option(name) for name in used_options] + (["--figures"] if formats else [])
         if named:
             raise UserError(f"{', '.join(named)}: no figure is drawn; {remedy}")
 
@@ -95,8 +95,8 @@ class Looks:
                 Look(**values)
             except ValueError as error:
                 raise UserError(f"{option}: {error}") from error
-        given = {name: value for values in options.values() for name, value in values.items()}
-        return Look(title=self.title, notes=self.note, **given)
+        settings = {name: value for values in options.values() for name, value in values.items()}
+        return Look(title=self.title, notes=self.note, **settings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class PaperDrawing(Drawing):
 
 def formats_of(formats: Sequence[ImageOption] | None) -> list[ImageFormat]:
     """The formats that `Formats` names."""
-    return [one.value for one in formats or [ImageOption.PNG]]
+    return [option.value for option in formats or [ImageOption.PNG]]
 
 
 def drawing(function: Callable[..., None]) -> Callable[..., None]:

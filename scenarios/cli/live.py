@@ -107,20 +107,20 @@ class Look:
         """Names and values, as shown."""
         limit = "" if self.limit_s is None else f" of {self.limit_s:,.10g}"
         most = "" if self.rounds is None else f"/{self.rounds}"
-        told = [("rounds", f"{self.round}{most}"), ("simulated", f"{self.time_s:,.1f}{limit} s")]
+        facts = [("rounds", f"{self.round}{most}"), ("simulated", f"{self.time_s:,.1f}{limit} s")]
         if self.recent_s:
-            told.append((f"last {len(self.recent_s)} rounds", f"{sum(self.recent_s) / len(self.recent_s):.3f} s each"))
+            facts.append((f"last {len(self.recent_s)} rounds", f"{sum(self.recent_s) / len(self.recent_s):.3f} s each"))
         if not math.isnan(self.accuracy):
-            told.append(("accuracy", f"{self.accuracy:.4f}"))
-        told.append(("updates", ", ".join(f"{self.counts[name]:,} {name}" for name in _ENDS if self.counts.get(name))))
+            facts.append(("accuracy", f"{self.accuracy:.4f}"))
+        facts.append(("updates", ", ".join(f"{self.counts[name]:,} {name}" for name in _ENDS if self.counts.get(name))))
         if self.last.counts:
             named = ", ".join(f"client {client} ({count:,})" for client, count in self.last.counts.most_common(3))
-            told.append(("most often last", named))
+            facts.append(("most often last", named))
         if not math.isnan(self.left_s):
-            told.append(("time left", clock(self.left_s)))
+            facts.append(("time left", clock(self.left_s)))
         if self.waits:
-            told.append(("under way", self.waits))
-        return told
+            facts.append(("under way", self.waits))
+        return facts
 
     def line(self) -> str:
         """Return the snapshot as one line."""
@@ -195,10 +195,10 @@ def live(name: str, rounds: int | None, limit_s: float | None, quiet: bool) -> I
         yield NotShown()
         return
     look = Look(name, rounds, limit_s)
-    with _panel(look) if err_console.is_terminal else _lines(look) as (told, say):
+    with _panel(look) if err_console.is_terminal else _lines(look) as (on_round, say):
         watch = Watch(say)
         with watch_run(watch):
-            yield _Display(told, watch)
+            yield _Display(on_round, watch)
 
 
 Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
@@ -207,13 +207,13 @@ Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
 
 @contextmanager
 def _lines(look: Look) -> Iterator[Telling]:
-    said = [time.perf_counter()]
+    last_s = [time.perf_counter()]
 
     def update(simulation: Simulation) -> None:
         look.take(simulation)
         now = time.perf_counter()
-        if now - said[0] >= _LINE_S:
-            said[0] = now
+        if now - last_s[0] >= _LINE_S:
+            last_s[0] = now
             err_console.print(look.line(), highlight=False, soft_wrap=True)
 
     def say(waits: str) -> None:

@@ -136,10 +136,10 @@ def run(
             study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit, machines=machines
         )
     show_cautions(dict.fromkeys(built.cautions, ""))
-    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as told:
+    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as on_round:
 
         def after_round(simulation: "Simulation") -> None:
-            told(simulation)
+            on_round(simulation)
             shown(simulation)
 
         shown.begin(built.simulation)
@@ -175,12 +175,12 @@ def resume(
     goes_on = (folder / EVENTS).is_file() and state is not None
     with (
         live(study.name, study.rounds, study.time_limit_s, quiet) as shown,
-        log_run(folder, goes_on) as told,
+        log_run(folder, goes_on) as on_round,
         name_source(str(folder)),
     ):
 
         def after_round(simulation: "Simulation") -> None:
-            told(simulation)
+            on_round(simulation)
             shown(simulation)
 
         def begin(simulation: "Simulation") -> None:
@@ -312,12 +312,12 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
         f"{_count_words(len(variants), 'variant')} ({', '.join(variants)}), {_count_words(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )
-    told: dict[str, list[str]] = {}
+    labels_by_caution: dict[str, list[str]] = {}
     for p in planned.runs:
         if p.seed == planned.runs[0].seed:
-            told.setdefault(sizes_in_words(p.scenario), []).append(p.variant)
-    for words, of in told.items() if any(told) else ():
-        out_console.print(f"{', '.join(of)}: {words}" if len(told) > 1 else f"Messages: {words}.", soft_wrap=True)
+            labels_by_caution.setdefault(sizes_in_words(p.scenario), []).append(p.variant)
+    for words, of in labels_by_caution.items() if any(labels_by_caution) else ():
+        out_console.print(f"{', '.join(of)}: {words}" if len(labels_by_caution) > 1 else f"Messages: {words}.", soft_wrap=True)
     show_cautions(planned.warned)
 
 

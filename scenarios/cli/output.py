@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import Notes
     from scenarios.schema.cautions import Caution
     from scenarios.sweeps.plan import Plan
-    from scenarios.sweeps.workers import Standing
+    from scenarios.sweeps.workers import SweepProgress
 
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress display.")]
 MOST_SEEDS = 10_000
@@ -49,8 +49,8 @@ def summary_table(summary: Notes) -> Table:
     table.add_row("books", _books(summary))
     if final["accuracy"] is not None:
         unscored = (summary["learner"] or {}).get("unscored_samples", 0)
-        told = f" ({unscored} test samples have no finite scores and count as wrong)" if unscored else ""
-        table.add_row("final accuracy", f"{final['accuracy']:.4f}{told}")
+        note = f" ({unscored} test samples have no finite scores and count as wrong)" if unscored else ""
+        table.add_row("final accuracy", f"{final['accuracy']:.4f}{note}")
     if final["regret"] is not None:
         table.add_row("regret", f"{final['regret']:.4f}")
     aoi = summary["aoi"]
@@ -171,17 +171,17 @@ def print_against(done: Any, comparison: Any, against: Sequence[str], within: Se
 
     sections = parameter_sections(done, comparison, against=against, look=look) if against else []
     cells = cell_sections(done, comparison, within=within, look=look) if within else []
-    told = [(block, 1) for section in sections for block in section.blocks]
+    blocks = [(block, 1) for section in sections for block in section.blocks]
     keys = len(named_keys(settings_of(done), within, "within")) if within else 0
-    told += [(block, keys) for section in cells for block in section.blocks]
-    for block, kept in told:
+    blocks += [(block, keys) for section in cells for block in section.blocks]
+    for block, kept in blocks:
         if isinstance(block, Shown):
             for narrow in _side_by_side(block.cells, kept):
                 out_console.print(terminal_table(block.caption, block.note, narrow))
         elif isinstance(block, Bullets | Text):
             for sentence in block.items if isinstance(block, Bullets) else [block.text]:
                 out_console.print(sentence, highlight=False, soft_wrap=True)
-    return [block for block, _ in told if isinstance(block, Picture)]
+    return [block for block, _ in blocks if isinstance(block, Picture)]
 
 
 def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterator[tuple[list[str], list[list[str]]]]:
@@ -248,16 +248,16 @@ class _Waiting:
         runs = self._planned.runs
         name = f"{runs[first].label}, seed {runs[first].seed}" if first < len(runs) else f"run {first + 1}, of a further seed"
         others = len(waits) - 1
-        told = f" ({others} more {'run has' if others == 1 else 'runs have'} such a round)" if others else ""
-        return f"{name}: {new[first]}{told}"
+        note = f" ({others} more {'run has' if others == 1 else 'runs have'} such a round)" if others else ""
+        return f"{name}: {new[first]}{note}"
 
 
 @contextmanager
-def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], None]]:
+def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgress], None]]:
     """Show the rounds done of a sweep, with the time left, in total and for every variant if there are few.
 
-    Yields a function to call with each `Standing`; its runs are the planned ones, then those of further seeds. For a run whose
-    round takes long a line names the clients or steps that it waits for.
+    Yields a function to call with each `SweepProgress`; its runs are the planned ones, then those of further seeds. For a run
+    with a long round a line names the clients or steps that it waits for.
     """
     from scenarios.schema.flower import known_rounds
 
@@ -276,7 +276,7 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[Standing], 
     open_ended = not limited and any(known_rounds(run.scenario) is None for run in planned.runs)
     with progress(dict.fromkeys(totals) if open_ended else totals, quiet, share=limited) as advance:
 
-        def show(standing: Standing) -> None:
+        def show(standing: SweepProgress) -> None:
             rounds = standing.rounds
             if not quiet and (line := waiting.line(standing.waits)):
                 err_console.print(line, highlight=False, soft_wrap=True)

@@ -51,12 +51,12 @@ def overlays(
     except ParameterError as error:
         scale = 1e9 if error.name.endswith("_per_s") else 1.0
         raise UserError(f"{_KEYS[error.name]} {error.value / scale:g}: {error.reason}") from error  # type: ignore[operator]
-    found = cycle_times(silos, names, fluid=how == "fluid")
+    cycles = cycle_times(silos, names, fluid=how == "fluid")
     if as_json:
-        content = {"network": silos.underlay.name, "overlays": {one.name: one.to_json() for one in found}}
+        content = {"network": silos.underlay.name, "overlays": {cycle.name: cycle.to_json() for cycle in cycles}}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     else:
-        _show(silos, found, how)
+        _show(silos, cycles, how)
 
 
 def _names(chosen: str | None) -> list[str]:

@@ -111,7 +111,7 @@ def report(
             place,
             format=format.value,
             tables=tables,
-            images=[one.value for one in figures or ()],
+            images=[option.value for option in figures or ()],
             questions=Questions(
                 metrics=metric or (),
                 equal="bytes" if equal_bytes else "time",
@@ -211,7 +211,7 @@ def compare(
                 out.mkdir(parents=True, exist_ok=True)
                 written = [
                     write_comparison(gathered, out / "comparison.csv", comparison=comparison),
-                    *(save_figure(picture.figure, out / f"{picture.name}.{one}") for picture in shown for one in formats),
+                    *(save_figure(picture.figure, out / f"{picture.name}.{suffix}") for picture in shown for suffix in formats),
                     *save_all(gathered, out, settings, formats),
                 ]
             for path in written:

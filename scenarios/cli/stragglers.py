@@ -53,8 +53,8 @@ def what_if(
     if not changes:
         raise UserError("what-if: nothing is different; give --without CLIENT, --deadline SECONDS or --bandwidth FACTOR")
     with progress({"rounds": round}, quiet) as advance, name_source(str(folder)):
-        told = answers(folder, round, changes, progress=lambda done: advance("rounds", done))
-    out_console.print(_answers(told))
+        answer = answers(folder, round, changes, progress=lambda done: advance("rounds", done))
+    out_console.print(_answers(answer))
     out_console.print(_FIXED, soft_wrap=True)
 
 
@@ -97,7 +97,7 @@ def stragglers(
         run = open_run(folder)
         view = run_records(run)
         _check_range(only, view.rounds["round"], folder)
-        told = client_table(run, view, rounds=only)
+        table = client_table(run, view, rounds=only)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
     if exact and "flower" in run.scenario:
@@ -108,12 +108,12 @@ def stragglers(
         out_console.print("No seconds saved: rounds of edges overlap, and are not simulated again one by one.\n", soft_wrap=True)
     if exact:
         _write(folder, run, only, quiet)
-        told = told.join(savings(run)[["saved_s"]])
+        table = table.join(savings(run)[["saved_s"]])
     by_group = totals(within(decompose(view), only), "group")
     if len(by_group):
         out_console.print(_seconds(by_group, "group"))
         out_console.print()
-    out_console.print(_seconds(told.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable"), "client"))
+    out_console.print(_seconds(table.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable"), "client"))
     path = within(critical_path(view), only)
     shares = (path["end_s"] - path["start_s"]).groupby(path["phase"]).sum().sort_values(ascending=False)
     words = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in shares.items())

@@ -62,9 +62,9 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
         return value if np.isfinite(value) else np.inf
 
     begin = np.array([0.0, np.log(rough), np.log(0.3)])
-    found = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
-    reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, found))), 0.0))
-    low, high = found - reach, found + reach
-    overhead = Estimate(*(float(shortest / (1.0 + np.exp(-np.clip(x, -60, 60)))) for x in (found[0], low[0], high[0])))
-    unit, sigma = (Estimate(*(float(np.exp(np.clip(x, -60, 60))) for x in (found[i], low[i], high[i]))) for i in (1, 2))
+    solution = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
+    reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, solution))), 0.0))
+    low, high = solution - reach, solution + reach
+    overhead = Estimate(*(float(shortest / (1.0 + np.exp(-np.clip(x, -60, 60)))) for x in (solution[0], low[0], high[0])))
+    unit, sigma = (Estimate(*(float(np.exp(np.clip(x, -60, 60))) for x in (solution[i], low[i], high[i]))) for i in (1, 2))
     return FittedSpeed(overhead, unit, sigma, len(seconds), int(censored.sum()))

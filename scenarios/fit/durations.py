@@ -303,10 +303,10 @@ def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, Float
         return value if np.isfinite(value) else np.inf
 
     begin = np.log(family.begin(durations.seconds[whole], durations.counts[whole]))
-    found = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
-    covariance = np.linalg.pinv(curvature(loss, found.x))
+    solution = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
+    covariance = np.linalg.pinv(curvature(loss, solution.x))
     reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    values, lows, highs = (np.exp(found.x + sign * reach).tolist() for sign in (0.0, -1.0, 1.0))
+    values, lows, highs = (np.exp(solution.x + sign * reach).tolist() for sign in (0.0, -1.0, 1.0))
     estimates = [Estimate(*three) for three in zip(values, lows, highs, strict=True)]
     return _describe_fit(kind, estimates, durations, curve)
 

@@ -107,8 +107,8 @@ def _two_state(log: Log, rows: pd.DataFrame) -> FittedPresence:
         raise UserError(f"{log.source}: class {absent[0]!r} has no row of phase 'present'; use --law present=trace")
     keys = ("mean_on_s", "mean_off_s")
     values = {key: {group: _short(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
-    one = len(log.classes) == 1
-    table = {key: next(iter(each.values())) if one else {"by_group": each} for key, each in values.items()}
+    is_single = len(log.classes) == 1
+    table = {key: next(iter(each.values())) if is_single else {"by_group": each} for key, each in values.items()}
     return FittedPresence("markov", {"kind": "markov", **table}, len(rows), parameters)
 
 

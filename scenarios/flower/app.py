@@ -82,17 +82,17 @@ class App:
     def _load(self, component: str) -> Any:
         place: str = getattr(self, component)
         module, sign, name = place.partition(":")
-        told = f"flower.app = {self.name!r}: {component} = {place!r}"
+        message = f"flower.app = {self.name!r}: {component} = {place!r}"
         if not (module and sign and name):
-            raise UserError(f"{told}: must be of the form module:object, in [tool.flwr.app.components] of its {_PROJECT}")
+            raise UserError(f"{message}: must be of the form module:object, in [tool.flwr.app.components] of its {_PROJECT}")
         try:
-            found: Any = import_module(module)
+            value: Any = import_module(module)
             for part in name.split("."):
-                found = getattr(found, part)
+                value = getattr(value, part)
         except (Exception, SystemExit) as error:
             why = f"{type(error).__name__}: {first_line(error)}"
-            raise UserError(f"{told}: cannot be imported: {why}; {_remedy(error)}") from error
-        return found
+            raise UserError(f"{message}: cannot be imported: {why}; {_remedy(error)}") from error
+        return value
 
 
 def _remedy(error: BaseException) -> str:
@@ -112,12 +112,12 @@ def _modules_of(folder: Path | None) -> list[str]:
     """Return the modules in the process whose files are in `folder`."""
     assert folder is not None
     # Words, not paths: there are thousands of modules.
-    found, within = [], f"{folder}{os.sep}"
+    modules, within = [], f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
         if file and file.startswith(within):
-            found.append(name)
-    return found
+            modules.append(name)
+    return modules
 
 
 def app_folder(app: str) -> Path:
@@ -155,8 +155,8 @@ def read_app(app: str, run_config: Mapping[str, Any]) -> App:
             )
     for name in _top_modules(folder):
         if name in ("netsim", *FOLDERS):
-            told = f"flower.app = {app!r}: its {name} has the name of a package of netsim's, which hides it"
-            raise UserError(f"{told}; move it into the app's own package")
+            message = f"flower.app = {app!r}: its {name} has the name of a package of netsim's, which hides it"
+            raise UserError(f"{message}; move it into the app's own package")
     return App(
         name=app,
         run_config=join_run_config(flatten(_table(settings, "config")), run_config),
@@ -178,8 +178,8 @@ def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> Tables:
     values = flatten(given)
     for name, value in values.items():
         if name not in own:
-            told = f"flower.run_config.{name} = {value!r}: the app's run config has no such key"
-            raise UserError(f"{told}; {did_you_mean(name, own)}")
+            message = f"flower.run_config.{name} = {value!r}: the app's run config has no such key"
+            raise UserError(f"{message}; {did_you_mean(name, own)}")
     return {**own, **values}
 
 

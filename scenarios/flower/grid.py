@@ -48,8 +48,8 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
         grid: Any = args[0]
         if threading.get_ident() != grid.time.thread:
-            told = f"its ServerApp calls Grid.{method.__name__} in a thread of its own"
-            grid.refuse(f"{told}, whose place in simulated time nothing tells; call the Grid in the thread of main")
+            message = f"its ServerApp calls Grid.{method.__name__} in a thread of its own"
+            grid.refuse(f"{message}, whose place in simulated time nothing tells; call the Grid in the thread of main")
         grid.check()
         with inside(grid.time, False), grid.own_randomness():
             return method(*args, **kwargs)
@@ -152,28 +152,28 @@ class SimulatedGrid(Grid):
     @_called_by_app
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         with inside(self.time, True):
-            given = list(messages)
-        return self._push(given)
+            batch = list(messages)
+        return self._push(batch)
 
     @_called_by_app
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         wanted = list(message_ids)
-        found = self._pull(wanted)
-        if found:
+        replies = self._pull(wanted)
+        if replies:
             self._pulled_s = -1.0
-            return found
+            return replies
         if self._pulled_s == self._clock.now:
             # The app polls without a pause: run the next event.
             self._let_pass(self._server.step)
-            found = self._pull(wanted)
+            replies = self._pull(wanted)
         self._pulled_s = self._clock.now
-        return found
+        return replies
 
     @_called_by_app
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         with inside(self.time, True):
-            given = list(messages)
-        ids = self._push(given)
+            batch = list(messages)
+        ids = self._push(batch)
         self._timeout_s = float("inf") if timeout is None else timeout
         try:
             return self._receive(ids, timeout)
@@ -227,14 +227,14 @@ class SimulatedGrid(Grid):
             with self._own_failures():
                 wait()
         except NothingScheduledError:
-            told = f"its ServerApp waits at {self._clock.now:g} s, and nothing is left to happen"
-            self.refuse(f"{told}; let it send messages, or return")
+            message = f"its ServerApp waits at {self._clock.now:g} s, and nothing is left to happen"
+            self.refuse(f"{message}; let it send messages, or return")
 
     def _pull(self, ids: Iterable[str]) -> list[Message]:
         # In the order in which replies arrived, as a server finds them.
         asked = set(ids)
-        found = [name for name in self._replies if name in asked]
-        return [self._replies.pop(name) for name in found]
+        names = [name for name in self._replies if name in asked]
+        return [self._replies.pop(name) for name in names]
 
     def _push(self, given: list[Any]) -> list[str]:
         if not given:
@@ -312,9 +312,9 @@ class SimulatedGrid(Grid):
         reply = answer.reply
         if self._server.choice.needs_losses and sent.trains and reply.has_content() and math.isnan(loss):
             names = ", ".join(answer.metrics) or "no metrics"
-            told = f"flower.loss_key = {self.section.loss_key!r}: the policy chooses by losses, and the reply of node"
-            told = f"{told} {internals.node_id(sent.client)} at {self._clock.now:g} s reports none; it has {names}"
-            raise UserError(f"{told}; name the metric with the loss, or choose another policy")
+            problem = f"flower.loss_key = {self.section.loss_key!r}: the policy chooses by losses, and the reply of node"
+            problem = f"{problem} {internals.node_id(sent.client)} at {self._clock.now:g} s reports none; it has {names}"
+            raise UserError(f"{problem}; name the metric with the loss, or choose another policy")
         return loss
 
     def _arrive(self, name: str, answer: Answer, kind: str) -> None:

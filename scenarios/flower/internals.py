@@ -30,8 +30,8 @@ def require_flwr() -> None:
     try:
         import flwr  # noqa: F401
     except ImportError as error:
-        told = f"flower: needs flwr, which is not installed ({error}); install the extra: pip install 'netsim[flower]'"
-        raise UserError(told) from error
+        message = f"flower: needs flwr, which is not installed ({error}); install the extra: pip install 'netsim[flower]'"
+        raise UserError(message) from error
 
 
 def node_id(client: int) -> int:
@@ -104,12 +104,12 @@ def _copy_fields(record: Any) -> Any:
 
 def with_content(message: Message, content: RecordDict | None) -> Message:
     """Return a copy of `message` with other content and copied metadata."""
-    made = object.__new__(type(message))
-    made.__dict__.update(message.__dict__)
+    copy = object.__new__(type(message))
+    copy.__dict__.update(message.__dict__)
     metadata = object.__new__(type(message.metadata))
     metadata.__dict__.update(message.metadata.__dict__)
-    made.__dict__["_metadata"], made.__dict__["_content"] = metadata, content
-    return made
+    copy.__dict__["_metadata"], copy.__dict__["_content"] = metadata, content
+    return copy
 
 
 @cache

@@ -100,9 +100,9 @@ class _Together:
         sent = [message for messages in asked for message in messages or ()]
         replies = {reply.metadata.reply_to_message_id: reply for reply in self._mail.send_and_receive(sent)} if sent else {}
         for (future, call), messages in zip(calls, asked, strict=True):
-            found = [replies[name] for message in messages or () if (name := message.metadata.message_id) in replies]
+            answers = [replies[name] for message in messages or () if (name := message.metadata.message_id) in replies]
             try:
-                future.set_result(call() if messages is None else self._mail.replay(call, found))
+                future.set_result(call() if messages is None else self._mail.replay(call, answers))
             except Exception as error:
                 future.set_exception(error)
 

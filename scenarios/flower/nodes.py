@@ -144,8 +144,8 @@ class Nodes:
         if key not in metrics:
             return internals.legacy_samples(reply.content)
         if not 0 <= metrics[key] < _MOST_SAMPLES:
-            told = f"flower.samples_key = {key!r}: the reply to {_name(message)} reports {metrics[key]!r} samples"
-            raise UserError(f"{told}; must be at least 0, and finite")
+            problem = f"flower.samples_key = {key!r}: the reply to {_name(message)} reports {metrics[key]!r} samples"
+            raise UserError(f"{problem}; must be at least 0, and finite")
         return round(metrics[key])
 
     def _refuse_samples(self, message: Message, metrics: Mapping[str, float]) -> None:
@@ -156,6 +156,6 @@ class Nodes:
     def _epochs(self, key: str) -> float:
         value = self._run_config.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            told = f"flower.epochs_key = {key!r}: the app's run config has {value!r} there"
-            raise UserError(f"{told}; name a key with a number of passes over the samples")
+            problem = f"flower.epochs_key = {key!r}: the app's run config has {value!r} there"
+            raise UserError(f"{problem}; name a key with a number of passes over the samples")
         return float(value)

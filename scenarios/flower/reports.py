@@ -69,7 +69,7 @@ class Reports:
             accuracy=_find("acc", self.accuracy_key, server, evaluated),
             loss=loss,
             training_loss=_find("loss", self.loss_key, trained),
-            metrics=dict(one for source, found in sorted({**means, "server": server}.items()) for one in _names(source, found)),
+            metrics=dict(item for source, found in sorted({**means, "server": server}.items()) for item in _names(source, found)),
         )
 
 
@@ -126,7 +126,7 @@ def watched(reports: Reports) -> Iterator[None]:
 
 def _family(kind: Any) -> list[Any]:
     """Return a class and all classes that are derived from it, also those of the app."""
-    return list(dict.fromkeys([kind, *(one for derived in kind.__subclasses__() for one in _family(derived))]))
+    return list(dict.fromkeys([kind, *(subclass for derived in kind.__subclasses__() for subclass in _family(derived))]))
 
 
 def _heard_start(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
@@ -140,10 +140,10 @@ def _heard_start(start: Callable[..., Any], reports: Reports) -> Callable[..., A
             evaluate = given["evaluate_fn"]
 
             def heard(*arguments: Any, **named: Any) -> Any:
-                found = evaluate(*arguments, **named)
-                if isinstance(found, Mapping):
-                    reports.add_server(found)
-                return found
+                result = evaluate(*arguments, **named)
+                if isinstance(result, Mapping):
+                    reports.add_server(result)
+                return result
 
             given["evaluate_fn"] = heard
         return start(*bound.args, **bound.kwargs)

@@ -69,10 +69,10 @@ class AppRun:
         from flwr.clientapp import ClientApp
         from flwr.serverapp import ServerApp
 
-        for name, found, wanted in (("serverapp", serverapp, ServerApp), ("clientapp", clientapp, ClientApp)):
-            if not isinstance(found, wanted):
-                told = f"flower.app = {self.app.name!r}: {name} is a {type(found).__name__}"
-                raise UserError(f"{told}; must be a {wanted.__name__} of flwr")
+        for name, component, wanted in (("serverapp", serverapp, ServerApp), ("clientapp", clientapp, ClientApp)):
+            if not isinstance(component, wanted):
+                message = f"flower.app = {self.app.name!r}: {name} is a {type(component).__name__}"
+                raise UserError(f"{message}; must be a {wanted.__name__} of flwr")
 
     def _run(self, serverapp: Any, clientapp: Any) -> None:
         from flwr.app import Context, RecordDict
@@ -123,10 +123,10 @@ class AppRun:
     def _told(self, error: BaseException) -> str:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self.app.is_file(frame.filename)]
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        told = f"flower.app = {self.app.name!r}: its ServerApp raised {type(error).__name__}: {first_line(error)}{line}"
+        message = f"flower.app = {self.app.name!r}: its ServerApp raised {type(error).__name__}: {first_line(error)}{line}"
         if self.nodes.raised:
-            told += f"; before, its ClientApp raised at {self.nodes.raised[0]}"
-        return f"{told} (round {self.server.round + 1}, {self.server.clients.clock.now:g} s, seed {self.seed})"
+            message += f"; before, its ClientApp raised at {self.nodes.raised[0]}"
+        return f"{message} (round {self.server.round + 1}, {self.server.clients.clock.now:g} s, seed {self.seed})"
 
     def _refuse_silence(self) -> None:
         """Raise UserError for an app that sent no message, or whose ClientApp never answered one."""
@@ -136,5 +136,5 @@ class AppRun:
                 "a strategy's start"
             )
         if self.nodes.raised and not self.nodes.answered:
-            told = f"flower.app = {self.app.name!r}: its ClientApp raised at every message"
-            raise UserError(f"{told}, first {self.nodes.raised[0]}")
+            message = f"flower.app = {self.app.name!r}: its ClientApp raised at every message"
+            raise UserError(f"{message}, first {self.nodes.raised[0]}")

@@ -112,13 +112,13 @@ def read_cases(path: Path | None) -> Tables:
 
 def ends(content: Mapping[str, Any], name: str) -> list[End]:
     """Play all cases of a file called `name`; raises UserError for a case that cannot be played."""
-    found: list[End] = []
+    result: list[End] = []
     for number, case in enumerate(content.get("cases", []), 1):
-        found += _check_case(case, f"{name}: case {number}", _play)
+        result += _check_case(case, f"{name}: case {number}", _play)
     for number, unit in enumerate(content.get("solver_units", []), 1):
         named = {"name": f"rates {number}", **unit} if isinstance(unit, dict) else unit
-        found += _check_case(named, f"{name}: solver unit {number}", _rates)
-    return found
+        result += _check_case(named, f"{name}: solver unit {number}", _rates)
+    return result
 
 
 def _check_case(case: Any, place: str, play: Any) -> list[End]:
@@ -190,9 +190,9 @@ def _rates(unit: Mapping[str, Any]) -> list[End]:
 
 def judge(cases: Path | None) -> Judgement:
     """Simulate the cases of a file and compare them with its expectations; raises UserError."""
-    found = ends(read_cases(cases), str(cases or FILE.name))
-    differing = sum(not end.agrees for end in found)
-    return Judgement(_sections(found, differing), not differing)
+    results = ends(read_cases(cases), str(cases or FILE.name))
+    differing = sum(not end.agrees for end in results)
+    return Judgement(_sections(results, differing), not differing)
 
 
 def _sections(found: Sequence[End], differing: int) -> list[Section]:

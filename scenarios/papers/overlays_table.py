@@ -60,19 +60,19 @@ class Cell:
 
 def cells(published: Mapping[tuple[str, str], Sequence[float]] = PUBLISHED) -> list[Cell]:
     """Compute the cells of the table."""
-    found = []
+    result = []
     for (model, network), row in published.items():
         silos = Silos(read_network(network), *MODELS[model])
         for name, value in zip(COLUMNS, row, strict=True):
             overlay = OVERLAYS[name](silos)
-            found.append(Cell(model, network, name, value, overlay.cycle_ms(), simulated_ms(silos, overlay)))
-    return found
+            result.append(Cell(model, network, name, value, overlay.cycle_ms(), simulated_ms(silos, overlay)))
+    return result
 
 
 def judge(cases: Path | None) -> Judgement:
     """Compare all cells with the published ones."""
-    found = cells()
-    return Judgement(_sections(found), all(cell.agrees for cell in found))
+    results = cells()
+    return Judgement(_sections(results), all(cell.agrees for cell in results))
 
 
 def _sections(found: Sequence[Cell]) -> list[Section]:

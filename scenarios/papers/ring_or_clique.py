@@ -49,9 +49,9 @@ def _table(done: Sweep, column: str, what: str, caption: str) -> Table:
     rows = []
     for data in DATA:
         for law in LAWS:
-            found = {graph: to_target(done, f"{graph}-{law}-{data}", column) for graph in ("ring", "clique")}
-            rounds, seconds = ({graph: reached[:, place] for graph, reached in found.items()} for place in (0, 1))
-            cells = [format_interval(mean_interval(values[graph])) for values in (rounds, seconds) for graph in found]
+            times = {graph: to_target(done, f"{graph}-{law}-{data}", column) for graph in ("ring", "clique")}
+            rounds, seconds = ({graph: reached[:, place] for graph, reached in times.items()} for place in (0, 1))
+            cells = [format_interval(mean_interval(values[graph])) for values in (rounds, seconds) for graph in times]
             cells += [_ratio_text(ratio(values["ring"], values["clique"])) for values in (rounds, seconds)]
             reached = [f"{np.isfinite(values).sum()} of {len(values)}" for values in rounds.values()]
             rows.append([f"{data}, {law}", *cells, " and ".join(reached)])
@@ -65,13 +65,13 @@ def _table(done: Sweep, column: str, what: str, caption: str) -> Table:
 
 def to_target(done: Sweep, variant: str, column: str) -> FloatArray:
     """Return rounds and seconds (seeds, 2) of each run of `variant` until `column` first is at the target; NaN: never."""
-    found = []
+    times = []
     for seed in done.seeds:
         columns = done.run(variant, seed).columns([column, "round", "end_s"])
         reached = np.flatnonzero(columns[column] >= TARGET)
         at = reached[0] if reached.size else None
-        found.append([math.nan, math.nan] if at is None else [columns["round"][at], columns["end_s"][at]])
-    return np.array(found, np.float64).reshape(-1, 2)
+        times.append([math.nan, math.nan] if at is None else [columns["round"][at], columns["end_s"][at]])
+    return np.array(times, np.float64).reshape(-1, 2)
 
 
 def ratio(first: FloatArray, second: FloatArray) -> Interval:

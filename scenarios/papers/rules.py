@@ -180,7 +180,7 @@ class Trend:
         return f"{metric(self.metric).title}{of} {'rises' if self.rises else 'falls'} with {self.key}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
-        settings = {name: one for name, one in settings_of(sweep).items() if name.startswith(self.among)}
+        settings = {name: keys for name, keys in settings_of(sweep).items() if name.startswith(self.among)}
         key = check_key(settings, self.key)
         variants = sorted(settings, key=lambda name: float(settings[name][key]))
         at = np.array([float(settings[name][key]) for name in variants])
@@ -216,5 +216,5 @@ def _verdict(holds: bool, fails: bool) -> Verdict:
 
 def _value_text(name: str, value: float) -> str:
     """A value of that metric with its unit."""
-    one = metric(name)
-    return f"{value * one.scale:g}{f' {one.unit}' if one.unit else ''}"
+    definition = metric(name)
+    return f"{value * definition.scale:g}{f' {definition.unit}' if definition.unit else ''}"

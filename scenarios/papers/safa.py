@@ -142,13 +142,13 @@ def mean_lengths_s(tables: Mapping[str, object]) -> tuple[float, float]:
 
 def lengths(base: Mapping[str, object], seeds: Sequence[int]) -> dict[Cell, FloatArray]:
     """(seeds, 2) mean round lengths of each cell in seconds, as published and as intended; a run for each seed."""
-    found: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in CELLS}
+    result: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in CELLS}
     plain = {key: table for key, table in base.items() if key != "sweep"}
     for seed in seeds:
         drawn = world(seed)
         for cell in CELLS:
-            found[cell].append(mean_lengths_s(tables_of(plain, cell, seed, drawn)))
-    return {cell: np.array(pairs) for cell, pairs in found.items()}
+            result[cell].append(mean_lengths_s(tables_of(plain, cell, seed, drawn)))
+    return {cell: np.array(pairs) for cell, pairs in result.items()}
 
 
 AGREES, DIFFERS, NO_EVIDENCE = "agrees", "differs", "no evidence"

@@ -49,34 +49,34 @@ def verdict(method: str, picked: int, crash: float, found: float) -> str:
 def accuracies(sweep: Sweep) -> dict[tuple[str, int, float], FloatArray]:
     """Return the final accuracies (n,), in per cent, of each cell's runs (one for each seed), of the model of lowest test loss.
     """
-    found: dict[tuple[str, int, float], list[float]] = {}
+    result: dict[tuple[str, int, float], list[float]] = {}
     for run in sweep:
         server = run.scenario["server"]
         method = str(run.variant).partition("+")[0]
         evaluated = run.rounds["accuracy"].dropna()
         accuracy = 100.0 * float(evaluated.iloc[-1]) if len(evaluated) else math.nan
-        found.setdefault((method, int(server["picked"]), float(server["crash"])), []).append(accuracy)
-    return {cell: np.array(values) for cell, values in found.items()}
+        result.setdefault((method, int(server["picked"]), float(server["crash"])), []).append(accuracy)
+    return {cell: np.array(values) for cell, values in result.items()}
 
 
 def blocks(sweep: Sweep) -> list[Block]:
     """The cells beside the published ones, with what SAFA gains over FedAvg here and there."""
     from analysis.documents.blocks import Table
 
-    found = accuracies(sweep)
+    results = accuracies(sweep)
     rows, gains = [], []
     for cell, published in PUBLISHED.items():
-        if cell not in found:
+        if cell not in results:
             continue
         method, picked, crash = cell
-        mean = float(found[cell].mean())
-        words = ", ".join(f"{one:.2f}" for one in found[cell])
+        mean = float(results[cell].mean())
+        words = ", ".join(f"{accuracy:.2f}" for accuracy in results[cell])
         judged = verdict(*cell, mean)
         rows.append([f"{crash:g}", NAMES[method], f"{picked / 100:g}", f"{published:.2f}", words, f"{mean - published:+.2f}"])
         rows[-1] += [f"{tolerance(*cell):g}", judged]
         base = ("fedavg", picked, crash)
-        if method == "safa" and base in found:
-            here, there = mean - float(found[base].mean()), published - PUBLISHED[base]
+        if method == "safa" and base in results:
+            here, there = mean - float(results[base].mean()), published - PUBLISHED[base]
             gains.append([f"{crash:g}", f"{picked / 100:g}", f"{there:+.2f}", f"{here:+.2f}"])
     header = ["cr", "method", "C", "paper (%)", "here (%), by seed", "here - paper", "tolerance", "verdict"]
     note = (

@@ -39,14 +39,14 @@ class Pair:
 
 def pairs(networks: Sequence[str], models: Mapping[str, tuple[float, float]]) -> list[Pair]:
     """Compute the round times of all overlays of the study."""
-    found = []
+    result = []
     for network in networks:
         for model, (bits, compute_ms) in models.items():
             silos = Silos(read_network(network), bits, compute_ms)
             for name in STUDIED:
                 overlay = OVERLAYS[name](silos)
-                found.append(Pair(network, model, name, overlay.cycle_ms(), simulated_ms(silos, overlay, fluid=True)))
-    return found
+                result.append(Pair(network, model, name, overlay.cycle_ms(), simulated_ms(silos, overlay, fluid=True)))
+    return result
 
 
 def judge(cases: Path | None) -> Judgement:
@@ -58,13 +58,13 @@ def sections(found: Sequence[Pair]) -> list[Section]:
     """Return the table of round times and the figure."""
     from analysis.documents.blocks import Picture, Section, Table
 
-    names = [f"{one.network}, {one.model}, {one.overlay}" for one in found]
-    times = [[f"{one.fixed_ms:.1f}", f"{one.fluid_ms:.1f}", f"{one.fluid_ms / one.fixed_ms:.2f}"] for one in found]
+    names = [f"{cell.network}, {cell.model}, {cell.overlay}" for cell in found]
+    times = [[f"{cell.fixed_ms:.1f}", f"{cell.fluid_ms:.1f}", f"{cell.fluid_ms / cell.fixed_ms:.2f}"] for cell in found]
     rows = [[name, *cells] for name, cells in zip(names, times, strict=True)]
     note = "Access 10 Gbit/s, cables 1 Gbit/s in each direction, one local step a round."
     table = Table("shared-core", "Time of a round", (["overlay", "fixed shares, ms", "flows, ms", "ratio"], rows), note=note)
     caption = f"Time of a round on five networks, {_SHOWN}: dashed at fixed shares, solid with flows that share the core"
-    picture = Picture("shared-core", caption, _figure([one for one in found if one.model == _SHOWN]))
+    picture = Picture("shared-core", caption, _figure([cell for cell in found if cell.model == _SHOWN]))
     return [Section("Times of a round", [table]), Section("Figures", [picture])]
 
 
@@ -73,16 +73,16 @@ def _figure(found: Sequence[Pair]) -> ShownFigure:
     from analysis.figures.settings import PLAIN
     from analysis.figures.style import headline, line_style, new_figure
 
-    networks = list(dict.fromkeys(one.network for one in found))
+    networks = list(dict.fromkeys(cell.network for cell in found))
     with PLAIN.apply():
         figure, (axes,) = new_figure()
         lines = []
         for index, overlay in enumerate(("star-direct", "mst", "ring")):
-            own = [one for one in found if one.overlay == overlay]
+            own = [cell for cell in found if cell.overlay == overlay]
             color = line_style(index)["color"]
-            places = [networks.index(one.network) for one in own]
-            axes.plot(places, [one.fixed_ms for one in own], marker="o", ms=4.0, color=color, linestyle="--", fillstyle="none")
-            (line,) = axes.plot(places, [one.fluid_ms for one in own], marker="o", ms=4.0, color=color)
+            places = [networks.index(cell.network) for cell in own]
+            axes.plot(places, [cell.fixed_ms for cell in own], marker="o", ms=4.0, color=color, linestyle="--", fillstyle="none")
+            (line,) = axes.plot(places, [cell.fluid_ms for cell in own], marker="o", ms=4.0, color=color)
             lines.append((line, overlay))
         axes.set(yscale="log", ylabel="time of a round (ms)", xticks=range(len(networks)))
         axes.set_xticklabels(networks)

@@ -50,22 +50,22 @@ Times = dict[str, list[tuple[int, float]]]
 def measure(size: Size) -> Times:
     """Seconds of one search by each method, the least of several, at growing numbers of clients."""
     rng = np.random.default_rng(1)
-    found: Times = {name: [] for name in _PAPER}
+    times: Times = {name: [] for name in _PAPER}
     for clients in _FEW[: 3 if size is Size.SMOKE else None]:
         ucb, modular = 1.0 + rng.random(clients), rng.random(clients)
-        found["enumeration"].append((clients, _least_s(partial(best_by_enumeration, ucb, modular, MEMBERS, rng), 3)))
+        times["enumeration"].append((clients, _least_s(partial(best_by_enumeration, ucb, modular, MEMBERS, rng), 3)))
     for clients in _MANY[size]:
         ucb, general, private = 1.0 + rng.random(clients), rng.random(clients), rng.random(clients)
         modular = general + private
-        found["exact (here)"].append((clients, _least_s(partial(best_set, ucb, modular, MEMBERS, rng), 20)))
+        times["exact (here)"].append((clients, _least_s(partial(best_set, ucb, modular, MEMBERS, rng), 20)))
         scale = energy_range(ucb, general, private, MEMBERS) + 1e-3
         graphs: dict[str, Callable[[], Graph]] = {
             "annealing, any swap": AnySwap,
             "annealing, tailored (SA-PAUSE)": partial(ListSwap, (ucb, private, general)),
         }
         for name, graph in graphs.items():
-            found[name].append((clients, _least_s(_walk(ucb, modular, graph, scale, rng), 3)))
-    return found
+            times[name].append((clients, _least_s(_walk(ucb, modular, graph, scale, rng), 3)))
+    return times
 
 
 def _walk(

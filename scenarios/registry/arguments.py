@@ -34,15 +34,15 @@ class Argument:
 @cache
 def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
     """The arguments of a component's constructor by name, in order, those in sets of parameters in the place of their set."""
-    found: list[tuple[str, Argument]] = []
+    arguments: list[tuple[str, Argument]] = []
     for name, parameter in inspect.signature(target).parameters.items():
         held = _set_behind(target, name)
         if held is None:
-            found.append((name, Argument(target, parameter)))
+            arguments.append((name, Argument(target, parameter)))
         else:
             fields = inspect.signature(held).parameters.items()
-            found.extend((field, Argument(held, behind, name)) for field, behind in fields)
-    return tuple(found)
+            arguments.extend((field, Argument(held, behind, name)) for field, behind in fields)
+    return tuple(arguments)
 
 
 @cache

@@ -113,17 +113,17 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
     """Return the type of the key for argument `name` of a constructor; raises UserError if the argument cannot be a key."""
     where, default = f"{kind!r}: argument {name!r} of its constructor", argument.default
     try:
-        found = key_type(annotation_of(argument.owner, name), per_client=group in PER_CLIENT_GROUPS)
+        hint = key_type(annotation_of(argument.owner, name), per_client=group in PER_CLIENT_GROUPS)
     except HintError as error:
         raise UserError(f"{where} {error}") from error
     # Tests check the defaults of netsim's classes, so only defaults of users' classes are checked here.
     if default is not ... and default is not None and is_own(group, kind):
         try:
-            TypeAdapter(found, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(default)
+            TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(default)
         except ValidationError as error:
             why = f"which its key cannot have ({error.errors()[0]['msg']})"
             raise UserError(f"{where} has the default {default!r}, {why}; change the default or the annotation") from error
-    return found
+    return hint
 
 
 def _description(doc: str) -> str:

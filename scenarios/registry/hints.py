@@ -36,13 +36,13 @@ def annotation_of(target: object, name: str) -> Any:
 
     Other arguments are not evaluated: they may name types that are imported for type checkers only. Raises HintError.
     """
-    given, names = _annotation(target, name)
+    annotation, names = _annotation(target, name)
     try:
-        one = types.SimpleNamespace(__annotations__={name: given})
-        return _meant(target, typing.get_type_hints(one, names, include_extras=True)[name])
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        return _meant(target, typing.get_type_hints(holder, names, include_extras=True)[name])
     except Exception as error:  # evaluating a user's annotation may raise anything
-        told = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        raise HintError(f"is annotated {_hint_text(given)}, which cannot be read ({told}); {REMEDY}") from error
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        raise HintError(f"is annotated {_hint_text(annotation)}, which cannot be read ({reason}); {REMEDY}") from error
 
 
 def _meant(target: object, hint: object) -> object:
@@ -80,8 +80,8 @@ def meaning_of(target: object, name: str) -> str | None:
         return None
     while sys.version_info >= (3, 12) and isinstance(hint, typing.TypeAliasType):
         hint = hint.__value__
-    told = [entry.documentation for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Doc)]
-    return told[0] if told else None
+    texts = [entry.documentation for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Doc)]
+    return texts[0] if texts else None
 
 
 def key_type(hint: object, *, per_client: bool) -> Any:

@@ -87,12 +87,12 @@ def complete(group: str, target: type) -> None:
 
 def defaults(protocol: type) -> dict[str, Any]:
     """Return the optional members of a Protocol, with their defaults."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for base in _bases(protocol):
         for name, value in vars(base).items():
             if not name.startswith("_") and (hasattr(value, OPTIONAL) or not (callable(value) or isinstance(value, property))):
-                found.setdefault(name, value)
-    return found
+                result.setdefault(name, value)
+    return result
 
 
 def check_component(group: str, component: Any, kind: str, path: str, clients: int, protocol: type | None = None) -> None:
@@ -108,8 +108,8 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
         return
     _check_members(protocol or PROTOCOLS[group][0], component, kind, path)
     everyone = np.arange(clients)
-    for name, asked in _QUESTIONS.get(group, {}).items():
-        answer = asked(component, everyone)
+    for name, checks in _QUESTIONS.get(group, {}).items():
+        answer = checks(component, everyone)
         good = np.shape(answer) == (clients,) and np.asarray(answer).dtype.kind in "fiub"
         if not (good and np.isfinite(answer).all() and np.min(answer, initial=0.0) >= 0):
             raise UserError(f"{path}: {kind!r}: {name} returns {answer!r}; must be {clients} numbers, each finite and >= 0")

@@ -118,13 +118,13 @@ def refuse_unbalanced(books: Mapping[str, Any], place: Any, kept: str = "The fil
 
 
 def _find_imbalances(counts: Mapping[str, int]) -> list[str]:
-    found = []
+    imbalances = []
     for begun, ends in (_UPDATES, _MESSAGES):
         total = sum(counts.get(name, 0) for name in ends)
         if counts.get(begun, 0) != total:
             terms = " + ".join(f"{counts.get(name, 0)} {name}" for name in ends)
-            found.append(f"{counts.get(begun, 0)} {begun} are not {terms} = {total}")
-    return found
+            imbalances.append(f"{counts.get(begun, 0)} {begun} are not {terms} = {total}")
+    return imbalances
 
 
 def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int], rounds: int) -> list[str]:
@@ -156,8 +156,8 @@ def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy
         leak = max(leak, float(numbers(table["leak"], 0.0).max(initial=0.0)))
     begun, outcomes = _UPDATES
     of_attempts = {name: counts[name] - counts.get(f"probe_{name}", 0) for name in _BYTES}
-    found = {begun: rows.total()} | {name: rows[name] for name in outcomes} | sent
-    problems = _differences(found, {**counts, **of_attempts})
+    sums = {begun: rows.total()} | {name: rows[name] for name in outcomes} | sent
+    problems = _differences(sums, {**counts, **of_attempts})
     if not math.isclose(leak, max_leak, rel_tol=_CLOSE):
         problems.append(f"the largest leak is {leak!r}, and {max_leak!r} was spent")
     return problems + ([] if energy is None else energy.differences(joules, energy.attempts_j))
@@ -168,10 +168,10 @@ def _probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None)
     rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(drawn_j, 0.0)
     for table in file.pieces(["outcome", *sent, *joules]):
         _add_up(table, rows, sent, joules)
-    found = {"probes": rows.total(), "probes_answered": rows["delivered"]}
-    found |= {f"probe_{name}": count for name, count in sent.items()}
-    expected = {name: counts.get(name, 0) for name in found}
-    return _differences(found, expected) + ([] if energy is None else energy.differences(joules, drawn_j))
+    sums = {"probes": rows.total(), "probes_answered": rows["delivered"]}
+    sums |= {f"probe_{name}": count for name, count in sent.items()}
+    expected = {name: counts.get(name, 0) for name in sums}
+    return _differences(sums, expected) + ([] if energy is None else energy.differences(joules, drawn_j))
 
 
 def _add_up(table: Any, rows: Counter[str], sent: dict[str, int], joules: dict[str, float]) -> None:

@@ -36,8 +36,8 @@ def orderly(out: Path) -> Iterator[None]:
     except OSError as error:
         inside = error.filename is None or Path(str(error.filename)).is_relative_to(out)
         reason = error.strerror or error
-        told = f"{out}: cannot be written ({reason})" if inside else f"{error.filename}: {reason}"
-        raise UserError(f"{told}; make room, or put right what is wrong there, and then: {_further(out)}") from error
+        message = f"{out}: cannot be written ({reason})" if inside else f"{error.filename}: {reason}"
+        raise UserError(f"{message}; make room, or put right what is wrong there, and then: {_further(out)}") from error
     except KeyboardInterrupt as error:
         raise KeyboardInterrupt(str(error) or f"to go on: {_further(out)}") from None
     except UserError:

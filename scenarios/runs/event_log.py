@@ -75,8 +75,8 @@ class EventLog:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        told = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
-        self._writer.write(Event(wall_time=now_s, step=step, summary=told).SerializeToString())
+        record = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
+        self._writer.write(Event(wall_time=now_s, step=step, summary=record).SerializeToString())
 
     def close(self) -> None:
         """Complete the file."""
@@ -86,9 +86,9 @@ class EventLog:
 
 def scalars(row: RoundRow) -> dict[str, float]:
     """Return the numbers of a round that are logged."""
-    found = {"round_s": row.end_s - row.start_s, "time_s": row.end_s}
+    values = {"round_s": row.end_s - row.start_s, "time_s": row.end_s}
     for name in TAGS:
         value = getattr(row, name)
         if value is not None and not math.isnan(value):
-            found[name] = float(value)
-    return found
+            values[name] = float(value)
+    return values

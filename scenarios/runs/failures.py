@@ -46,30 +46,30 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         if not scenario.server.own:
             error.add_note(_scene(scenario, simulation))
             raise
-        told = f"server.kind = {scenario.server.kind!r}: round {simulation.server.round + 1} never closes"
+        message = f"server.kind = {scenario.server.kind!r}: round {simulation.server.round + 1} never closes"
         state = f"nothing is left to happen at {simulation.clock.now:g} s, "
         state += f"with {_attempts_text(simulation)} (seed {scenario.seed})"
-        raise UserError(f"{told}: {state}; fix its close rule") from error
+        raise UserError(f"{message}: {state}; fix its close rule") from error
     except BaseException as error:  # sys.exit included
         own = _to_blame(scenario, error)
         if own is None and isinstance(error, MemoryError):
             named = str(error).startswith(_LEARNER_KEYS)
-            told = f"learner.{error}" if named else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
-            raise UserError(f"{told} ({_moment(scenario, simulation)})") from error
+            message = f"learner.{error}" if named else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
+            raise UserError(f"{message} ({_moment(scenario, simulation)})") from error
         if own is None and isinstance(error, ParameterError) and error.name in _FOUND_LATE:
-            told = str(error.rename(_FOUND_LATE[error.name]))
-            raise UserError(f"{told} ({_moment(scenario, simulation)})") from error
+            message = str(error.rename(_FOUND_LATE[error.name]))
+            raise UserError(f"{message} ({_moment(scenario, simulation)})") from error
         if own is None:
             error.add_note(_scene(scenario, simulation))
             raise
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
         if isinstance(error, TrainingError):
-            told = f"{error.failure.text}{error.failure.line}"
+            message = f"{error.failure.text}{error.failure.line}"
             where = f"{error.where}, {error.failure.worker}, seed {scenario.seed}"
         else:
-            told = f"{type(error).__name__}: {first_line(error)}{users_line(error)}"
+            message = f"{type(error).__name__}: {first_line(error)}{users_line(error)}"
             where = _moment(scenario, simulation, own.path)
-        raise UserError(f"{path} = {own.kind!r}: {told} ({where})") from error
+        raise UserError(f"{path} = {own.kind!r}: {message} ({where})") from error
 
 
 def _moment(scenario: Scenario, simulation: Simulation, path: str = "") -> str:

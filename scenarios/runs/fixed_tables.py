@@ -21,15 +21,15 @@ NAMES = ("partition", "links", "cables")
 
 def given_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
     """Return the fixed tables of the run by name; a subset of `NAMES`."""
-    found = {}
+    tables = {}
     if built.trained is not None:
-        found["partition"] = partition_table(built.trained.label_counts)
+        tables["partition"] = partition_table(built.trained.label_counts)
     if built.graph is not None and scenario.output.beliefs_table:
-        found["links"] = links_table(built.graph)
+        tables["links"] = links_table(built.graph)
     network = built.network
     if network is not None and scenario.output.transfers_table:
-        found["cables"] = cables_table(network.network.cables, network.layout.places)
-    return found
+        tables["cables"] = cables_table(network.network.cables, network.layout.places)
+    return tables
 
 
 def partition_table(counts: NDArray[Any]) -> pa.Table:
@@ -55,11 +55,11 @@ def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
     clients = Counter(places)
     kinds = {"cable": pa.string(), "a": pa.string(), "b": pa.string(), "delay_s": pa.float64()}
     kinds |= {"clients_at_a": pa.int64(), "clients_at_b": pa.int64()}
-    rows = [(one.name, one.a, one.b, one.delay_s, clients[one.a], clients[one.b]) for one in cables]
+    rows = [(cable.name, cable.a, cable.b, cable.delay_s, clients[cable.a], clients[cable.b]) for cable in cables]
     return _table("cables", kinds, list(zip(*rows, strict=True)))
 
 
 def _table(name: str, kinds: dict[str, pa.DataType], values: Sequence[Sequence[object] | NDArray[Any]]) -> pa.Table:
     schema = pa.schema(list(kinds.items()), metadata={"netsim.table": name, "netsim.format": str(FORMAT)})
-    columns = [column(list(found), kind) for found, kind in zip(values, kinds.values(), strict=True)]
+    columns = [column(list(entries), kind) for entries, kind in zip(values, kinds.values(), strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)

@@ -68,9 +68,9 @@ def _marker(out: Path) -> Marker | None:
     with writing(out):
         check_place(out)
         names = _names(out)
-    found = Marker.read(out)
-    if found is not None or not names:
-        return found
+    marker = Marker.read(out)
+    if marker is not None or not names:
+        return marker
     if MANIFEST in names:
         what = f"holds a sweep {_EARLIER}"
     elif {SCENARIO, "rounds.parquet"} <= names:

@@ -47,7 +47,8 @@ def run_in_memory(
     simulation.record_to(Summing(recorder, totals))
     code = note_code([], own_code(scenario), 1)
     effort = Effort()
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), refusing(scenario, simulation), built.at_work(), long_lived():
+    limit = wall or WallLimit()
+    with stop_requests() as stop, limit.over(stop), refusing(scenario, simulation), built.start_workers(), long_lived():
 
         def on_round(simulation: Simulation) -> None:
             if after_round is not None:
@@ -62,6 +63,6 @@ def run_in_memory(
     tables: dict[str, Any] = dict(recorder.tables)
     tables |= given_tables(built, scenario)
     opened = {name: partial(_open_table, tables[name]) for name in COLUMNS if name in tables}
-    told = summary(built, scenario, totals, simulation.ended or "", effort, opened) | summary_identity(scenario, code)
-    refuse_unbalanced(told["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")
-    return RunInMemory(summary=told, scenario_text=to_toml(scenario), tables=tables)
+    content = summary(built, scenario, totals, simulation.ended or "", effort, opened) | summary_identity(scenario, code)
+    refuse_unbalanced(content["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")
+    return RunInMemory(summary=content, scenario_text=to_toml(scenario), tables=tables)

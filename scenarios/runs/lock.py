@@ -67,8 +67,8 @@ def _create(path: Path, content: Notes) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        told = f"{path}: cannot be made ({error.strerror}), and the folder cannot be locked"
-        warnings.warn(f"{told}; see that no second process writes there", stacklevel=5)
+        message = f"{path}: cannot be made ({error.strerror}), and the folder cannot be locked"
+        warnings.warn(f"{message}; see that no second process writes there", stacklevel=5)
     return True
 
 

@@ -62,13 +62,13 @@ def latest(noted: list[Notes]) -> Fingerprint:
 
 def changes(before: Fingerprint, now: Fingerprint) -> list[str]:
     """Return the components whose code differs, each with the modules that differ."""
-    found = []
+    changed = []
     for kind in sorted({*before, *now}):
         old, new = before.get(kind, {}), now.get(kind, {})
         different = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
         if different:
-            found.append(f"{kind!r} ({', '.join(different)})")
-    return found
+            changed.append(f"{kind!r} ({', '.join(different)})")
+    return changed
 
 
 def refuse_changed(where: str, before: Fingerprint, now: Fingerprint) -> None:
@@ -137,22 +137,22 @@ def _read(name: str, spec: ModuleSpec | None) -> dict[str, str]:
 
 def _reachable(name: str, root: Path, within: str | None) -> dict[str, Path]:
     """The modules below `root` that importing `name` may import, itself included, and their files."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     waiting = [name]
     while waiting:
         module = waiting.pop()
         top, _, above = module.partition(".")
-        if module in found or top in _NETSIM or within not in (None, top):
+        if module in files or top in _NETSIM or within not in (None, top):
             continue
         file = _file(module, root)
         if file is None:
             continue
-        found[module] = file
+        files[module] = file
         if above:
             waiting.append(module.rpartition(".")[0])
         if file.suffix == ".py":
             waiting += _imports(module, file)
-    return found
+    return files
 
 
 def _file(module: str, root: Path) -> Path | None:

@@ -126,12 +126,12 @@ def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
         return Scenario.model_validate(dict(tables))
     except ValidationError as error:
         # Of a key that may be one of several things, each refuses: that is one line.
-        told: dict[str, list[str]] = {}
+        messages: dict[str, list[str]] = {}
         for key, reason in dict.fromkeys(_explain(tables, problem) for problem in error.errors()):
-            told.setdefault(key, []).append(reason)
+            messages.setdefault(key, []).append(reason)
         optional = {_explain(tables, problem)[0] for problem in error.errors()[:_SHOWN] if _may_be_left_out(tables, problem)}
         leave_out = f', or "{NO_VALUE}" to leave it out'
-        lines = [f"{key}{', or '.join(reasons)}{leave_out if key in optional else ''}" for key, reasons in told.items()]
+        lines = [f"{key}{', or '.join(reasons)}{leave_out if key in optional else ''}" for key, reasons in messages.items()]
         more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
         raise UserError("\n".join(f"{source}: {line}" for line in lines[:_SHOWN] + more)) from error
 

@@ -279,8 +279,8 @@ def _sub_channels(built: World, scenario: Scenario, totals: Totals) -> Notes | N
 
 def _detects(built: World) -> bool:
     """Return True if a scheduler of sub-channels watches for changes."""
-    found = built.server.loop.detections
-    return found is not None and found.detects()
+    detections = built.server.loop.detections
+    return detections is not None and detections.detects()
 
 
 def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:

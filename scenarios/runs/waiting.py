@@ -31,8 +31,8 @@ def waited_for(simulation: Simulation) -> str:
     # NaN: it has no outcome yet. Asking for `in_flight` would change the run.
     begun = [update for update in list(pool.alive_now.values()) if update.outcome_s != update.outcome_s]
     phases = Counter(map(_phase, begun))
-    told = ", ".join(f"{phases[name]:,} {name}" for name in _PHASES if phases[name])
-    return f"{under_way:,} updates" + (f" ({told})" if told else "")
+    counts = ", ".join(f"{phases[name]:,} {name}" for name in _PHASES if phases[name])
+    return f"{under_way:,} updates" + (f" ({counts})" if counts else "")
 
 
 def _phase(update: Update) -> str:

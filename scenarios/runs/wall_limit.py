@@ -55,8 +55,8 @@ class WallLimit:
             yield
         except KeyboardInterrupt as error:
             if self.reached:
-                told = f"; {error}" if str(error) else ""
-                raise KeyboardInterrupt(f"{self.words}{told}") from error
+                note = f"; {error}" if str(error) else ""
+                raise KeyboardInterrupt(f"{self.words}{note}") from error
             raise
         finally:
             ended.set()

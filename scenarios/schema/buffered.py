@@ -110,8 +110,8 @@ class Buffered(Server):
 
     def describe(self, scenario: "Scenario") -> str:
         """Return the number of clients at work and the event that makes a new model, in words."""
-        made = "paced by latency" if self.pacing == "latency" else f"of every {self.buffer} deliveries"
-        return f"{self.concurrency} at work, a new model {made}"
+        event = "paced by latency" if self.pacing == "latency" else f"of every {self.buffer} deliveries"
+        return f"{self.concurrency} at work, a new model {event}"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
         """Return the earliest time at which `buffer` clients can have delivered, seconds: a client delivers at most once in a

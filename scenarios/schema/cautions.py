@@ -51,12 +51,12 @@ def collecting(found: list[Caution]) -> Iterator[None]:
         for category in _OF_MODELS:
             warnings.simplefilter("always", category)
         yield
-    for one in caught:
-        name = _OF_MODELS.get(one.category)
+    for warning in caught:
+        name = _OF_MODELS.get(warning.category)
         if name is None:
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno, source=one.source)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, source=warning.source)
         else:
-            found.append(Caution(name, str(one.message)))
+            found.append(Caution(name, str(warning.message)))
 
 
 def refuse(cautions: Iterable[Caution]) -> None:

@@ -120,10 +120,10 @@ class Tier(Section):
     @model_validator(mode="after")
     def _check_members(self) -> Self:
         ways = WAYS
-        given = [name for name in ways if getattr(self, name) is not None]
-        if len(given) != 1:
+        keys = [name for name in ways if getattr(self, name) is not None]
+        if len(keys) != 1:
             why = f"give one of {', '.join(ways)}, which says who belongs to each edge"
-            raise problem((given[1],) if given else ("name",), getattr(self, given[1]) if given else self.name, why)
+            raise problem((keys[1],) if keys else ("name",), getattr(self, keys[1]) if keys else self.name, why)
         return self
 
 
@@ -171,15 +171,15 @@ class Edges(Section):
             if tier.name in known[:i]:
                 raise problem(("tiers", i, "name"), tier.name, "is used twice; give every tier its own name")
             if tier.above is not None and tier.above not in known:
-                told = f"is no tier; {did_you_mean(tier.above, known)}, or leave it out: the server is above"
-                raise problem(("tiers", i, "above"), tier.above, told)
+                problem_text = f"is no tier; {did_you_mean(tier.above, known)}, or leave it out: the server is above"
+                raise problem(("tiers", i, "above"), tier.above, problem_text)
         for i, tier in enumerate(self.tiers):
             way = [tier.name]
             while (node := over[way[-1]]) is not None:
                 if node in way:
                     circle = " below ".join([*way, node])
-                    told = f"is a circle: {circle}; leave out above of the highest tier"
-                    raise problem(("tiers", i, "above"), tier.above, told)
+                    problem_text = f"is a circle: {circle}; leave out above of the highest tier"
+                    raise problem(("tiers", i, "above"), tier.above, problem_text)
                 way.append(node)
         below = {tier.above for tier in self.tiers}
         for i, tier in enumerate(self.tiers):

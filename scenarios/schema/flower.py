@@ -159,8 +159,8 @@ def check_work(compute: Compute) -> bool:
     by_samples = any(getattr(compute, name) is not None for name in SPEEDS)
     # An explicit delay of zero states that work takes no time.
     if not (by_samples or "delay" in compute.model_fields_set or compute.changes or compute.random_changes is not None):
-        told = "compute: nothing says how long the work of the app takes"
-        raise UserError(f"{told}; give compute.samples_per_s, or compute.delay (of 0 s, if it is to take no time)")
+        message = "compute: nothing says how long the work of the app takes"
+        raise UserError(f"{message}; give compute.samples_per_s, or compute.delay (of 0 s, if it is to take no time)")
     return by_samples
 
 

@@ -328,14 +328,14 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     def _check_demands(self) -> None:
         """Check the demands of the aggregation on local training; an optimizer of the user's own is judged when it is built."""
         optimizer, averaged = self.optimizer, self.server_optimizer
-        told = optimizer.parameters() if optimizer.kind == "sgd" else {}
+        parameters = optimizer.parameters() if optimizer.kind == "sgd" else {}
         own = is_own("optimizer", optimizer.kind)
         try:
             check_demands(
                 self.aggregation.demands,
                 optimizer=optimizer.kind,
-                rate=1.0 if own else told.get("learning_rate"),
-                momentum=told.get("momentum", 0.0),
+                rate=1.0 if own else parameters.get("learning_rate"),
+                momentum=parameters.get("momentum", 0.0),
                 options=self.options(),
                 own_training="local_training" if self.local_training is not None else None if self.trainer is None else "trainer",
                 server_optimizer=averaged.kind,

@@ -136,10 +136,10 @@ class Background(Section):
         needed = {"constant": ("bytes_per_s",), "on-off": ("mean_on_s", "mean_off_s"), "poisson": ("per_s", "size_bytes")}
         for kind, keys in needed.items():
             for key in keys:
-                given = getattr(self, key) is not None
-                if kind == self.kind and not given:
+                is_set = getattr(self, key) is not None
+                if kind == self.kind and not is_set:
                     raise missing(key, self)
-                if kind != self.kind and given and key != "bytes_per_s":
+                if kind != self.kind and is_set and key != "bytes_per_s":
                     raise problem((key,), getattr(self, key), f"is of {kind} traffic; leave it out")
         return self
 
@@ -176,10 +176,10 @@ class Generator(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         for key in sorted(set().union(*_GENERATED.values())):
-            given = getattr(self, key) is not None
-            if key in _GENERATED[self.kind] and not given:
+            is_set = getattr(self, key) is not None
+            if key in _GENERATED[self.kind] and not is_set:
                 raise missing(key, self)
-            if key not in _GENERATED[self.kind] and given:
+            if key not in _GENERATED[self.kind] and is_set:
                 raise problem((key,), getattr(self, key), f"is nothing of a {self.kind}; leave it out")
         return self
 
@@ -247,7 +247,7 @@ class Network(Section):
         if self.source is None and self.generator is None and not self.links:
             raise missing("links", self)
         for place, section in (("outages", self.outages), ("background", self.background)):
-            names = [one.name for one in section]
+            names = [cable.name for cable in section]
             for i, name in enumerate(names):
                 if name in names[:i]:
                     raise problem((place, i, "name"), name, "is used twice; give each a name of its own")

@@ -58,9 +58,9 @@ class Payload(Section):
     def _check_size(self) -> Self:
         # A complete scenario, as a run writes it, holds the defaults, too.
         defaults = {name: type(self).model_fields[name].default for name in (*_ADAPTER, "matrices", "bits")}
-        given = [name for name, default in defaults.items() if getattr(self, name) != default]
-        if self.kind == "model" and given:
-            raise problem((given[0],), getattr(self, given[0]), "is of adapters; set kind = 'lora', or leave it out")
+        keys = [name for name, default in defaults.items() if getattr(self, name) != default]
+        if self.kind == "model" and keys:
+            raise problem((keys[0],), getattr(self, keys[0]), "is of adapters; set kind = 'lora', or leave it out")
         if self.kind == "lora":
             for name in _ADAPTER:
                 if getattr(self, name) is None:

@@ -84,8 +84,8 @@ class PeerTraining(Server):
                 raise problem(("server", "tested_peers"), tested, "nothing is trained; add a [learner], or leave it out")
             return
         if tested is not None and tested > scenario.clients.count:
-            told = f"must be at most the {scenario.clients.count} clients of clients.count"
-            raise problem(("server", "tested_peers"), tested, told)
+            allowed = f"must be at most the {scenario.clients.count} clients of clients.count"
+            raise problem(("server", "tested_peers"), tested, allowed)
         refuse_aggregation(scenario, "there is no server, and server.mixing says how models are combined")
         optimizer = learner.server_optimizer
         if optimizer.kind != "sgd" or optimizer != type(optimizer)():

@@ -12,7 +12,7 @@ def also_released(scenario: Scenario) -> list[str]:
     learner = scenario.learner
     if learner is None or scenario.server.trains_peers:
         return []
-    told = []
+    names = []
     # A user's aggregation receives them, and may use them.
     kind = learner.aggregation.kind
     by_size = kind in ("size", "fednova", "port") or (kind == "fixed-share" and learner.aggregation.by == "size")
@@ -21,18 +21,18 @@ def also_released(scenario: Scenario) -> list[str]:
     if scenario.policy is not None and "data_sizes" in argument_names(resolve("policy", scenario.policy.kind)):
         to.append("the policy")
     if to:
-        told.append(f"how many samples each client holds (for {' and '.join(to)})")
+        names.append(f"how many samples each client holds (for {' and '.join(to)})")
     if learner.aggregation.demands.loss != "none":
-        told.append("each delivered update's loss (for the weights of the aggregation)")
+        names.append("each delivered update's loss (for the weights of the aggregation)")
     if learner.contribution_samples:
-        told.append("in which proportions each client holds the labels (for validation samples to measure contributions on)")
+        names.append("in which proportions each client holds the labels (for validation samples to measure contributions on)")
     if not scenario.server.slotted and scenario.policy is not None and resolve("policy", scenario.policy.kind).needs_losses:
-        told.append("each delivered update's losses in training (for the policy)")
+        names.append("each delivered update's losses in training (for the policy)")
     if scenario.probes:
-        told.append("the loss of the model on the samples of each client that is asked (for the policy)")
+        names.append("the loss of the model on the samples of each client that is asked (for the policy)")
     if scenario.server.slotted:
-        told.append("each client's opinion in every slot: the accuracy of the model on its local test set")
-    return told
+        names.append("each client's opinion in every slot: the accuracy of the model on its local test set")
+    return names
 
 
 def guarantee_in_words(scenario: Scenario, leak: float, numbers: int | None, unprotected: int, together: str = "") -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from scenarios.sweeps.workers import Standing, Work, Workers
+from scenarios.sweeps.workers import SweepProgress, Work, Workers
 from scenarios.workers.interrupts import StopRequest
 from scenarios.workers.processes import Killed
 
@@ -55,7 +55,7 @@ def attempt_all(
 
 
 @contextmanager
-def watching(workers: Workers, progress: Callable[[Standing], None] | None, stop: StopRequest) -> Iterator[None]:
+def watching(workers: Workers, progress: Callable[[SweepProgress], None] | None, stop: StopRequest) -> Iterator[None]:
     """Report progress to `progress`, and requests to stop to the workers, several times a second within the block."""
     over = threading.Event()
 

@@ -17,7 +17,7 @@ import numpy as np
 from netsim.records import atomic
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Machines
-from scenarios.sweeps.workers import Standing, Work, Workers, processes
+from scenarios.sweeps.workers import SweepProgress, Work, Workers, processes
 from scenarios.workers.dask_client import connect, is_local
 from scenarios.workers.processes import Killed, Place, take_all
 from scenarios.workers.versions import refuse_versions, versions
@@ -94,11 +94,11 @@ class Cluster:
         client.subscribe_topic(self._name, self._on_report)
 
     def _on_report(self, event: tuple[float, tuple[int, int | str]]) -> None:
-        index, told = event[1]
-        if isinstance(told, str):
-            self._waits[index] = told if index in self._under_way else ""
+        index, report = event[1]
+        if isinstance(report, str):
+            self._waits[index] = report if index in self._under_way else ""
         else:
-            self._shown[index] = max(self._shown[index], told)
+            self._shown[index] = max(self._shown[index], report)
 
     def _recount(self) -> None:
         now = time.monotonic()
@@ -129,7 +129,7 @@ class Cluster:
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         from distributed import KilledWorker
 
-        found = []
+        results = []
         for index, future in take_all(self._done, wait_s):
             if self._under_way.pop(index, None) is None:
                 continue
@@ -137,13 +137,13 @@ class Cluster:
             if future.cancelled() or future.status == "lost":
                 raise UserError("--cluster: the scheduler has gone; start it again, and go on with --resume")
             try:
-                found.append((index, future.result()))
+                results.append((index, future.result()))
             except KilledWorker as error:
-                found.append((index, Killed(f"its worker was killed ({error.last_worker.address})")))
-        return found
+                results.append((index, Killed(f"its worker was killed ({error.last_worker.address})")))
+        return results
 
-    def standing(self) -> Standing:
-        return Standing(self._shown.tolist(), {index: text for index, text in list(self._waits.items()) if text})
+    def standing(self) -> SweepProgress:
+        return SweepProgress(self._shown.tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
     def complete(self, index: int, rounds: int) -> None:
         self._shown[index] = rounds
@@ -160,10 +160,10 @@ class Cluster:
         probe = folder / f".{self._name}.netsim-tmp"
         try:
             atomic.write(probe, self._name.encode())
-            found = self._client.run(_content, str(probe.resolve()))
+            contents = self._client.run(_content, str(probe.resolve()))
         finally:
             probe.unlink(missing_ok=True)
-        for address, content in found.items():
+        for address, content in contents.items():
             if content != self._name.encode():
                 raise UserError(
                     f"--out {str(folder)!r}: worker {address} does not find this folder; name one that all workers share, or let "

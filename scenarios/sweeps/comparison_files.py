@@ -27,9 +27,9 @@ def add_comparison(
     from analysis.catalogue import save_all
     from analysis.figures.settings import FigureSettings
 
-    with temporary_folder() as made:
-        drawn = save_all(done, made / "figures", figures or FigureSettings(), formats) if formats else []
-        drawn = [path.relative_to(made) for path in drawn]
-        write_comparison(done, made / "comparison.parquet", comparison=comparison)
-        add_files(folder, made)
+    with temporary_folder() as temporary:
+        drawn = save_all(done, temporary / "figures", figures or FigureSettings(), formats) if formats else []
+        drawn = [path.relative_to(temporary) for path in drawn]
+        write_comparison(done, temporary / "comparison.parquet", comparison=comparison)
+        add_files(folder, temporary)
     return [folder / path for path in drawn]

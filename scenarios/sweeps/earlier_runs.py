@@ -26,7 +26,7 @@ Found = Literal["complete", "cut off", "nothing"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRun:
     """A run of a sweep, its identity, and the fingerprint of the user's own code for it."""
 
     planned: Planned
@@ -55,7 +55,7 @@ def told_until(folder: Path) -> list[str]:
     return [] if noted is None else describe(noted)
 
 
-def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:
+def elsewhere(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
     """Return the paths of complete runs that have a wanted identity under the name of another variant."""
     entries = read_manifest(folder).get("runs")
     at = {
@@ -69,15 +69,15 @@ def elsewhere(wanted: Mapping[int, Wanted], folder: Path) -> dict[int, str]:
 def _id(out: Path) -> str | None:
     """The identity of a run that can be read, and that no limit of events cut short."""
     try:
-        told = read_summary(out)
+        content = read_summary(out)
     except UserError:
         return None
     if RunFolder(out).damages():
         return None
-    return None if told["ended"] == BY_EVENTS else told.get("run_id")
+    return None if content["ended"] == BY_EVENTS else content.get("run_id")
 
 
-def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
+def look(wanted: WantedRun, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
     """Return the state of a run in `folder`.
 
     A run with a limit of events, now or before, is complete only if it came to its own end; otherwise it is simulated again,
@@ -98,18 +98,18 @@ def look(wanted: Wanted, folder: Path, *, allow_changed_code: bool, event_limit:
             return "nothing"
         _refuse_code(out, latest([] if state is None else state["own_code"]), wanted.code, allow_changed_code)
         return "cut off"
-    told = read_summary(out)
-    if how == BY_EVENTS or not told.get("books", {}).get("balanced", True):
+    content = read_summary(out)
+    if how == BY_EVENTS or not content.get("books", {}).get("balanced", True):
         return "nothing"
-    if told.get("run_id") == wanted.id:
+    if content.get("run_id") == wanted.id:
         return _find_damage(out)
-    by = told.get("versions", {}).get("netsim")
+    by = content.get("versions", {}).get("netsim")
     if by != version():
         raise ChangedError(f"{out}: was simulated by netsim {by}, this is {version()}; name another folder, or give --overwrite")
-    noted = told.get("own_code", [])
+    noted = content.get("own_code", [])
     _refuse_code(out, latest(noted), wanted.code, allow_changed_code)
     # What is left are files that the scenario names; a run that is of two versions of the code has no identity.
-    return "nothing" if told.get("run_id") is not None and latest(noted) == wanted.code else _find_damage(out)
+    return "nothing" if content.get("run_id") is not None and latest(noted) == wanted.code else _find_damage(out)
 
 
 def _find_damage(out: Path) -> Found:
@@ -133,7 +133,7 @@ def _refuse_code(out: Path, before: Fingerprint, now: Fingerprint, allow: bool) 
 
 
 def look_at_all(
-    wanted: Mapping[int, Wanted],
+    wanted: Mapping[int, WantedRun],
     folder: Path,
     *,
     allow_changed_code: bool,
@@ -141,16 +141,16 @@ def look_at_all(
     event_limit: int | None = None,
 ) -> dict[int, Found]:
     """Return the result of `look` for every run, by number. Unreadable runs are left out and reported to `damaged`."""
-    found: dict[int, Found] = {}
+    states: dict[int, Found] = {}
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always")
         for index, w in wanted.items():
             try:
-                found[index] = look(w, folder, allow_changed_code=allow_changed_code, event_limit=event_limit)
+                states[index] = look(w, folder, allow_changed_code=allow_changed_code, event_limit=event_limit)
             except ChangedError:
                 raise
             except UserError as error:
                 damaged(index, str(error))
     if noted:  # one example is enough
         warnings.warn(str(noted[0].message), stacklevel=2)
-    return found
+    return states

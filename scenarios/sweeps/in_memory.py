@@ -21,7 +21,7 @@ from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, THIS_MACHINE, Limits, Machines
 from scenarios.sweeps.plan import Plan, Planned, unpack
-from scenarios.sweeps.workers import Board, Standing
+from scenarios.sweeps.workers import Board, SweepProgress
 from scenarios.wiring.simulation import build
 from scenarios.workers.interrupts import StopRequest
 from scenarios.workers.processes import Killed
@@ -31,7 +31,7 @@ def sweep_in_memory(
     planned: Plan,
     *,
     machines: Machines = THIS_MACHINE,
-    progress: Callable[[Standing], None] | None = None,
+    progress: Callable[[SweepProgress], None] | None = None,
     limits: Limits = NO_LIMITS,
 ) -> Sweep:
     """Run all runs of a plan and keep their results in memory.
@@ -42,14 +42,14 @@ def sweep_in_memory(
     """
     if planned.until is not None:
         raise UserError("sweep.until: adds seeds to a sweep in a folder; give it as out")
-    given = objects()
+    registered = objects()
     failures = Failures(None)
     left: dict[int, RunInMemory] = {}
     runs = dict(enumerate(planned.runs))
     stop = StopRequest()
 
     def work(index: int) -> _InWorker:
-        return _InWorker(runs[index], given, limits)
+        return _InWorker(runs[index], registered, limits)
 
     def on_loss(index: int, killed: Killed, again: bool) -> None:
         failures.on_loss(runs[index], killed.reason, again)
@@ -64,8 +64,8 @@ def sweep_in_memory(
             if isinstance(result, str):
                 failures.add(runs[index], result)
             elif not isinstance(result, Killed):
-                told, text, tables = result
-                left[index] = RunInMemory(summary=told, scenario_text=text, tables=tables)
+                content, text, tables = result
+                left[index] = RunInMemory(summary=content, scenario_text=text, tables=tables)
                 workers.complete(index, runs[index].scenario.rounds)
     if not left:
         failures.refuse("there was no other")
@@ -107,14 +107,14 @@ class _InWorker:
         try:
             built = build(planned.scenario)
             built.simulation.limit_events(self.limits.event_limit)
-            done = run_in_memory(built, planned.scenario, after_round=report, wall=wall)
+            result = run_in_memory(built, planned.scenario, after_round=report, wall=wall)
         except UserError as error:
             return f"{where}: {error}"
         except KeyboardInterrupt:
             if not wall.reached:
                 raise
             return f"{where}: {wall.words}; give it more time"
-        return done.summary(), done.scenario_text(), done.tables
+        return result.summary(), result.scenario_text(), result.tables
 
 
 def _unpack(given: Notes, limits: Limits, planned: tuple[str, str, int, Notes]) -> _InWorker:

@@ -163,8 +163,8 @@ def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: li
     if until.at_most < len(seeds):
         raise UserError(f"{place}.at_most = {until.at_most}: must be at least the {len(seeds)} seeds of sweep.seeds")
     if max(seeds) + until.at_most - len(seeds) > LARGEST:
-        told = f"{source}: sweep.seeds: {max(seeds)} leaves no room for the seeds that sweep.until adds"
-        raise UserError(f"{told}; give smaller ones")
+        message = f"{source}: sweep.seeds: {max(seeds)} leaves no room for the seeds that sweep.until adds"
+        raise UserError(f"{message}; give smaller ones")
     return until.model_copy(update={"against": against})
 
 
@@ -277,7 +277,7 @@ def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, so
             raise UserError(f"variants: {name!r} is none of sweep.variants of {source}; {did_you_mean(name, offered)}")
     section = dict(tables["sweep"])
     section["variants"] = [variant for variant in section["variants"] if variant["name"] in names]
-    found = override(tables, {"sweep": section})
-    if section.get("baseline") not in variants_of(parse(found, source), source):
-        found["sweep"].pop("baseline", None)
-    return found
+    result = override(tables, {"sweep": section})
+    if section.get("baseline") not in variants_of(parse(result, source), source):
+        result["sweep"].pop("baseline", None)
+    return result

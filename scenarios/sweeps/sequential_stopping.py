@@ -36,7 +36,7 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
     assert rule is not None
     settings = Settings(target_accuracy=planned.target_accuracy, smoothing_s=planned.smoothing_s)
     at: dict[tuple[str | None, int], Path] = {(p.variant, p.seed): places[p.path] for p in runs if p.path in places}
-    found = []
+    result = []
     for variant, label in {p.variant: p.label for p in runs if p.variant != rule.against}.items():
         seeds = [p.seed for p in runs if p.variant == variant and {(variant, p.seed), (rule.against, p.seed)} <= at.keys()]
         pairs = [(Run(at[variant, seed]), Run(at[rule.against, seed])) for seed in seeds]
@@ -44,7 +44,7 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
         interval = always_valid_interval(values, rule.confidence)
         # If neither variant reached the target in any pair, differences of 0 do not predict the next one.
         known = math.isfinite(interval.half_width) and (metric(rule.metric).cost is None or any(values))
-        found.append(
+        result.append(
             {
                 "variant": variant,
                 "label": label,
@@ -53,7 +53,7 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
                 "count": interval.count,
             }
         )
-    return found
+    return result
 
 
 def seeds_to_add(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> int:

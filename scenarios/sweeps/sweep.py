@@ -23,13 +23,13 @@ from scenarios.sweeps import sequential_stopping
 from scenarios.sweeps.attempts import attempt_all, watching
 from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.dataset import check_tables, gather_tables
-from scenarios.sweeps.earlier_runs import Wanted, elsewhere, look, look_at_all, read_manifest
+from scenarios.sweeps.earlier_runs import WantedRun, elsewhere, look, look_at_all, read_manifest
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, Limits, Machines
 from scenarios.sweeps.plan import Plan, Planned, add_grid, choose_variants, further, plan, plan_grid
 from scenarios.sweeps.relocation import move_run
 from scenarios.sweeps.worker_run import Done, OneRun, Trial
-from scenarios.sweeps.workers import Standing, Workers
+from scenarios.sweeps.workers import SweepProgress, Workers
 from scenarios.workers.interrupts import StopRequest, stop_requests
 from scenarios.workers.processes import Killed
 
@@ -42,7 +42,7 @@ def sweep(
     *,
     machines: Machines = THIS_MACHINE,
     earlier: Earlier = REFUSE,
-    progress: Callable[[Standing], None] | None = None,
+    progress: Callable[[SweepProgress], None] | None = None,
     tables: Iterable[str] = (),
     limits: Limits = NO_LIMITS,
 ) -> Path:
@@ -91,7 +91,7 @@ class _UnderWay:
     def __init__(self, planned: Plan, folder: Path, workers: Workers, send_back: bool, limits: Limits) -> None:
         self._planned, self._folder, self._workers = planned, folder, workers
         self._send_back, self._limits = send_back, limits
-        self._wanted: dict[int, Wanted] = {}
+        self._wanted: dict[int, WantedRun] = {}
         self._complete: set[int] = set()
         self._cut_off: set[int] = set()
         self._until: Notes | None = None
@@ -113,9 +113,9 @@ class _UnderWay:
         runs = [w.planned for w in self._wanted.values()]
         seeds = len({p.seed for p in runs})
         places = {self._wanted[i].planned.path: self._folder / self._wanted[i].planned.path for i in self._complete}
-        found = sequential_stopping.differences(self._planned, runs, places)
-        self._until = sequential_stopping.note(self._planned, seeds, found)
-        add = sequential_stopping.seeds_to_add(self._planned, seeds, found)
+        differences = sequential_stopping.differences(self._planned, runs, places)
+        self._until = sequential_stopping.note(self._planned, seeds, differences)
+        add = sequential_stopping.seeds_to_add(self._planned, seeds, differences)
         more = _identify(further(self._planned, runs, add)) if add else []
         wanted = dict(enumerate(more, start=len(self._wanted)))
         if earlier.resume:
@@ -125,17 +125,17 @@ class _UnderWay:
             self._wanted |= wanted
         return bool(more)
 
-    def _look(self, wanted: dict[int, Wanted], allow_changed_code: bool) -> None:
+    def _look(self, wanted: dict[int, WantedRun], allow_changed_code: bool) -> None:
         """Look what an earlier attempt left of runs that are wanted, and want them."""
         damaged: dict[int, str] = {}
-        found = look_at_all(
+        states = look_at_all(
             wanted,
             self._folder,
             allow_changed_code=allow_changed_code,
             damaged=damaged.__setitem__,
             event_limit=self._limits.event_limit,
         )
-        moved = elsewhere({index: wanted[index] for index, what in found.items() if what == "nothing"}, self._folder)
+        moved = elsewhere({index: wanted[index] for index, what in states.items() if what == "nothing"}, self._folder)
         paths = [w.planned.path for w in wanted.values()]
         extend_sweep(self._folder, paths)
         if not self._wanted:
@@ -143,15 +143,15 @@ class _UnderWay:
         self._wanted |= wanted
         for index, before in moved.items():
             if before not in paths and move_run(self._folder, before, wanted[index].planned.path):
-                found[index] = "complete"
+                states[index] = "complete"
         for index, text in damaged.items():
             self.failures.add(wanted[index].planned, text)
-        for index in (index for index, what in found.items() if what == "complete"):
+        for index in (index for index, what in states.items() if what == "complete"):
             # One that was simulated with other code of the user's, which was allowed, is listed as the run that it is.
             identity = read_summary(self._folder / wanted[index].planned.path).get("run_id")
             self._wanted[index] = replace(self._wanted[index], id=identity or wanted[index].id)
             self._complete.add(index)
-        self._cut_off |= {index for index, what in found.items() if what == "cut off"}
+        self._cut_off |= {index for index, what in states.items() if what == "cut off"}
 
     def simulate(self, stop: StopRequest, retries: int) -> None:
         """All runs that are not complete."""
@@ -219,16 +219,16 @@ def later_cautions(planned: Plan, folder: Path) -> dict[Caution, str]:
     """
     from analysis.documents.run_names import runs_in_words
 
-    found: dict[Caution, list[tuple[str, int]]] = {}
+    cautions: dict[Caution, list[tuple[str, int]]] = {}
     runs = read_manifest(folder).get("runs", ())
     for entry in runs:
         for caution in cautions_of(read_summary(folder / entry["path"])):
             if caution not in planned.cautions:
-                found.setdefault(caution, []).append((entry["label"], entry["seed"]))
-    return {caution: "" if len(about) == len(runs) else runs_in_words(about) for caution, about in found.items()}
+                cautions.setdefault(caution, []).append((entry["label"], entry["seed"]))
+    return {caution: "" if len(about) == len(runs) else runs_in_words(about) for caution, about in cautions.items()}
 
 
-def _identify(runs: Iterable[Planned]) -> list[Wanted]:
+def _identify(runs: Iterable[Planned]) -> list[WantedRun]:
     """Return the runs with their identities. Runs of a variant differ in the seed only, so the rest is digested once."""
     variants: dict[str, tuple[str, Any]] = {}
     wanted = []
@@ -237,7 +237,7 @@ def _identify(runs: Iterable[Planned]) -> list[Wanted]:
             code = own_code(p.scenario)
             variants[p.variant] = study_digest(p.scenario, code), code
         study, code = variants[p.variant]
-        wanted.append(Wanted(p, run_id(study, p.seed), code))
+        wanted.append(WantedRun(p, run_id(study, p.seed), code))
     return wanted
 
 

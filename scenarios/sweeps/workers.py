@@ -60,7 +60,7 @@ Work = Callable[[Board], Any]
 """Function that simulates a run in a worker. Its result is sent back."""
 
 
-class Standing(NamedTuple):
+class SweepProgress(NamedTuple):
     """Progress of the runs of a sweep."""
 
     rounds: list[int]
@@ -87,7 +87,7 @@ class Workers(Protocol):
         Raises the exception of a run: expected errors are part of the result instead.
         """
 
-    def standing(self) -> Standing:
+    def standing(self) -> SweepProgress:
         """Return the progress of the runs."""
 
     def complete(self, index: int, rounds: int) -> None:
@@ -139,8 +139,8 @@ class InThisProcess:
         done, self._done = self._done, []
         return done
 
-    def standing(self) -> Standing:
-        return Standing(self._counts[:_STOP].tolist(), {index: text for index, text in list(self._waits.items()) if text})
+    def standing(self) -> SweepProgress:
+        return SweepProgress(self._counts[:_STOP].tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
     def complete(self, index: int, rounds: int) -> None:
         self._counts[index] = rounds
@@ -220,24 +220,24 @@ class Processes:
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        found = []
+        results = []
         for index, future in take_all(self._done, wait_s):
             executor = self._busy.pop(index)
             try:
-                found.append((index, future.result()))
+                results.append((index, future.result()))
             except BrokenProcessPool as error:
                 end(executor)
                 executor = start(self._threads, self._modules)
-                found.append((index, Killed(reason_of(error))))
+                results.append((index, Killed(reason_of(error))))
             self._free.append(executor)
-        return found
+        return results
 
-    def standing(self) -> Standing:
+    def standing(self) -> SweepProgress:
         waits = {}
         for place in Path(self._scratch).glob(f"{_WAITS}*"):
             with suppress(OSError):  # the round has closed meanwhile
                 waits[int(place.name.removeprefix(_WAITS))] = place.read_text(encoding="utf-8")
-        return Standing(self._shown[:_STOP].tolist(), waits)
+        return SweepProgress(self._shown[:_STOP].tolist(), waits)
 
     def complete(self, index: int, rounds: int) -> None:
         self._shown[index] = rounds

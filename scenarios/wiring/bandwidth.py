@@ -95,9 +95,9 @@ class _Number:
         """Return the bandwidth after a change by a script."""
         values, population = self.value("bytes_per_s", path), self.context.population
         chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
-        for name, given in overlay.parameters.items():
+        for name, value in overlay.parameters.items():
             self.value(name, path)
-            found = population.values(given, f"{path}.{name}", overlay.entities)
+            found = population.values(value, f"{path}.{name}", overlay.entities)
             values[chosen] = values[chosen] * found if overlay.scale else found
         return replace(self, values=values)
 
@@ -181,8 +181,8 @@ def build_carrier(
         return Carried(NoCarrier())
     shared = None if section.shared is None else _shared(section, path, context)
     key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
-    given = section.bandwidth if section.shared is None else section.shared.bandwidth
-    key += "_bytes_per_s" if given is None else ""
+    bandwidth = section.bandwidth if section.shared is None else section.shared.bandwidth
+    key += "_bytes_per_s" if bandwidth is None else ""
     message.require_bytes(key)
     sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
     expected = _Expected(own, shared, sizes)

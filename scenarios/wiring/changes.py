@@ -111,8 +111,8 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
             # Any factor may be drawn, at this seed or at another: neither end of the range may lead to a refusal.
             law.change(_Times(first, factor), clients, path).build()
         except UserError as error:
-            told = ", ".join(f"{what}.{name}" for name in names)
-            raise UserError(f"{path}.{end_name} = {factor}: takes {told} out of what is allowed ({error})") from error
+            names_text = ", ".join(f"{what}.{name}" for name in names)
+            raise UserError(f"{path}.{end_name} = {factor}: takes {names_text} out of what is allowed ({error})") from error
     # Laws that change together, a delay and a channel, draw the same change points and factors.
     rng = context.streams.generator(f"changes.{path}")
     try:
@@ -140,7 +140,7 @@ def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[s
         if isinstance(section, VaryingLink) and section.bandwidth is not None:
             allowed.append("bandwidth")
         if kind not in allowed or not name:
-            raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{one}.NAME' for one in allowed)}")
+            raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{part}.NAME' for part in allowed)}")
         if drawn.parameters.count(parameter) > 1:
             raise UserError(f"{path}.parameter = {parameter!r}: is named twice; name each once")
         if kind == what:

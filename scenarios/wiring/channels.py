@@ -95,9 +95,9 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     everyone = Population(Clients(count=channels.count))
     context = replace(world.context.detached(), population=everyone)
     law, sequence = channel_states(scenario, context)
-    given = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
-    if getattr(channels, given) is not None and np.ndim(world.sizes.up):
-        raise UserError(f"channels.{given}: goes with one payload.up_bytes for all clients; set uplink.{given}")
+    key = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
+    if getattr(channels, key) is not None and np.ndim(world.sizes.up):
+        raise UserError(f"channels.{key}: goes with one payload.up_bytes for all clients; set uplink.{key}")
     message = updates_up(world.sizes)
     links = channel_links(channels, context, message)
     spectrum = Spectrum(

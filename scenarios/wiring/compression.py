@@ -37,14 +37,14 @@ def _built(scenario: Scenario, section: Component, name: str, given: object, siz
     compression: Compression = construct(section, "compression", f"payload.{name}", section.parameters(), {})
     if compression.exact:
         return compression
-    trains, told = scenario.learner is not None, f"payload.{name}.kind = {section.kind!r}"
+    trains, place = scenario.learner is not None, f"payload.{name}.kind = {section.kind!r}"
     if trains and given is not None:
         raise UserError(f"payload.{size}: leave it out; payload.{name} and the network give the size")
     if not trains and compression.ratio is None:
         remedy = f"add a [learner], or declare a ratio: payload.{name} = {{kind = 'declared', ratio = ..}}"
-        raise UserError(f"{told}: compresses what is trained, and nothing is; {remedy}")
+        raise UserError(f"{place}: compresses what is trained, and nothing is; {remedy}")
     if not trains and given is None and scenario.payload.adapter_bytes is None:
-        raise UserError(f"{told}: there are no bytes to compress; set payload.{size}")
+        raise UserError(f"{place}: there are no bytes to compress; set payload.{size}")
     return compression
 
 

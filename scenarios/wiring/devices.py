@@ -120,8 +120,8 @@ def read_devices(path: str) -> Devices:
     _check_header(place, header_line, header)
     for number, row in rows[1:]:
         if len(row) > len(header):
-            told = f"has {len(row)} values for {len(header)} columns; write numbers without commas, or leave the last ones out"
-            raise UserError(f"clients.devices: {place}, line {number}: {told}")
+            problem = f"has {len(row)} values for {len(header)} columns; write numbers without commas, or leave the last ones out"
+            raise UserError(f"clients.devices: {place}, line {number}: {problem}")
     read = tuple(_row(place, number, dict(zip(header, row, strict=False)), header) for number, row in rows[1:])
     numbers = tuple(name for name in header if name in KEYS)
     table = Devices(place, "client" in header, numbers, read)

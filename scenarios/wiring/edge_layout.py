@@ -49,16 +49,16 @@ class Layout:
     def nodes(self, section: Edges) -> list[str]:
         """Return the node of each edge in `[network]`."""
         places = dict.fromkeys(self.tiers, 0)
-        found = []
+        result = []
         for tier in self.tiers:
             named = section.tiers[tier].nodes or []
             count = self.tiers.count(tier)
             if len(named) != count:
-                told = f"names {len(named)} nodes for {count} edges; name one for each, in their order"
-                raise UserError(f"edges.tiers.{tier}.nodes: {told}")
-            found.append(named[places[tier]])
+                problem = f"names {len(named)} nodes for {count} edges; name one for each, in their order"
+                raise UserError(f"edges.tiers.{tier}.nodes: {problem}")
+            result.append(named[places[tier]])
             places[tier] += 1
-        return found
+        return result
 
     def has_edges(self, edge: int) -> bool:
         """Return True if the members of `edge` are edges."""
@@ -142,8 +142,8 @@ def _edge_names(section: Edges, i: int, population: Population) -> list[str]:
     if tier.groups is not None:
         for place, group in enumerate(tier.groups):
             if group not in population.members:
-                told = f"is no group of clients; {did_you_mean(group, population.members)}"
-                raise UserError(f"edges.tiers.{i}.groups.{place} = {group!r}: {told}")
+                problem = f"is no group of clients; {did_you_mean(group, population.members)}"
+                raise UserError(f"edges.tiers.{i}.groups.{place} = {group!r}: {problem}")
         return list(dict.fromkeys(tier.groups))
     return list(dict.fromkeys(edge for _, edge, _ in _rows(tier, i)))
 
@@ -175,13 +175,13 @@ def _dealt(tier: Tier, i: int, members: list[str], names: list[str], edges: list
     by_name = {names[edge]: edge for edge in edges}
     if tier.groups is not None:
         return {client: by_name[group] for group in tier.groups for client in population.members[group].tolist()}
-    found: dict[int, int] = {}
+    edge_of: dict[int, int] = {}
     places = {member: place for place, member in enumerate(members)}
     for member, edge, where in _rows(tier, i):
         if member not in places:
             told = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
             raise UserError(f"{where}: member {member!r} is not known; {told}")
-        if places[member] in found:
-            raise UserError(f"{where}: member {member!r} belongs to {names[found[places[member]]]!r} already; name it once")
-        found[places[member]] = by_name[edge]
-    return found
+        if places[member] in edge_of:
+            raise UserError(f"{where}: member {member!r} belongs to {names[edge_of[places[member]]]!r} already; name it once")
+        edge_of[places[member]] = by_name[edge]
+    return edge_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from models.privacy import NoPrivacy
-from netsim.clients.energy import Followed
+from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
 from netsim.core.null_objects import NoTime
@@ -197,7 +197,7 @@ def _node_world(
     if node >= 0:
         tier = section.tiers[layout.tiers[node]]
         rule, policy, path = tier.server, tier.policy, f"edges.tiers.{layout.tiers[node]}.policy"
-    kept = {one.name: getattr(world, one.name) for one in fields(World)}
+    kept = {field.name: getattr(world, field.name) for field in fields(World)}
     population = world.population
     if of_edges is not None:
         kept |= {"data_sizes": _registered(world, layout), "availability": of_edges[1]}
@@ -287,9 +287,9 @@ def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[M
             raise UserError(f"{where}: start_s = {start}, end_s = {end}: must be seconds, the first >= 0 and below the second")
         for other in stays.get(int(client), []):
             if start_s < other[1] and other[0] < end_s:
-                told = f"overlaps with {other[0]:g} to {other[1]:g} s, when it belongs to {layout.names[other[2]]!r}"
+                problem = f"overlaps with {other[0]:g} to {other[1]:g} s, when it belongs to {layout.names[other[2]]!r}"
                 remedy = "let one stay end before the next begins"
-                raise UserError(f"{where}: client {client} from {start} to {end} s {told}; {remedy}")
+                raise UserError(f"{where}: client {client} from {start} to {end} s {problem}; {remedy}")
         stays.setdefault(int(client), []).append((start_s, end_s, leaves[edge]))
     moves = []
     for client_number, lines in stays.items():
@@ -361,7 +361,7 @@ def _edge_pool(
     return ClientPool(
         clock=world.clock,
         medium=medium,
-        presence=Followed(presence, context.streams["availability"]),
+        presence=FollowedPresence(presence, context.streams["availability"]),
         accountant=NoPrivacy(clients=count),
         rules=UpdateRules(on_work=on_work),
     )

@@ -48,17 +48,17 @@ def refuse_endless(
         longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)
     if scenario.time_limit_s is not None:
         longest_s = min(longest_s, scenario.time_limit_s)
-    for one in short:
-        if longest_s > MOST_CHANGES * one.each_s:
-            passing = f"{longest_s / one.each_s:.2g} {one.what} would pass in a phase of {longest_s:g} s"
+    for duration in short:
+        if longest_s > MOST_CHANGES * duration.each_s:
+            passing = f"{longest_s / duration.each_s:.2g} {duration.what} would pass in a phase of {longest_s:g} s"
             remedy = f"at most {MOST_CHANGES:,} may; give a longer time, or a shorter phase"
-            raise UserError(f"{one.key} = {one.value!r}: {passing}, and {remedy}")
+            raise UserError(f"{duration.key} = {duration.value!r}: {passing}, and {remedy}")
 
 
 def _outages(scenario: Scenario) -> Iterator[_Short]:
-    for i, one in enumerate(scenario.outages):
-        if one.mean_up_s is not None and one.mean_down_s is not None:
-            yield _Short(f"outages.{i}.mean_up_s", one.mean_up_s, one.mean_up_s + one.mean_down_s, "outages")
+    for i, outage in enumerate(scenario.outages):
+        if outage.mean_up_s is not None and outage.mean_down_s is not None:
+            yield _Short(f"outages.{i}.mean_up_s", outage.mean_up_s, outage.mean_up_s + outage.mean_down_s, "outages")
 
 
 def _presence(scenario: Scenario) -> Iterator[_Short]:
@@ -73,9 +73,9 @@ def _presence(scenario: Scenario) -> Iterator[_Short]:
 
 
 def _dwells(scenario: Scenario) -> Iterator[_Short]:
-    for i, one in enumerate(scenario.jammers):
-        if one.dwell_s is not None:
-            yield _Short(f"jammers.{i}.dwell_s", one.dwell_s, one.dwell_s, "dwells")
+    for i, jammer in enumerate(scenario.jammers):
+        if jammer.dwell_s is not None:
+            yield _Short(f"jammers.{i}.dwell_s", jammer.dwell_s, jammer.dwell_s, "dwells")
 
 
 def _steps(scenario: Scenario) -> Iterator[_Short]:

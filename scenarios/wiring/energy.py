@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from netsim.clients.battery import Batteries
-from netsim.clients.energy import Energy, Followed
+from netsim.clients.energy import Energy, FollowedPresence
 from netsim.clients.powers import Powers
 from netsim.core.protocols import Availability, FloatArray
 from netsim.core.streams import Streams
@@ -41,7 +41,7 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
     if section.battery is not None:
         charger = _charger(section.battery, population, streams)
         batteries = _batteries(section.battery, population, powers, presence, charger)
-    followed = Followed(presence, streams["availability"])
+    followed = FollowedPresence(presence, streams["availability"])
     return Energy(powers=powers, followed=followed, batteries=batteries, charger=charger)
 
 
@@ -49,34 +49,34 @@ def _per_client(spec: object, path: str, population: Population) -> FloatArray:
     return np.broadcast_to(np.asarray(population.values(spec, path), np.float64), (population.count,))
 
 
-def _charger(section: Battery, population: Population, streams: Streams) -> Followed | None:
+def _charger(section: Battery, population: Population, streams: Streams) -> FollowedPresence | None:
     if section.charging is None:
         return None
     path = "energy.battery.charging"
     keywords = resolve_parameters(section.charging, "availability", path, population)
     law = construct(section.charging, "availability", path, keywords, {"clients": population.count})
-    return Followed(law, streams["energy.charging"])
+    return FollowedPresence(law, streams["energy.charging"])
 
 
 def _batteries(
-    section: Battery, population: Population, powers: Powers, presence: Availability, charger: Followed | None
+    section: Battery, population: Population, powers: Powers, presence: Availability, charger: FollowedPresence | None
 ) -> Batteries:
     names = ("capacity_j", "initial", "threshold", "charge_w")
     if section.capacity_j is None:
         raise UserError("energy.battery.capacity_j: is missing; give it, or a column battery_j in clients.devices")
-    given = {name: _per_client(getattr(section, name), f"energy.battery.{name}", population) for name in names}
+    parameters = {name: _per_client(getattr(section, name), f"energy.battery.{name}", population) for name in names}
     for name in ("initial", "threshold"):
         # A ramp that leads to 1 may pass it by rounding.
-        given[name] = np.where(np.isclose(given[name], 1.0, rtol=0.0, atol=1e-12), 1.0, given[name])
+        parameters[name] = np.where(np.isclose(parameters[name], 1.0, rtol=0.0, atol=1e-12), 1.0, parameters[name])
     # What a charge gains beyond it is more than any battery holds in an instant, and its product with a time may be no number.
-    if given["charge_w"].max() > _MOST_W:
-        worst = given["charge_w"].argmax()
-        told = f"energy.battery.charge_w = {given['charge_w'][worst]:g} for client {worst}"
-        raise UserError(f"{told}: must be at most {_MOST_W:g} watts")
+    if parameters["charge_w"].max() > _MOST_W:
+        worst = parameters["charge_w"].argmax()
+        place = f"energy.battery.charge_w = {parameters['charge_w'][worst]:g} for client {worst}"
+        raise UserError(f"{place}: must be at most {_MOST_W:g} watts")
     nowhere = np.zeros(population.count, np.bool_)
     with refusals_at("energy.battery", names):
         return Batteries(
-            **given,
+            **parameters,
             draw_w=np.where(presence.on, powers.idle_w, powers.off_w),
             charging=nowhere if charger is None else charger.presence.on,
         )

@@ -73,11 +73,11 @@ class Law:
 
     def _laws_that_have(self, name: str, path: str) -> list[_Inner]:
         """Return the laws with a parameter of this name; raises UserError if none has."""
-        found = [inner for inner in self._inner if name in inner.keywords]
-        if not found:
+        laws = [inner for inner in self._inner if name in inner.keywords]
+        if not laws:
             names = set().union(*(inner.keywords for inner in self._inner))
             raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, names)}")
-        return found
+        return laws
 
     def values(self, name: str, path: str) -> FloatArray:
         """Return a parameter's present value for every client (K,); NaN for clients whose law has no such parameter."""
@@ -91,28 +91,28 @@ class Law:
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law:
         """Return the law with new parameters for `chosen` clients (None: all), as far as the law of a client has them."""
         inner = list(self._inner)
-        without = [one.members for one in inner if parameters.keys().isdisjoint(one.keywords)]
+        without = [law.members for law in inner if parameters.keys().isdisjoint(law.keywords)]
         if chosen is not None and without:
             unchanged = np.intersect1d(chosen, np.concatenate(without))
             if 0 < len(unchanged) < len(chosen):
-                told = ", ".join(parameters)
-                raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {told}; leave that client out")
+                names = ", ".join(parameters)
+                raise UserError(f"{path}: the law of client {unchanged[0]} has nothing of {names}; leave that client out")
         for name, spec in parameters.items():
             place = f"{path}.{name}"
             self._laws_that_have(name, path)
-            reached = [name in one.keywords and (chosen is None or bool(np.isin(chosen, one.members).any())) for one in inner]
+            reached = [name in law.keywords and (chosen is None or bool(np.isin(chosen, law.members).any())) for law in inner]
             if not any(reached):
                 raise UserError(f"{place}: the law of these clients has no such parameter")
             inner = [
-                self._change(one, name, spec, chosen, place) if hit else one for one, hit in zip(inner, reached, strict=True)
+                self._change(law, name, spec, chosen, place) if hit else law for law, hit in zip(inner, reached, strict=True)
             ]
         return Law(self._group, self._path, self._context, inner, self._by_group)
 
     def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
             try:
-                given = inner.component.model_dump(by_alias=True) | {name: spec}
-                value = getattr(type(inner.component).model_validate(given), name)
+                keys = inner.component.model_dump(by_alias=True) | {name: spec}
+                value = getattr(type(inner.component).model_validate(keys), name)
             except ValidationError as error:
                 raise UserError(f"{path} = {spec!r}: {error.errors()[0]['msg']}") from error
             if chosen is not None:

@@ -233,9 +233,9 @@ def _generated(section: Generator, speed_km_per_s: float, generator: np.random.G
         raise UserError(str(error.rename(f"network.generator.{error.name}"))) from error
     levels = 1 + max(level for _, _, level, _ in cables)
     for key in ("level_bytes_per_s", "level_delay_s"):
-        given = getattr(section, key)
-        if given is not None and len(given) != levels:
-            raise UserError(f"network.generator.{key}: has {len(given)} numbers for {levels} levels; give one for each")
+        value = getattr(section, key)
+        if value is not None and len(value) != levels:
+            raise UserError(f"network.generator.{key}: has {len(value)} numbers for {levels} levels; give one for each")
     plans = {}
     for a, b, level, km in cables:
         delay_s = km / speed_km_per_s if section.level_delay_s is None else section.level_delay_s[level]
@@ -296,7 +296,7 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
         corrections=_corrections(section),
         outages=_outages(section, layout, context),
     )
-    network.background.extend(_source(one, i, layout, network, context) for i, one in enumerate(section.background))
+    network.background.extend(_source(source, i, layout, network, context) for i, source in enumerate(section.background))
     if context.multiplier is not None:
         context.multiplier.renewals.append(network.renew)
     if context.targets is not None:
@@ -410,11 +410,11 @@ def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int,
 
 
 def _corrections(section: Network) -> Corrections | None:
-    given = section.corrections
-    if given is None:
+    table = section.corrections
+    if table is None:
         return None
-    preset = PRESETS[given.preset] if given.preset is not None else Corrections()
-    own = {one.name: getattr(given, one.name) for one in fields(Corrections) if getattr(given, one.name) is not None}
+    preset = PRESETS[table.preset] if table.preset is not None else Corrections()
+    own = {outage.name: getattr(table, outage.name) for outage in fields(Corrections) if getattr(table, outage.name) is not None}
     return replace(preset, **own)
 
 
@@ -479,11 +479,11 @@ class _Expected:
 
     def mean_s(self, round: int, time_s: float) -> FloatArray:
         """Return the seconds of each message at the mean bandwidths and mean waits of the laws in force."""
-        network, one = self._network, np.zeros(1, np.int64)
+        network, origin = self._network, np.zeros(1, np.int64)
         laws = [None if cable.bandwidth is None else cable.bandwidth.at(round, time_s)[0] for cable in network.cables]
-        rates = [None if law is None else float(law.mean_rate(one)[0]) for law in laws]
+        rates = [None if law is None else float(law.mean_rate(origin)[0]) for law in laws]
         waits = [None if cable.wait is None else cable.wait.at(round, time_s)[0] for cable in network.cables]
-        waits_s = [0.0 if law is None else float(law.mean_s(one)[0]) for law in waits]
+        waits_s = [0.0 if law is None else float(law.mean_s(origin)[0]) for law in waits]
         takes_s = np.zeros(len(self._ends))
         for place, (source, target) in enumerate(self._ends):
             hops = [n for n, _ in network.hops(source, target)]

@@ -64,8 +64,8 @@ def _unmet(server: Any, scenario: Scenario) -> str | None:
         return f"server.deadline_s = {rules.deadline_s} leaves clients out of the sets that were selected"
     if scenario.availability.kind != "always" or scenario.outages:
         return "clients may be away, so that the sets trained are not those selected"
-    if (found := interference(scenario)) is not None:
-        return found
+    if (obstacle := interference(scenario)) is not None:
+        return obstacle
     if scenario.privacy is not None:
         return "privacy budgets run out, and clients with them"
     if scenario.time_limit_s is not None:

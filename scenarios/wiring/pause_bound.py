@@ -98,8 +98,8 @@ def _unmet_by_world(scenario: Scenario) -> str | None:
     for name, link in (("downlink", scenario.downlink), ("uplink", uplink)):
         if link.bandwidth is not None:
             return f"{name}.bandwidth: latencies depend on the time"
-    if (found := interference(scenario)) is not None:
-        return found
+    if (obstacle := interference(scenario)) is not None:
+        return obstacle
     if scenario.availability.kind != "always":
         return f"availability.kind = {scenario.availability.kind!r}: not every set can be selected in every round"
     if scenario.privacy is not None and scenario.privacy.schedule.kind != "geometric":

@@ -110,12 +110,12 @@ def sizes_in_words(scenario: Scenario) -> str:
     section = scenario.payload
     unknown = scenario.learner is not None and _model_bytes(scenario, None, build_compressions(scenario)) is None
     sizes = build_sizes(scenario, population, None)
-    told = []
-    for what, size, given in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
+    texts = []
+    for what, size, key_value in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
         least, most = int(np.min(size)), int(np.max(size))
         between = f"{least:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
-        told.append(f"{what} of {'a size known once the network is built' if unknown and given is None else between}")
-    return ", ".join(told) if np.any(sizes.down) or np.any(sizes.up) else ""
+        texts.append(f"{what} of {'a size known once the network is built' if unknown and key_value is None else between}")
+    return ", ".join(texts) if np.any(sizes.down) or np.any(sizes.up) else ""
 
 
 def codec_s(scenario: Scenario, population: Population, sizes: Sizes) -> FloatArray:

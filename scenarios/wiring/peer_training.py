@@ -38,8 +38,8 @@ def peers(world: World) -> Server:
     with refusals_at("server.protocol", section.protocol.parameters()):
         protocol.check(lossy=_is_lossy(scenario))
     if not protocol.mixes and section.mixing is not None:
-        told = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
-        raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {told}")
+        problem = f"server.protocol.kind = {section.protocol.kind!r} does not combine by these weights; leave it out"
+        raise UserError(f"server.mixing.kind = {section.mixing.kind!r}: {problem}")
     _check_compression(scenario, protocol)
     _refuse_endless(scenario, protocol)
     transport = _links(world, pool, protocol)
@@ -76,16 +76,16 @@ def _refuse_endless(scenario: Scenario, protocol: TrainingProtocol) -> None:
         if outage.to_s is None and (protocol.never_rests or protocol.retry_s is not None):
             kind = scenario.server.protocol.kind
             why = "by server.protocol.retry_s" if protocol.retry_s is not None else f"as server.protocol.kind = {kind!r} does"
-            told = f"links are down from {outage.from_s:g} s on, and peers that send for ever, {why}, may never close a round"
-            raise UserError(f"peers.outages.{number}.to_s: {told}; give it, or time_limit_s")
+            problem = f"links are down from {outage.from_s:g} s on, and peers that send for ever, {why}, may never close a round"
+            raise UserError(f"peers.outages.{number}.to_s: {problem}; give it, or time_limit_s")
 
 
 def _mixing(section: Component, graph: PeerGraph) -> Mixing:
     """Return the weights that `server.mixing` describes; raises UserError."""
     mixing = construct(section, "mixing", "server.mixing", section.parameters(), {"graph": graph})
     if not isinstance(mixing, Mixing):
-        told = f"returns {type(mixing).__name__}; must return a models.peers.mixing.Mixing"
-        raise UserError(f"server.mixing.kind = {section.kind!r}: {told}")
+        problem = f"returns {type(mixing).__name__}; must return a models.peers.mixing.Mixing"
+        raise UserError(f"server.mixing.kind = {section.kind!r}: {problem}")
     return mixing
 
 
@@ -132,8 +132,8 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
     resending = None
     if protocol.retry_s is not None:
         if section.max_resends:
-            told = "server.protocol.retry_s sends lost messages again until they arrive; leave it out"
-            raise UserError(f"peers.max_resends = {section.max_resends}: {told}")
+            problem = "server.protocol.retry_s sends lost messages again until they arrive; leave it out"
+            raise UserError(f"peers.max_resends = {section.max_resends}: {problem}")
         resending = Resending(max_resends=FOREVER, resend_after_s=protocol.retry_s)
     return build_links(
         world,

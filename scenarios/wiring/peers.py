@@ -176,14 +176,14 @@ def made_at(
     target: Callable[..., MadeT], path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None
 ) -> MadeT:
     """Return `target` of its keywords; name the key of the scenario where it refuses or warns of a keyword."""
-    told = names or set(keywords)
+    known = names or set(keywords)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with refusals_at(path, told):
-            made = target(**keywords, **supplied)
+        with refusals_at(path, known):
+            result = target(**keywords, **supplied)
     for warning in caught:
         message = warning.message
-        if isinstance(message, ParameterWarning) and message.name in told:
+        if isinstance(message, ParameterWarning) and message.name in known:
             message = message.rename(key_at(path, message.name))
         warnings.warn(message, warning.category, stacklevel=2)
-    return made
+    return result

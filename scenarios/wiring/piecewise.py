@@ -66,10 +66,10 @@ def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
     def segment(place: int) -> Changing:
         over = bisect_right(times, starts[place - 1]) if place else 0
         last = bisect_left(drawn, over)
-        found = first
+        law_ = first
         for i in sorted([*written[: bisect_left(written, over)], *drawn[max(last - 1, 0) : last]]):
-            found = found.after(steps[i])
-        return found
+            law_ = law_.after(steps[i])
+        return law_
 
     segments = LazyLaws(count=len(starts) + 1, make=segment)
 

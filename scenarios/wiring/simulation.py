@@ -210,8 +210,8 @@ def _build_learner(
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
-    given = scenario.clients.data_sizes
-    values = population.values(1.0 if given is None else given, "clients.data_sizes")
+    data_sizes = scenario.clients.data_sizes
+    values = population.values(1.0 if data_sizes is None else data_sizes, "clients.data_sizes")
     sizes = np.array(np.broadcast_to(values, (population.count,)), np.float64)
     good = (sizes > 0) & (sizes <= _MOST_SAMPLES)
     if not good.all():

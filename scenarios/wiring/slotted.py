@@ -136,9 +136,9 @@ def _opinion_learner(world: World) -> Any:
     assert scenario.opinions is not None
     law = scenario.opinions.synthetic
     if law is not None:
-        given = {name: getattr(law, name) for name in ("own", "noise", "memory", "start")}
+        keywords = {name: getattr(law, name) for name in ("own", "noise", "memory", "start")}
         worth = population.values(law.worth, "opinions.synthetic.worth")
-        return made_at(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **given}, supplied)
+        return made_at(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **keywords}, supplied)
     if world.trained is None:
         # A scenario that is only checked: its learner is not built.
         return SyntheticOpinions(worth=0.5, **supplied)
@@ -179,7 +179,7 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     maths = ("model", "coupling", "attenuation", "exponent", "strict")
     rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
-    given = {name: getattr(gossip, name) for name in spreading}
+    keywords = {name: getattr(gossip, name) for name in spreading}
     no_time = {"work_s": 0.0} if zero else {}
     belief_rules = made_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
     belief_maths = made_at(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
@@ -191,7 +191,7 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
             gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
             rules=ConsensusRules(
                 belief=belief_rules,
-                gossip=made_at(GossipRules, "gossip", given | no_time | ({"interval_s": 0.0} if zero else {}), {}),
+                gossip=made_at(GossipRules, "gossip", keywords | no_time | ({"interval_s": 0.0} if zero else {}), {}),
                 start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
                 per_round=scenario.server.per_round,
                 engine=slots.engine,

@@ -244,8 +244,8 @@ def _own_table(part: Component, name: str) -> Tables:
         return plain(part)
     if name in FUNCTIONS:
         return plain(part) | {"kind": resolve(name, part.kind)}
-    made = construct(part, name, f"learner.{name}", part.parameters(), {})
-    return {"kind": lambda: made}
+    component = construct(part, name, f"learner.{name}", part.parameters(), {})
+    return {"kind": lambda: component}
 
 
 _ELSEWHERE = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.privacy import Ledger, NoPrivacy, NoSchedule, Schedule
 from netsim.clients.columns import CLIENT, DELIVERED, OUTCOME, ROUND, Columns
-from netsim.clients.energy import Followed
+from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
 from netsim.core.null_objects import NoLearner
@@ -117,9 +117,9 @@ class World:
             server.loop.add_instrument(CableJamming(cables=network.jammed, jammers=network.jammers))
         return server
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def start_workers(self) -> AbstractContextManager[None]:
         """Start the workers that train, and end them after the block."""
-        return nullcontext() if self.trained is None else self.trained.at_work()
+        return nullcontext() if self.trained is None else self.trained.start_workers()
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -219,7 +219,7 @@ class World:
         return ClientPool(
             clock=self.clock,
             medium=self._medium(access),
-            presence=Followed(self.availability, self.streams["availability"]),
+            presence=FollowedPresence(self.availability, self.streams["availability"]),
             accountant=self._accountant(),
             rules=UpdateRules(
                 charge_on=scenario.privacy.charge_on if scenario.privacy is not None else "upload",

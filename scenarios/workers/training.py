@@ -164,7 +164,7 @@ class TrainingWorkers(ABC):
         self._recipe, self._x, self._y, self._widest = recipe, x, y, widest
 
     @contextmanager
-    def at_work(self) -> Iterator[None]:
+    def start_workers(self) -> Iterator[None]:
         self._ensure_open()
         try:
             yield
@@ -188,7 +188,7 @@ class TrainingWorkers(ABC):
                 self.open(stack)
                 self._tally.counted_s, self._tally.most = time.perf_counter(), max(self._tally.most, self.count)
                 self._resources = stack.pop_all()
-            # A simulation without an `at_work` block would leave the workers running: end them when this object is collected.
+            # A simulation without a `start_workers` block would leave the workers running: end them when this object is gone.
             self._at_exit = weakref.finalize(self, ExitStack.close, self._resources)
 
     def submit(self, stack: Stack, starts: Vectors) -> Ticket:

@@ -13,7 +13,7 @@ from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli, Perfect
 from models.laws.delays import Constant
 from models.privacy import NoPrivacy
-from netsim.clients.energy import Followed
+from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
 from netsim.clients.rules import UpdateRules
 from netsim.core.clock import Clock
@@ -221,7 +221,7 @@ def world(
     everyone = ClientPool(
         clock=clock,
         medium=medium,
-        presence=Followed(availability or Always(clients=clients), streams["availability"]),
+        presence=FollowedPresence(availability or Always(clients=clients), streams["availability"]),
         accountant=accountant or NoPrivacy(clients=clients),
         rules=UpdateRules(charge_on=charge_on, retry=True, instant=not contention),
     )

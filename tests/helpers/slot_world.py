@@ -19,7 +19,7 @@ from models.policies.slotted.bp_index import BpIndex
 from models.policies.slotted.fixed_set import FixedSet
 from models.policies.slotted.quick_init_ucb import QuickInitUcb
 from models.privacy import NoPrivacy
-from netsim.clients.energy import Followed
+from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.protocols import FloatArray
@@ -112,7 +112,7 @@ class Run:
         self.clients = ClientPool(
             clock=self.clock,
             medium=medium,
-            presence=Followed(availability or Always(clients=K), self.streams["availability"]),
+            presence=FollowedPresence(availability or Always(clients=K), self.streams["availability"]),
             accountant=NoPrivacy(clients=K),
         )
         self.learner = SyntheticOpinions(

@@ -27,8 +27,8 @@ class Port(PortParameters, PlainUpdates):
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
-        begun = starts if arrivals.begun is None else arrivals.begun()
-        weights = self.weights(cosines(updates, model - begun), arrivals) * factors
+        origins = starts if arrivals.begun is None else arrivals.begun()
+        weights = self.weights(cosines(updates, model - origins), arrivals) * factors
         return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates
 
     def weights(self, cosine: FloatArray, arrivals: Arrivals) -> FloatArray:
@@ -41,8 +41,8 @@ class Port(PortParameters, PlainUpdates):
 def cosines(first: Tensor, second: Tensor) -> FloatArray:
     """Return the cosines (n,) between the rows of `first` and `second` (n, d), 0 if one of them is all zeros."""
     # In 64 bits, because the sums have many terms, and rows may be very long or nearly zero.
-    one, other = first.double(), second.double()
-    norms = one.norm(dim=1) * other.norm(dim=1)
-    along = (one * other).sum(dim=1)
+    rows, other_rows = first.double(), second.double()
+    norms = rows.norm(dim=1) * other_rows.norm(dim=1)
+    along = (rows * other_rows).sum(dim=1)
     cosine = torch.where(norms > 0.0, along / norms.clamp_min(torch.finfo(torch.float64).tiny), torch.zeros_like(norms))
     return np.asarray(cosine.clamp(-1.0, 1.0).cpu().numpy(), np.float64)

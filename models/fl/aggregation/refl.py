@@ -44,10 +44,10 @@ def deviations(updates: Tensor, staleness: IntArray) -> FloatArray:
     Including an update in the mean of n others moves the mean by 1/(n + 1) of their distance. This factor is the same for all
     late updates and cancels in L_k / L_max, as |ubar| does.
     """
-    found: FloatArray = np.zeros(len(staleness))
+    distances: FloatArray = np.zeros(len(staleness))
     fresh, late = np.flatnonzero(staleness == 0).tolist(), np.flatnonzero(staleness > 0).tolist()
     if fresh and late:
         # In 64 bits, because many squares, some of them small, are added.
         away = updates[late].double() - updates[fresh].double().mean(0)
-        found[late] = away.square().sum(1).cpu().numpy()
-    return found
+        distances[late] = away.square().sum(1).cpu().numpy()
+    return distances

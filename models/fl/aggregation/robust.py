@@ -79,7 +79,7 @@ class Krum(_ByValue, KrumParameters):
             return updates[0].clone()
         nearest = max(count - self.wrong - 2, 1)
         # Norms of the differences themselves: for nearly equal updates a formula by products would leave only rounding errors.
-        distances = torch.stack([(updates - one).pow_(2).sum(dim=1) for one in updates])
+        distances = torch.stack([(updates - update).pow_(2).sum(dim=1) for update in updates])
         others = distances.sort(dim=1).values[:, 1 : nearest + 1]
         order = torch.argsort(others.sum(dim=1), stable=True)
         return updates[order[: min(self.selected, count)]].mean(dim=0)

@@ -292,10 +292,10 @@ def checked_factors(factors: FloatArray, staleness: IntArray) -> FloatArray:
     Raises:
         AnswerError: they are not numbers from 0 to 1, one for each of `staleness` (n,).
     """
-    given = np.asarray(factors)
-    if given.shape != staleness.shape or given.dtype.kind not in "fiub" or not ((given >= 0) & (given <= 1)).all():
+    array = np.asarray(factors)
+    if array.shape != staleness.shape or array.dtype.kind not in "fiub" or not ((array >= 0) & (array <= 1)).all():
         raise AnswerError("staleness", "factor", factors, f"must be {len(staleness)} numbers between 0 and 1")
-    return given.astype(np.float64)
+    return array.astype(np.float64)
 
 
 def checked_step(method: str, step: Tensor, like: Tensor) -> Tensor:
@@ -305,6 +305,6 @@ def checked_step(method: str, step: Tensor, like: Tensor) -> Tensor:
         AnswerError: it does not have the shape of `like` (d,).
     """
     if not torch.is_tensor(step) or step.shape != like.shape:
-        found = tuple(step.shape) if torch.is_tensor(step) else type(step).__name__
-        raise AnswerError(method, "step", found, f"must be a tensor of shape {tuple(like.shape)}")
+        answer = tuple(step.shape) if torch.is_tensor(step) else type(step).__name__
+        raise AnswerError(method, "step", answer, f"must be a tensor of shape {tuple(like.shape)}")
     return step

@@ -62,8 +62,8 @@ class Messages:
             return rows
         arrived = self._compression.compress(rows, self._tensors, generators)
         if not isinstance(arrived, type(rows)) or arrived.shape != rows.shape:
-            found = tuple(arrived.shape) if isinstance(arrived, type(rows)) else type(arrived).__name__
-            raise AnswerError(self._role, "compress", found, f"must be a tensor of shape {tuple(rows.shape)}")
+            answer = tuple(arrived.shape) if isinstance(arrived, type(rows)) else type(arrived).__name__
+            raise AnswerError(self._role, "compress", answer, f"must be a tensor of shape {tuple(rows.shape)}")
         return arrived
 
 

@@ -110,8 +110,8 @@ def _read_idx(kind: str, root: Path, published: Any) -> tuple[NDArray[Any], NDAr
     train_x, train_y, test_x, test_y = (_read_idx_file(kind, path, sums[path.name]) for path in paths)
     for x, y, path in ((train_x, train_y, paths[1]), (test_x, test_y, paths[3])):
         if len(x) != len(y) or y.max(initial=0) > 9:
-            found = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
-            raise ParameterError("data.kind", kind, f"{found}; get it again")
+            problem = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
+            raise ParameterError("data.kind", kind, f"{problem}; get it again")
     return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(published.classes)
 
 
@@ -129,8 +129,8 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
     `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as importing torch.
     """
-    found = importlib.util.find_spec("sklearn")
-    place = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found is not None and found.origin else None
+    spec = importlib.util.find_spec("sklearn")
+    place = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz" if spec is not None and spec.origin else None
     if place is None or not place.is_file():
         raise ParameterError("data.kind", "digits", "is a file of scikit-learn's, which is not there; install scikit-learn again")
     with gzip.open(place, "rt", encoding="ascii") as lines:

@@ -262,9 +262,9 @@ def from_factory(factory: Factory, input_shape: tuple[int, ...], classes: int, *
         Linear(in_features=4, out_features=3, bias=True)
     """
     known = {"inputs": input_shape, "input_shape": input_shape, "classes": classes, "num_classes": classes, "seed": seed}
-    taken = {name: known[name] for name in inspect.signature(factory).parameters if name in known}
+    arguments = {name: known[name] for name in inspect.signature(factory).parameters if name in known}
     with seed_globally(seed, torch.device("cpu")):
-        return factory(**taken)
+        return factory(**arguments)
 
 
 def check_fit(module: nn.Module, input_shape: tuple[int, ...], classes: int) -> None:

@@ -32,9 +32,9 @@ class Bench:
 
     def train(self, stack: Stack, vectors: Vectors) -> Report:
         """Train the clients of `stack` from `vectors`, and overwrite `vectors` with the results."""
-        began, told = time.perf_counter(), len(self._trainer.notes)
+        began, notes_before = time.perf_counter(), len(self._trainer.notes)
         report = self._train(stack, vectors) if stack.own is None else self._call(self._own, stack, stack.own, vectors)
-        return replace(report, notes=tuple(self._trainer.notes[told:]), seconds=time.perf_counter() - began)
+        return replace(report, notes=tuple(self._trainer.notes[notes_before:]), seconds=time.perf_counter() - began)
 
     def _train(self, stack: Stack, vectors: Vectors) -> Report:
         device = self._trainer.device
@@ -60,11 +60,11 @@ class Bench:
     def _call(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
         assert training is not None
         none = [None] * len(stack.clients)
-        found = training.results(vectors.rows.to(self._trainer.device), own.shards, stack.batches, own.addresses, none)
-        for row, result in zip(vectors.rows, found, strict=True):
+        results = training.results(vectors.rows.to(self._trainer.device), own.shards, stack.batches, own.addresses, none)
+        for row, result in zip(vectors.rows, results, strict=True):
             row.copy_(result.row)
         nothing = torch.zeros(0)
-        return Report(results=tuple(replace(result, row=nothing, losses=result.losses.cpu()) for result in found))
+        return Report(results=tuple(replace(result, row=nothing, losses=result.losses.cpu()) for result in results))
 
 
 @dataclass(frozen=True)

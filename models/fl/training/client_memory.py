@@ -34,7 +34,7 @@ class OptimizerStates:
         self.steps[rows] = steps
 
 
-class Kept(NamedTuple):
+class ClientState(NamedTuple):
     """State of one client; fields are empty without a state of their kind."""
 
     statistics: Tensor
@@ -63,7 +63,7 @@ class ClientMemory:
     def __init__(self, *, statistics: bool, optimizer: bool, own: bool, most_bytes: int) -> None:
         self.keeps_statistics, self.keeps_optimizer, self.keeps_own = statistics, optimizer, own
         self._most_bytes = most_bytes
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, ClientState] = {}
 
     @property
     def keeps(self) -> bool:
@@ -90,7 +90,7 @@ class ClientMemory:
         """Keep the states that the user's trainer returned for `clients`, beside their other states."""
         nothing = torch.zeros(0)
         for client, round, state in zip(clients, rounds, states, strict=True):
-            before = self._kept.get(client, Kept(nothing, nothing, 0))
+            before = self._kept.get(client, ClientState(nothing, nothing, 0))
             self._kept[client] = before._replace(own=state, round=round)
 
     @property
@@ -142,7 +142,7 @@ class ClientMemory:
         if not self.keeps:
             return
         for row, client in enumerate(clients):
-            kept = Kept(
+            kept = ClientState(
                 statistics[row].clone() if self.keeps_statistics else statistics.new_zeros(0),
                 statistics.new_zeros(0) if states is None else torch.stack([moment[row] for moment in states.moments]),
                 0 if states is None else int(states.steps[row]),
@@ -170,6 +170,6 @@ class ClientMemory:
             return [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state[name]]
 
         steps, rounds = map(int, state["steps"]), map(int, state["rounds"])
-        # In the order of the fields of `Kept`.
+        # In the order of the fields of `ClientState`.
         fields = zip(tensors("statistics"), tensors("moments"), steps, deepcopy(state["own"]), rounds, strict=True)
-        self._kept = {int(client): Kept(*values) for client, values in zip(state["clients"], fields, strict=True)}
+        self._kept = {int(client): ClientState(*values) for client, values in zip(state["clients"], fields, strict=True)}

@@ -27,14 +27,14 @@ from models.fl.training.stacks import OwnPart, Report, Stack, Vectors, split
 IntArray = NDArray[np.int64]
 
 
-class Measured(NamedTuple):
+class LossMeasures(NamedTuple):
     """Accumulators of losses during training: of all steps, and of each client's first pass; None: not measured."""
 
     losses: LossTally | None
     first: FirstPass | None
 
 
-class Asked(NamedTuple):
+class TrainingRequest(NamedTuple):
     """Training requested of n clients, without their starting vectors."""
 
     jobs: list[Job]
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     seeds: list[int]
     moves: list[IntArray] | None
 
-    def stack(self, states: OptimizerStates | None, measured: Measured) -> Stack:
+    def stack(self, states: OptimizerStates | None, measured: LossMeasures) -> Stack:
         """Return the jobs as one stack."""
         first = measured.first
         return Stack(
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
         )
 
 
-class OwnAsked(NamedTuple):
+class OwnTrainingRequest(NamedTuple):
     """Training requested of n clients by a user's trainer, without their starting vectors."""
 
     jobs: list[Job]
@@ -75,14 +75,14 @@ class Executor(Protocol):
     """True if training may begin before its result is needed: see `promise`."""
 
     def train(
-        self, asked: Asked, starts: Tensor, states: OptimizerStates | None, measured: Measured, shift: Tensor | None
+        self, asked: TrainingRequest, starts: Tensor, states: OptimizerStates | None, measured: LossMeasures, shift: Tensor | None
     ) -> Tensor:
         """Return the rows (n, d) in which training from `starts` ends; see `LocalTrainer.train`."""
 
-    def train_own(self, asked: OwnAsked, starts: Tensor) -> list[Result]:
+    def train_own(self, asked: OwnTrainingRequest, starts: Tensor) -> list[Result]:
         """Return the results of the user's own trainer; see `OwnTraining.results`."""
 
-    def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
+    def promise(self, asked: TrainingRequest, start: Tensor, states: OptimizerStates | None, measured: LossMeasures) -> None:
         """Begin training of one client from `start` (1, d); a later `train` of the same job uses the result."""
 
     def arrive(self, client: int, round: int) -> None:
@@ -94,7 +94,7 @@ class Executor(Protocol):
     def forget_all(self) -> None:
         """Drop all promises."""
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def start_workers(self) -> AbstractContextManager[None]:
         """Return a block within which the workers run."""
 
     def facts(self) -> dict[str, Any] | None:
@@ -110,15 +110,15 @@ class InProcess:
         self._trainer, self._own = trainer, own
 
     def train(
-        self, asked: Asked, starts: Tensor, states: OptimizerStates | None, measured: Measured, shift: Tensor | None
+        self, asked: TrainingRequest, starts: Tensor, states: OptimizerStates | None, measured: LossMeasures, shift: Tensor | None
     ) -> Tensor:
         return self._trainer.train(starts, asked.batches, asked.seeds, asked.moves, states, *measured, shift)
 
-    def train_own(self, asked: OwnAsked, starts: Tensor) -> list[Result]:
+    def train_own(self, asked: OwnTrainingRequest, starts: Tensor) -> list[Result]:
         assert self._own is not None
         return self._own.results(starts, asked.shards, asked.batches, asked.addresses, asked.states)
 
-    def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
+    def promise(self, asked: TrainingRequest, start: Tensor, states: OptimizerStates | None, measured: LossMeasures) -> None:
         """Do nothing: results are computed when they are needed."""
 
     def arrive(self, client: int, round: int) -> None:
@@ -130,7 +130,7 @@ class InProcess:
     def forget_all(self) -> None:
         """Do nothing: there are no promises."""
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def start_workers(self) -> AbstractContextManager[None]:
         return nullcontext()
 
     def facts(self) -> dict[str, Any] | None:
@@ -151,7 +151,7 @@ class Workers(Protocol):
     def prepare(self, recipe: BenchRecipe, x: Tensor, y: Tensor, widest: int) -> None:
         """Store the parts of each worker's bench; vectors of a client have at most `widest` numbers."""
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def start_workers(self) -> AbstractContextManager[None]:
         """Start the workers, and end them after the block."""
 
     def submit(self, stack: Stack, starts: Vectors) -> Any:
@@ -195,7 +195,7 @@ class OnWorkers:
         workers.prepare(recipe.portable(), *trainer.data, widest=widest * trainer.stacked)
 
     def train(
-        self, asked: Asked, starts: Tensor, states: OptimizerStates | None, measured: Measured, shift: Tensor | None
+        self, asked: TrainingRequest, starts: Tensor, states: OptimizerStates | None, measured: LossMeasures, shift: Tensor | None
     ) -> Tensor:
         whole, out = asked.stack(states, measured), torch.empty_like(starts)
         places = self._trainer.stacks(asked.batches)
@@ -218,7 +218,7 @@ class OnWorkers:
         return out
 
     def _take(
-        self, report: Report | None, rows: list[int], end: Vectors, states: OptimizerStates | None, measured: Measured
+        self, report: Report | None, rows: list[int], end: Vectors, states: OptimizerStates | None, measured: LossMeasures
     ) -> None:
         assert report is not None
         if states is not None and report.taken is not None:
@@ -230,7 +230,7 @@ class OnWorkers:
         for note in report.notes:
             self._trainer.note(note)
 
-    def train_own(self, asked: OwnAsked, starts: Tensor) -> list[Result]:
+    def train_own(self, asked: OwnTrainingRequest, starts: Tensor) -> list[Result]:
         whole = Stack(
             [job.client for job in asked.jobs],
             [job.round for job in asked.jobs],
@@ -255,7 +255,7 @@ class OnWorkers:
 
     # Training ahead
 
-    def promise(self, asked: Asked, start: Tensor, states: OptimizerStates | None, measured: Measured) -> None:
+    def promise(self, asked: TrainingRequest, start: Tensor, states: OptimizerStates | None, measured: LossMeasures) -> None:
         (job,) = asked.jobs
         self.forget(job.client, job.round)
         stack = asked.stack(states, measured)
@@ -287,8 +287,8 @@ class OnWorkers:
         for client, round in list(self._promises):
             self.forget(client, round)
 
-    def at_work(self) -> AbstractContextManager[None]:
-        return self._workers.at_work()
+    def start_workers(self) -> AbstractContextManager[None]:
+        return self._workers.start_workers()
 
     def facts(self) -> dict[str, Any]:
         return self._workers.facts() | {"ahead": self._kept_promises}

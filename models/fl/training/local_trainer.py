@@ -311,9 +311,9 @@ class LocalTrainer:
         columns, out = self.layout.columns, []
         for first in range(0, len(samples), self._chunk):
             rows, own = start[first : first + self._chunk], samples[first : first + self._chunk]
-            order = np.argsort([-len(one) for one in own], kind="stable")
+            order = np.argsort([-len(block) for block in own], kind="stable")
             blocks = [own[k] for k in order]
-            padded = [np.pad(one, (0, -len(one) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for one in blocks]
+            padded = [np.pad(block, (0, -len(block) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for block in blocks]
             steps, chosen, weights, *_ = stack_batches(padded, None, rows.device)
             rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
             compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
@@ -325,7 +325,7 @@ class LocalTrainer:
                     x, y, weight = self._x[chosen[step, :active]], self._y[chosen[step, :active]], weights[step, :active]
                     compute(views, slots, x, y, weight)
                     # A block gives the gradient of its mean loss, so it is weighted by its number of samples.
-                    shares = (weight > 0).sum(1) / torch.tensor([len(one) for one in blocks[:active]], device=rows.device)
+                    shares = (weight > 0).sum(1) / torch.tensor([len(block) for block in blocks[:active]], device=rows.device)
                     total[:active] += part[:active] * shares[:, None]
             out.append(total[torch.from_numpy(np.argsort(order))][:, columns])
         return torch.cat(out)

@@ -28,7 +28,15 @@ from models.fl.training.bench import BenchRecipe
 from models.fl.training.client_memory import ClientMemory, OptimizerStates
 from models.fl.training.client_vectors import ClientVectors
 from models.fl.training.corrections import Corrections
-from models.fl.training.executors import Asked, Executor, InProcess, Measured, OnWorkers, OwnAsked, Workers
+from models.fl.training.executors import (
+    Executor,
+    InProcess,
+    LossMeasures,
+    OnWorkers,
+    OwnTrainingRequest,
+    TrainingRequest,
+    Workers,
+)
 from models.fl.training.jobs import Job, ready_together
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import FirstPass, LossTally, finite_rows
@@ -57,7 +65,7 @@ class Update(NamedTuple):
         return self.start.number if self.since is None else self.since
 
 
-class Counted(NamedTuple):
+class SampleCounts(NamedTuple):
     """Sums over all updates that were offered to a model: samples processed and samples planned."""
 
     processed: int = 0
@@ -75,9 +83,9 @@ class Counted(NamedTuple):
             "a trainer with eager = True has them count what it processes"
         )
 
-    def after(self, result: Result) -> Counted:
+    def after(self, result: Result) -> SampleCounts:
         """Return the sums with one more result added."""
-        return Counted(self.processed + result.samples, self.planned + result.planned)
+        return SampleCounts(self.processed + result.samples, self.planned + result.planned)
 
 
 class Models(Protocol):
@@ -86,7 +94,7 @@ class Models(Protocol):
     def __getitem__(self, id: ModelId) -> Tensor: ...
 
 
-class Computed(NamedTuple):
+class ComputedUpdates(NamedTuple):
     """Computed updates: starting models and content for the server, (n, d) each; new states of the clients, and losses."""
 
     starts: Tensor
@@ -143,7 +151,7 @@ class LocalWork:
         """Results of an eager trainer whose updates have not entered a model yet, by client and round."""
         self._arrived: set[tuple[int, int]] = set()
         """Results whose updates were delivered."""
-        self.counted = Counted()
+        self.counted = SampleCounts()
         """Sums of the samples that a user's trainer processed, and of those planned for it."""
         self.left_out = ClientVectors(most_bytes=options.client_state_bytes)
         tensors, others = self.release.tensors, self.release.numbers - sum(self.release.tensors)
@@ -226,7 +234,7 @@ class LocalWork:
         rows = [row for row in range(len(jobs)) if row not in done]
         if rows:
             asked = [jobs[row] for row in rows]
-            own = OwnAsked(
+            own = OwnTrainingRequest(
                 asked,
                 [self._partition[job.client] for job in asked],
                 [batches[row] for row in rows],
@@ -244,7 +252,7 @@ class LocalWork:
 
     def content(
         self, updates: list[Update], models: Models, *, want_losses: bool = False, compress: bool = True
-    ) -> Computed:
+    ) -> ComputedUpdates:
         """Return the start of each update, the content that the server receives, and the new states of clients (`keep`).
 
         `want_losses`: also the losses of each client's first pass. `compress`: False: the content before compression.
@@ -264,7 +272,7 @@ class LocalWork:
         results: dict[tuple[int, int], Result] = {}
         jobs = self._jobs(updates)
         train = self._train_from_memory if memory.keeps else partial(self._train, states=None)
-        trained = train(memory, results, jobs, batches, starts, measured=Measured(losses, first), shift=shift)
+        trained = train(memory, results, jobs, batches, starts, measured=LossMeasures(losses, first), shift=shift)
         content = trained.sub_(starts)
         moved = content[:, self._trainer.layout.columns]
         after = None
@@ -281,7 +289,7 @@ class LocalWork:
             lambda row: self._streams.generator("privacy-noise", updates[row].round, updates[row].client),
         )
         left_out = self._compress(content, jobs) if compress else self.left_out
-        return Computed(starts, content, memory, left_out, losses, reported or first, own, after, results)
+        return ComputedUpdates(starts, content, memory, left_out, losses, reported or first, own, after, results)
 
     def receive(self, id: ModelId, models: Models) -> Tensor:
         """Return the model (d,) of this `id` in the form in which all receivers get it."""
@@ -321,13 +329,13 @@ class LocalWork:
     def _draws_at(self, addresses: Sequence[tuple[int, int]]) -> Generators:
         return lambda row: self._streams.generator("update-compression", *addresses[row])
 
-    def compressed(self, models: Tensor, addresses: Sequence[tuple[int, int]]) -> Tensor:
-        """Return `models` (n, d) in the form in which they arrive, finite; see `FederatedLearner.compressed`."""
+    def compress(self, models: Tensor, addresses: Sequence[tuple[int, int]]) -> Tensor:
+        """Return `models` (n, d) in the form in which they arrive, finite; see `FederatedLearner.compress`."""
         columns, arrived = self._trainer.layout.columns, models.clone()
         arrived[:, columns] = self.up.receive(models[:, columns], self._draws_at(addresses))
         return arrived
 
-    def keep(self, computed: Computed) -> None:
+    def keep(self, computed: ComputedUpdates) -> None:
         """Commit updates that have entered the model: clients go on from the states in `computed`, and results are released.
 
         What was trained ahead of these updates is dropped from `_ahead` and `_arrived`; both must lose the same keys.
@@ -343,8 +351,8 @@ class LocalWork:
     @property
     def reported_in_words(self) -> str | None:
         """Return a description of the losses reported with updates, or None if they are those of training."""
-        told = "updates report the loss at the received model over all samples: a pass before training"
-        return None if self._probing is None else told
+        text = "updates report the loss at the received model over all samples: a pass before training"
+        return None if self._probing is None else text
 
     def state_dict(self) -> dict[str, Any]:
         losses = {} if self.losses is None else self.losses.state_dict()
@@ -363,7 +371,7 @@ class LocalWork:
         self.memory.load_state_dict(state["memory"], device)
         self.left_out.load_state_dict(state["left_out"], device)
         self.corrections.load_state_dict(state["corrections"], device)
-        self.counted = Counted(*map(int, state["counted"]))
+        self.counted = SampleCounts(*map(int, state["counted"]))
         self._ahead = {
             (int(client), int(round)): Result.from_plain(saved, device) for client, round, *saved in state["ahead"]
         }
@@ -379,7 +387,7 @@ class LocalWork:
         batches: list[IntArray],
         starts: Tensor,
         *,
-        measured: Measured,
+        measured: LossMeasures,
         shift: Tensor | None,
     ) -> Tensor:
         """Train as `_train` does where clients keep state; `memory` and `starts` are changed in place to what they go on from."""
@@ -399,7 +407,7 @@ class LocalWork:
                 [batches[row] for row in rows],
                 start,
                 states=states,
-                measured=Measured(measured.losses, first_of_rows),
+                measured=LossMeasures(measured.losses, first_of_rows),
                 shift=None if shift is None else shift[rows],
             )
             starts[rows] = start
@@ -419,7 +427,7 @@ class LocalWork:
         starts: Tensor,
         *,
         states: OptimizerStates | None,
-        measured: Measured,
+        measured: LossMeasures,
         shift: Tensor | None,
     ) -> Tensor:
         """Return the rows (n, d) after `jobs`. `results` receives the results of a user's trainer."""
@@ -427,14 +435,14 @@ class LocalWork:
             own = self._own_results(memory, jobs, batches, starts)
             results |= {(job.client, job.round): result for job, result in zip(jobs, own, strict=True)}
             return self._own.rows(own, *measured)
-        return self.executor.train(self._asked(jobs, batches), starts, states, measured, shift)
+        return self.executor.train(self._training_request(jobs, batches), starts, states, measured, shift)
 
-    def _asked(self, jobs: list[Job], batches: list[IntArray]) -> Asked:
+    def _training_request(self, jobs: list[Job], batches: list[IntArray]) -> TrainingRequest:
         """Return the training input of `jobs`, with their batches and seeds."""
         # A network whose copies are trained at once draws no random numbers.
         seeds = [] if self._trainer.vectorised else [self._streams.integer_seed("network-draws", j.round, j.client) for j in jobs]
         moves = [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None
-        return Asked(jobs, batches, seeds, moves)
+        return TrainingRequest(jobs, batches, seeds, moves)
 
     def promise(self, updates: list[Update], models: Models) -> None:
         """Let the executor train `updates`, which have begun, before they are needed, if their results cannot change until then.
@@ -453,7 +461,7 @@ class LocalWork:
                 like = start[:, self._trainer.layout.columns]
                 states = self.memory.recall_optimizers([job.client], moments=self._trainer.moments, like=like)
             first = FirstPass(self._first_passes([update], batches), self._rms_measure) if self._passes_wanted else None
-            self.executor.promise(self._asked([job], batches), start, states, Measured(self.losses, first))
+            self.executor.promise(self._training_request([job], batches), start, states, LossMeasures(self.losses, first))
 
     def local_steps(self, updates: list[Update]) -> LocalSteps:
         """Return the local steps that `updates` take. The optimizer must have a rate."""
@@ -475,13 +483,13 @@ class LocalWork:
         """
         if self._probing is None:
             return None
-        found = FirstPass(np.zeros(len(updates), np.int64))
+        losses = FirstPass(np.zeros(len(updates), np.int64))
         clients = np.array([update.client for update in updates])
         statistics = self.memory.statistics if self.local_statistics else None
         for start, model in received.items():
             rows = np.flatnonzero([update.start == start for update in updates])
-            found.mean[rows], found.rms[rows] = self._probing.moments(model, clients[rows], 0, None, statistics)
-        return found
+            losses.mean[rows], losses.rms[rows] = self._probing.moments(model, clients[rows], 0, None, statistics)
+        return losses
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
         """Return the number of steps (n,) of each update's first pass over its client's samples."""
@@ -531,12 +539,12 @@ def work_of(plan: WorkPlan, options: TrainingOptions, data_sizes: IntArray, *, s
 
     `data_sizes` (K,): samples of each client; `single`: batches of one sample are processed, too.
     """
-    asked = options.batch_size if plan.batch_size is None else plan.batch_size
+    batch_size = options.batch_size if plan.batch_size is None else plan.batch_size
     return Work(
         data_sizes=data_sizes,
         clients=len(data_sizes),
         # A batch larger than every client's samples holds all samples anyway, and would only take memory.
-        batch_size=np.minimum(asked, data_sizes.max()),
+        batch_size=np.minimum(batch_size, data_sizes.max()),
         epochs=options.epochs if plan.epochs is None else plan.epochs,
         steps=plan.steps,
         max_steps=options.max_steps,

@@ -200,8 +200,8 @@ class OwnTraining:
         with seed_globally(jobs[0].seed, starts.device), torch.enable_grad():
             answers = self._trainer.train(jobs)
         if not isinstance(answers, Sequence) or len(answers) != len(jobs):
-            found = f"{len(answers)} results" if isinstance(answers, Sequence) else type(answers).__name__
-            raise self._refusal(found, f"must be a list of {len(jobs)} results, one a job")
+            answer_text = f"{len(answers)} results" if isinstance(answers, Sequence) else type(answers).__name__
+            raise self._refusal(answer_text, f"must be a list of {len(jobs)} results, one a job")
         return [self._check_answer(answer, start, drawn) for answer, start, drawn in zip(answers, starts, steps, strict=True)]
 
     def rows(self, results: list[Result], tally: LossTally | None, first: FirstPass | None) -> Tensor:
@@ -254,13 +254,13 @@ class OwnTraining:
         row = start.clone()
         for place, view in enumerate(self._layout.views(row.unsqueeze(0))):
             name, shape = self._layout.names[place], tuple(self._layout.shapes[place])
-            given = parameters.get(name)
-            if given is None and place >= self._layout.count:
+            value = parameters.get(name)
+            if value is None and place >= self._layout.count:
                 continue
-            if not torch.is_tensor(given) or tuple(given.shape) != shape:
-                found = "nothing" if given is None else tuple(given.shape) if torch.is_tensor(given) else type(given).__name__
+            if not torch.is_tensor(value) or tuple(value.shape) != shape:
+                found = "nothing" if value is None else tuple(value.shape) if torch.is_tensor(value) else type(value).__name__
                 raise self._refusal(found, f"parameter {name!r} must be a tensor of shape {shape}")
-            view.copy_(given.detach().unsqueeze(0))
+            view.copy_(value.detach().unsqueeze(0))
         return row if self._layout.all_move else torch.where(self._layout.moves.to(row.device), row, start)
 
     def _refusal(self, found: Any, reason: str) -> AnswerError:

@@ -130,8 +130,8 @@ class _Day:
     def share(self, of_day: FloatArray) -> FloatArray:
         """Return p at times of day (n,)."""
         piece = self._piece(of_day)
-        found: FloatArray = np.clip(self._p[piece] + self._slope[piece] * (of_day - self._starts[piece]), 0.0, 1.0)
-        return found
+        shares: FloatArray = np.clip(self._p[piece] + self._slope[piece] * (of_day - self._starts[piece]), 0.0, 1.0)
+        return shares
 
     @property
     def mean_session_s(self) -> float | None:

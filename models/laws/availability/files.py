@@ -59,8 +59,8 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
         refuse_other_separator(lines)
         header = [name.strip() for name in next(csv.reader(lines[:1]), [])]
     except csv.Error as error:
-        told = str(error) if str(error).startswith("line") else f"line 1: {error}"
-        raise make_refusal(path, told) from None
+        problem = str(error) if str(error).startswith("line") else f"line 1: {error}"
+        raise make_refusal(path, problem) from None
     if header not in COLUMNS:
         raise make_refusal(path, f"line 1: the columns are {header!r}; must be client, start_s, end_s")
     numbers = np.array([i for i, line in enumerate(lines, 1) if i > 1 and line.strip()], np.int64)
@@ -126,18 +126,18 @@ def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: 
 
     def token(at: int, allowed: str) -> tuple[str, int]:
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-        found = text[at : at + 1]
-        if not found or found not in allowed:
+        separator = text[at : at + 1]
+        if not separator or separator not in allowed:
             raise json.JSONDecodeError(f"expecting {' or '.join(allowed)}", text, at)
-        return found, _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
+        return separator, _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
 
     try:
         _, at = token(at, opening)
         if text[at : at + 1] == closing:
             at += 1
         else:
-            found = ","
-            while found == ",":
+            separator = ","
+            while separator == ",":
                 line, counted, key = line + text.count("\n", counted, at), at, ""
                 if kind is dict:
                     key, at = _JSON.raw_decode(text, at)
@@ -146,7 +146,7 @@ def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: 
                     _, at = token(at, ":")
                 value, at = _JSON.raw_decode(text, at)
                 yield key, value, line
-                found, at = token(at, f",{closing}")
+                separator, at = token(at, f",{closing}")
         if at < len(text.rstrip()):
             raise json.JSONDecodeError("nothing may follow", text, at)
     except json.JSONDecodeError as error:

@@ -105,13 +105,13 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
         raise ParameterError("path", path, f"line 1: the columns are {', '.join(header) or 'missing'}; must be {names}")
     at_time, at_rate = header.index("time_s"), header.index("bytes_per_s")
     at_client = header.index("client") if "client" in header else None
-    found: dict[int | None, Rows] = {}
+    steps: dict[int | None, Rows] = {}
     for number, row in rows[1:]:
         if not row:
             continue
         if len(row) > len(header):
-            told = f"{','.join(row)!r} has {len(row)} values for {len(header)} columns"
-            raise ParameterError("path", path, f"line {number}: {told}; write numbers without commas")
+            problem = f"{','.join(row)!r} has {len(row)} values for {len(header)} columns"
+            raise ParameterError("path", path, f"line {number}: {problem}; write numbers without commas")
         try:
             time, rate = float(row[at_time]), float(row[at_rate])
             client = None if at_client is None else int(row[at_client])
@@ -122,7 +122,7 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
             raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
         if reason := explain_bad_rate(rate):
             raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: {reason}")
-        times, rates, last = found.get(client) or ([], [], 0)
+        times, rates, last = steps.get(client) or ([], [], 0)
         if not times and time != 0.0:
             raise ParameterError("path", path, f"line {number}: time_s = {time!r}: the first line of a trace must be at 0")
         if times and not times[-1] < time < math.inf:
@@ -130,10 +130,10 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
             raise ParameterError("path", path, f"line {number}: time_s = {time!r}: must be finite and > {before}")
         times.append(time)
         rates.append(rate)
-        found[client] = (times, rates, number)
-    if not found:
+        steps[client] = (times, rates, number)
+    if not steps:
         raise ParameterError("path", path, "holds no steps; must hold at least one line below the header")
-    return found
+    return steps
 
 
 def _points(path: str, times: list[float], rates: list[float], line: int, end_s: float | None) -> Points:

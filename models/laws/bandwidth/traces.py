@@ -168,11 +168,11 @@ class Steps:
             # Fast path with the same result: one step of the search below costs as much as the whole search for ten clients.
             search, all_ = (bisect_left if side == "left" else bisect_right), values.data
             bounds = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
-            return np.array([search(all_, one, a, b) for one, a, b in bounds], np.int64)
+            return np.array([search(all_, target, a, b) for target, a, b in bounds], np.int64)
         while (open_ := low < high).any():
             middle = (low + high) // 2
-            found = values[np.minimum(middle, len(values) - 1)]
-            beyond = open_ & ((found < x) if side == "left" else (found <= x))
+            middle_values = values[np.minimum(middle, len(values) - 1)]
+            beyond = open_ & ((middle_values < x) if side == "left" else (middle_values <= x))
             low, high = np.where(beyond, middle + 1, low), np.where(open_ & ~beyond, middle, high)
         return low
 

@@ -100,5 +100,5 @@ class OortParameters:
 
     def number(self, name: str) -> float:
         """Return the parameter `name`: the given number, or the preset's."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}[name]
-        return float(PRESETS[self.preset]._asdict()[name] if given is None else given)
+        value = {field.name: getattr(self, field.name) for field in fields(self)}[name]
+        return float(PRESETS[self.preset]._asdict()[name] if value is None else value)

@@ -165,9 +165,9 @@ def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: floa
 
 def _bound_reaches(ucb: FloatArray, modular: FloatArray, highest: float, level: float) -> IntArray:
     """Return positions of the clients with min(ucb, `highest`) + modular >= `level`, computed in blocks."""
-    found = []
+    better = []
     for start in range(0, len(ucb), _BLOCK):
         bound = np.minimum(ucb[start : start + _BLOCK], highest)
         bound += modular[start : start + _BLOCK]
-        found.append(np.flatnonzero(bound >= level) + start)
-    return np.concatenate(found)
+        better.append(np.flatnonzero(bound >= level) + start)
+    return np.concatenate(better)

@@ -176,7 +176,7 @@ class Bundle:
         self._steps += 1
         if self._steps > len(self.order) + 16:
             self._steps = 0
-            self.limited_rate = sum(limit * one.count for limit, _, one in self.order[: self.split])
+            self.limited_rate = sum(limit * flow_class.count for limit, _, flow_class in self.order[: self.split])
         else:
             self.limited_rate += group.limit * (more - fewer)
 

@@ -187,7 +187,7 @@ class Sharing:
     def reprice(self, path: Path, penalty: float, bound: float, now_s: float) -> None:
         """Set the penalty and the bound of a path, also for flows already on it."""
         path.penalty, path.bound = penalty, bound
-        for group in [one for one in path.uses[0][0].classes if one.path is path]:
+        for group in [candidate for candidate in path.uses[0][0].classes if candidate.path is path]:
             self._rehome(group, now_s)
 
     def _enter(self, group: PathClass, now_s: float) -> None:

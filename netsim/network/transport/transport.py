@@ -143,7 +143,7 @@ class Transport:
 
     def _earliest_s(self) -> float:
         """Return the time at which the first of the messages in flight was sent; inf if there is none."""
-        sent_s = (one.sent_s for one in self.flying.values())
+        sent_s = (message.sent_s for message in self.flying.values())
         return min(min(sent_s, default=_EVER), min((min(batch.sent_s) for batch in self.batches.values()), default=_EVER))
 
     def tell_of_return(self, links: set[int]) -> None:

@@ -54,7 +54,7 @@ class AsynchronousBelief(BeliefProtocol):
         here, out = slice(self._starts[client], self._starts[client + 1]), self.links.outgoing[client]
         old = [sent[edge] for edge in out]
         new = self._maths.node_messages(self._field[client], self._received[here], self._couplings[here], old, rules.damping)
-        told = False
+        has_sent = False
         for edge, before, message in zip(out, old, new, strict=True):
             if abs(message - before) <= rules.tolerance:
                 continue
@@ -63,8 +63,8 @@ class AsynchronousBelief(BeliefProtocol):
                 continue
             sent[edge] = message
             self._say(edge)
-            told = True
-        if told and rules.damping > 0:
+            has_sent = True
+        if has_sent and rules.damping > 0:
             self._wake(client)
 
     def _say(self, edge: int) -> None:

@@ -177,14 +177,14 @@ class Flooding(GossipProtocol):
         """
         graph = self.links.graph
         source, target = graph.source[first], graph.target[first]
-        told, place = np.unique(target, return_index=True)
-        if len(told) == len(first):
+        receivers, place = np.unique(target, return_index=True)
+        if len(receivers) == len(first):
             return first
         givers: IntArray = first[place]
         order = np.full(graph.clients, -1)
         """Place of each client in the order of forwarding; -1: it does not know the item yet."""
         order[origin] = 0
-        for time_s in np.unique(known_s[told]).tolist():
+        for time_s in np.unique(known_s[receivers]).tolist():
             here = np.flatnonzero(known_s[target] == time_s)
             while here.size:
                 # Where messages take no time, clients that forward at this instant come after those that forwarded before.
@@ -192,7 +192,7 @@ class Flooding(GossipProtocol):
                 by_sender = by_sender[np.lexsort((order[source[by_sender]], target[by_sender]))]
                 clients, at = np.unique(target[by_sender], return_index=True)
                 by_sender = by_sender[at]
-                givers[np.searchsorted(told, clients)] = first[by_sender]
+                givers[np.searchsorted(receivers, clients)] = first[by_sender]
                 in_turn = clients[np.argsort(order[source[by_sender]], kind="stable")]
                 order[in_turn] = order.max() + 1 + np.arange(len(in_turn))
                 here = here[order[target[here]] < 0]

@@ -89,8 +89,8 @@ class Epidemic(ExchangeProtocol):
         """Return the edges into each peer that the random graph of `round` has; in a complete graph they lie peer by peer."""
         seed, peers = int(self.host.uniforms("epidemic-graph", 0, round) * _SEEDS), self.host.graph.clients
         incoming: list[list[int]] = [[] for _ in range(peers)]
-        for one, other in self._regular_graph(peers, self.targets, seed):
-            for source, target in ((one, other), (other, one)):
+        for first, other in self._regular_graph(peers, self.targets, seed):
+            for source, target in ((first, other), (other, first)):
                 incoming[target].append(target * (peers - 1) + source - (source > target))
         return [sorted(edges) for edges in incoming]
 

@@ -161,5 +161,5 @@ class GossipLearning(TrainingProtocol):
 
     def kept(self) -> Iterable[int]:
         waiting = [model for inbox in self._inbox for model, _ in inbox]
-        received = [one[0] for one in self._received if one is not None]
+        received = [entry[0] for entry in self._received if entry is not None]
         return [*waiting, *received, *(model for model in self._own if model is not None)]

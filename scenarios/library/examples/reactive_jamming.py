@@ -19,7 +19,7 @@ def script(
     while True:
         jamming = world.start_jammer("follower")
         declared = world.until_change_declared()
-        met = yield declared | world.until_round(world.round + patience)
+        event = yield declared | world.until_round(world.round + patience)
         jamming.stop()
-        channels = declared.value.channels if met is declared else None
+        channels = declared.value.channels if event is declared else None
         yield world.until_delivery(channels=channels, count=rest)

@@ -12,7 +12,7 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from netsim.clients.attempts import Attempts, Single
+from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.clients.pool import ClientPool
 from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import RoundOutcome
@@ -180,7 +180,7 @@ class CrashingByVersion(ByVersion):
             self._ahead[clients] = crashed[clients] & (number == 1 and self.first_round == "everyone")
         works = clients[~crashed[clients]]
         if not len(works):
-            return Single()
+            return ObjectAttempts()
         steps = (EPOCHS + self._ahead[works]) * self._epoch[works]
         return self.pool.start(number, works, version, steps, holders=frozenset(works.tolist()) & holders)
 

@@ -100,7 +100,7 @@ def every_client(
             if first <= number <= upto:
                 was = replay.closed_round(number)
                 changes = [Change("without", client) for client in replay.taken_part(number)]
-                answers += [Answer(one, was, replay.again(state, number, one, limit_s=limit_s)) for one in changes]
+                answers += [Answer(change, was, replay.again(state, number, change, limit_s=limit_s)) for change in changes]
     return answers
 
 
@@ -132,11 +132,11 @@ def _open(folder: Path) -> tuple[Scenario, Run, float]:
 
     scenario = read_finished(folder)
     if scenario.flower is not None:
-        told = f"{folder}: a Flower app cannot go on from the beginning of a round, since its state is in its own program"
-        raise UserError(f"{told}; compare two runs in a sweep (netsim stragglers says who was waited for)")
+        message = f"{folder}: a Flower app cannot go on from the beginning of a round, since its state is in its own program"
+        raise UserError(f"{message}; compare two runs in a sweep (netsim stragglers says who was waited for)")
     if scenario.edges is not None:
-        told = f"{folder}: rounds of edges overlap, and are not simulated again one by one"
-        raise UserError(f"{told}; compare two runs in a sweep (netsim stragglers --no-exact says who was waited for)")
+        message = f"{folder}: rounds of edges overlap, and are not simulated again one by one"
+        raise UserError(f"{message}; compare two runs in a sweep (netsim stragglers --no-exact says who was waited for)")
     try:
         run = open_run(folder)
     except (ValueError, OSError) as error:

@@ -61,8 +61,8 @@ class Closed:
     @property
     def last(self) -> int | None:
         """The only client whose attempt ended at the close; None: no client, or several."""
-        found = [end.client for end in self.attempts if end.ended_s == self.end_s]
-        return found[0] if len(found) == 1 else None
+        clients = [end.client for end in self.attempts if end.ended_s == self.end_s]
+        return clients[0] if len(clients) == 1 else None
 
 
 class _Watch(Alteration):
@@ -127,10 +127,10 @@ class _OneRound(Alteration):
         if self._all_chosen is None:
             return super().channels(loop, clients)
         chosen, self._all_chosen = self._all_chosen, None
-        given = super().channels(loop, chosen)
-        if given is None:
+        channels_ = super().channels(loop, chosen)
+        if channels_ is None:
             return None
-        place = dict(zip(chosen.tolist(), given, strict=True))
+        place = dict(zip(chosen.tolist(), channels_, strict=True))
         return [place[client] for client in clients.tolist()]
 
     def on_close(self, closed: ClosedRound) -> None:
@@ -212,8 +212,8 @@ class Replay:
         multiplier = Multiplier(self.link) if self.multiplied else None
         built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
         simulation, loop = built.simulation, self._loop(built)
-        one = _OneRound(number, change, multiplier)
-        one.watch(loop)
+        alteration = _OneRound(number, change, multiplier)
+        alteration.watch(loop)
         if state is not None:
             simulation.load_state_dict(state)
         if isinstance(loop.dispatch, PolicyDispatch):
@@ -224,7 +224,7 @@ class Replay:
                 simulation.run(until_round=simulation.server.round + 1)
         except (_OverError, NobodyLeftError, NothingScheduledError):
             pass
-        return one.result
+        return alteration.result
 
 
 def _told_of(after_round: Callable[[int], None] | None) -> Callable[[Simulation], None] | None:

@@ -29,15 +29,15 @@ def late_clients(outlook: Outlook) -> Iterator[Caution]:
     scenario = outlook.scenario
     if scenario.server.own:
         return
-    given = scenario.server.parameters()
-    closes = " or ".join(name for name in ("deadline_s", "first") if name in given)
-    if given.get("deadline_s") is None and given.get("first") is None:
+    keys = scenario.server.parameters()
+    closes = " or ".join(name for name in ("deadline_s", "first") if name in keys)
+    if keys.get("deadline_s") is None and keys.get("first") is None:
         for name, value in (("stragglers", "cancel"), ("reselect_busy", True)):
-            if given.get(name) == value:
+            if keys.get(name) == value:
                 why = f"has no effect, as a round waits for all its updates; give {closes}, or leave it out"
                 yield Caution("without-effect", f"server.{name} = {value!r}: {why}")
-    if given.get("wait_for_compute") and given["round_s"] is not None:
-        why = f"has no effect, as server.round_s = {given['round_s']!r} is the length of a round; leave one of them out"
+    if keys.get("wait_for_compute") and keys["round_s"] is not None:
+        why = f"has no effect, as server.round_s = {keys['round_s']!r} is the length of a round; leave one of them out"
         yield Caution("without-effect", f"server.wait_for_compute = True: {why}")
 
 

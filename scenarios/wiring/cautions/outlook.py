@@ -58,7 +58,7 @@ class Outlook:
         return np.asarray(sum((shortest_s(law, self.everyone) for law in self.worked), np.zeros(self.population.count)))
 
 
-class Counted(Protocol):
+class RunSums(Protocol):
     """Sums over the rounds of a run."""
 
     rounds: int
@@ -69,7 +69,7 @@ class Counted(Protocol):
     """The round that began after it."""
 
 
-class Tried(Protocol):
+class AttemptCounts(Protocol):
     """Attempts (K,) of each client and its delivered updates (K,)."""
 
     selections: IntArray
@@ -106,8 +106,8 @@ class Outcome:
     """A run that is over."""
 
     scenario: Scenario
-    run: Counted
-    clients: Tried
+    run: RunSums
+    clients: AttemptCounts
     learner: Trained | None
     ended: str
     """The reason, as `netsim.simulation` has it."""

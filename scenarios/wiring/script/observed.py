@@ -181,8 +181,8 @@ class Observed:
         if isinstance(some, str) and what == "clients":
             return self._population.group(some, what)
         count = self._population.count if what == "clients" else self.channel_count
-        given: Any = plain(some)
-        numbers = given if isinstance(given, list | tuple | range) else [given]
+        value: Any = plain(some)
+        numbers = value if isinstance(value, list | tuple | range) else [value]
         good = all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < count for number in numbers)
         if not numbers or not good or len(set(numbers)) < len(numbers):
             name = " or the name of a group" if what == "clients" else ""

@@ -108,8 +108,8 @@ class ScriptRunner:
         if self._wait is None or not (self._wait.of_ends or self._happened):
             return
         latency_s = update.outcome_s - update.selected_s
-        told = (update.outcome, update.cause, update.channel, latency_s)
-        self._later(Ended(update.outcome_s, update.round, update.client, *told))
+        facts = (update.outcome, update.cause, update.channel, latency_s)
+        self._later(Ended(update.outcome_s, update.round, update.client, *facts))
 
     def _later(self, event: Event) -> None:
         if not self._happened:
@@ -236,11 +236,11 @@ class ScriptRunner:
         self._begin()
         value: Any = None
         while (wait := self._next_wait(value)) is not None:
-            told = self.journal.woken()
-            if told is None:
+            answer = self.journal.woken()
+            if answer is None:
                 self._wait_for(wait)
                 return
-            _, *moment, which, came = told
+            _, *moment, which, came = answer
             self._moment = (moment[0], moment[1], moment[2])
             wait.comes(which, came)
             value = wait.value

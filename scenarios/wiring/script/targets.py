@@ -136,7 +136,7 @@ class _Law(ABC):
         self._now(time_s, overlays)
 
     def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
-        self._now(time_s, tuple(one for one in self._versions[-1] if one is not overlay))
+        self._now(time_s, tuple(present for present in self._versions[-1] if present is not overlay))
 
     def renew(self) -> None:
         for renew in self.renewals:
@@ -194,8 +194,8 @@ class ScriptedLaw(_Law):
         """
         overlays = self._versions[self._version(time_s)]
         if self._all[0] is not overlays:
-            made = LazyLaws(count=len(self._segments), make=lambda place: self._build_checked(self._segments[place], overlays))
-            self._all = overlays, made if overlays else self.laws
+            laws = LazyLaws(count=len(self._segments), make=lambda place: self._build_checked(self._segments[place], overlays))
+            self._all = overlays, laws if overlays else self.laws
         return self._all[1]
 
     def value(self, name: str, round: int, time_s: float) -> Any:
@@ -221,9 +221,9 @@ class ScriptedStates(_Law):
         means = np.array(law.success_probability(self._everyone), np.float64)
         for overlay in overlays:
             chosen = self._everyone if overlay.entities is None else overlay.entities
-            for name, given in overlay.parameters.items():
+            for name, value in overlay.parameters.items():
                 self._check(name)
-                values = np.broadcast_to(np.asarray(given, np.float64), chosen.shape)
+                values = np.broadcast_to(np.asarray(value, np.float64), chosen.shape)
                 means[chosen] = means[chosen] * values if overlay.scale else values
         good = (means >= 0.0) & (means <= 1.0)
         if not good.all():
@@ -264,10 +264,10 @@ class ScriptedObject:
         return law
 
     def _under(self, overlays: list[Overlay]) -> None:
-        made = self._laid(overlays).build_at(self.key)
-        made.load_state_dict(self._present.state_dict())
-        self._present, self._overlays = made, overlays
-        self._use(made)
+        result = self._laid(overlays).build_at(self.key)
+        result.load_state_dict(self._present.state_dict())
+        self._present, self._overlays = result, overlays
+        self._use(result)
 
     def value(self, name: str, round: int, time_s: float) -> Any:
         return self._laid(self._overlays).value(name, self.key)
@@ -276,7 +276,7 @@ class ScriptedObject:
         self._under([*self._overlays, overlay])
 
     def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
-        self._under([one for one in self._overlays if one is not overlay])
+        self._under([present for present in self._overlays if present is not overlay])
 
     def renew(self) -> None:
         """Do nothing: values are read at each use."""
@@ -316,15 +316,15 @@ class Targets:
         """The timeline of these segments, which a script may change."""
         of_one = ".shared." in key or key.startswith("network.")
         entity: Entity = "channels" if key.startswith("channels.") else None if of_one else "clients"
-        made = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
-        self.all[key] = self._laws[key] = made
-        return made
+        law = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
+        self.all[key] = self._laws[key] = law
+        return law
 
     def states(self, key: str, states: object, count: int) -> ScriptedStates:
         """The timeline of these states, which a script may change."""
-        made = ScriptedStates(key=key, states=states, count=count)
-        self.all[key] = self._laws[key] = made
-        return made
+        target = ScriptedStates(key=key, states=states, count=count)
+        self.all[key] = self._laws[key] = target
+        return target
 
     def after_change(self, key: str, renew: Callable[[], None]) -> None:
         """Call `renew` after every change of `key`."""

@@ -45,11 +45,11 @@ def plain(value: object) -> Any:
 
 def read(value: object, path: str) -> object:
     """A parameter's value, as a scenario file would have given it; raises UserError."""
-    given = plain(value)
-    if not isinstance(given, dict):
-        return given
+    numbers = plain(value)
+    if not isinstance(numbers, dict):
+        return numbers
     try:
-        return read_per_client(given)
+        return read_per_client(numbers)
     except (ValidationError, ValueError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UserError(f"{path} = {value!r}: {reason}") from error

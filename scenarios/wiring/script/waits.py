@@ -257,9 +257,9 @@ class AnyOf(Wait):
 
     def take(self, event: Event) -> bool:
         # Pass the event to each wait, so that counting waits go on counting.
-        met = [wait for wait in self.waits if wait.take(event)]
-        self.value = met[0] if met else None
-        return bool(met)
+        ended = [wait for wait in self.waits if wait.take(event)]
+        self.value = ended[0] if ended else None
+        return bool(ended)
 
     def outcome(self) -> tuple[int, Any]:
         met: Wait = self.value

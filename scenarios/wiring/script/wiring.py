@@ -55,10 +55,10 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         slots=world.scenario.server.slotted,
         declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
     )
-    given = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
+    script_world = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
     server_section = world.scenario.server
     runner.play(
-        partial(function, given, **section.parameters()),
+        partial(function, script_world, **section.parameters()),
         round_s=None if server_section.own else server_section.parameters().get("round_s"),
     )
     # Servers wait for clients that it may bring back until it acts next.
@@ -143,7 +143,7 @@ def _tell_of_declarations(runner: ScriptRunner, server: Server) -> None:
     def report_policy(round: int, clients: list[int]) -> None:
         runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
 
-    if (found := server.loop.detections) is not None:
-        found.listen(report_scheduler)
+    if (detections := server.loop.detections) is not None:
+        detections.listen(report_scheduler)
     loop = server.loop
     loop.add_instrument(Restarts(dispatch=loop.dispatch, on_declared=report_policy))

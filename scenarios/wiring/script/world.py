@@ -141,16 +141,16 @@ class World(Observed):
         return self._acts
 
     def _change(self, target: str, clients: Some, channels: Some, parameters: Keywords, *, scale: bool) -> Change:
-        found = self._targets.find(target)
+        law = self._targets.find(target)
         if not parameters:
             raise UserError(f"{target}: changes nothing; name a parameter and its value")
-        given = {"clients": clients, "channels": channels}
-        wrong = [name for name, some in given.items() if some is not None and name != found.entity]
+        keywords = {"clients": clients, "channels": channels}
+        wrong = [name for name, some in keywords.items() if some is not None and name != law.entity]
         if wrong:
-            remedy = f"its parameters may differ between {found.entity}" if found.entity else "its parameters are of no client"
+            remedy = f"its parameters may differ between {law.entity}" if law.entity else "its parameters are of no client"
             raise UserError(f"{wrong[0]}: {target} has none; {remedy}")
-        some = given[found.entity] if found.entity else None
-        entities = self._some(some, found.entity or "clients")
+        some = keywords[law.entity] if law.entity else None
+        entities = self._some(some, law.entity or "clients")
         values = {name: read(value, f"{target}.{name}") for name, value in parameters.items()}
         overlay = Overlay(parameters=values, entities=entities, scale=scale, told=self._runner.describe_act())
         action = "scale" if scale else "change"

@@ -12,8 +12,8 @@ import pytest
 from models.laws.availability.presence import Always, Markov
 from models.laws.availability.traces import Trace
 from netsim.clients.battery import Batteries
-from netsim.clients.energy import Energy, Followed
-from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, Besides, PowerIntegral
+from netsim.clients.energy import Energy, FollowedPresence
+from netsim.clients.power_integral import COMPUTING, IDLE, RECEIVING, SENDING, ActivityEnergy, PowerIntegral
 from netsim.clients.powers import Powers
 from netsim.core.streams import Streams
 from tests.helpers.random_worlds import copied, same
@@ -53,13 +53,13 @@ def test_the_integral_of_written_out_power() -> None:
 
 def test_what_is_drawn_besides_counts_from_its_start_to_its_end() -> None:
     # 2 W from 5 to 7 s and 3 W from 1 to 2 s.
-    it = Besides()
+    it = ActivityEnergy()
     it.add(SENDING, np.array([2.0, 3.0]), np.array([5.0, 1.0]), np.array([7.0, 2.0]))
     assert [it.joules_until(now_s)[SENDING] for now_s in (0.5, 1.5, 3.0, 6.0, 8.0, 9.0)] == [0.0, 1.5, 3.0, 5.0, 7.0, 7.0]
 
 
 def test_the_phases_of_an_attempt_take_the_place_of_idleness() -> None:
-    energy, it = Energy(powers=powers(), followed=Followed(Always(clients=2), PRESENCE)), attempt()
+    energy, it = Energy(powers=powers(), followed=FollowedPresence(Always(clients=2), PRESENCE)), attempt()
     energy.begin(it, 1.0)
     for time_s, state in ((1.0, RECEIVING), (2.0, COMPUTING), (5.0, IDLE), (6.0, SENDING), (8.0, IDLE)):
         energy.change(it, state, time_s)
@@ -70,7 +70,7 @@ def test_the_phases_of_an_attempt_take_the_place_of_idleness() -> None:
 
 
 def test_what_outlasts_an_attempt_is_the_next_ones_and_counted_once() -> None:
-    energy, it = Energy(powers=powers(1), followed=Followed(Always(clients=1), PRESENCE)), attempt()
+    energy, it = Energy(powers=powers(1), followed=FollowedPresence(Always(clients=1), PRESENCE)), attempt()
     energy.begin(it, 0.0)
     energy.change(it, COMPUTING, 0.0)
     energy.account(it, 3.0)
@@ -84,7 +84,7 @@ def test_what_outlasts_an_attempt_is_the_next_ones_and_counted_once() -> None:
 def test_absence_by_hand(tmp_path: Any) -> None:
     # Client 0 is away over [2, 5), client 1 from 8 on.
     presence = intervals(tmp_path / "presence.csv", "0,0,2\n0,5,inf\n1,0,8\n")
-    energy = Energy(powers=powers(off_w=0.25), followed=Followed(presence, PRESENCE))
+    energy = Energy(powers=powers(off_w=0.25), followed=FollowedPresence(presence, PRESENCE))
     energy.advance(10.0)
     expected = (7 + 3 * 0.25) + (8 + 2 * 0.25)
     assert energy.integral.joules(10.0)[IDLE] == energy.idle_j(10.0) == expected
@@ -99,7 +99,7 @@ def with_batteries(presence: Any, charger: Any, watts: Powers, **keywords: Any) 
         draw_w=np.where(presence.on, watts.idle_w, watts.off_w),
         charging=charger.on,
     )
-    followed, at = Followed(presence, PRESENCE), Followed(charger, CHARGING)
+    followed, at = FollowedPresence(presence, PRESENCE), FollowedPresence(charger, CHARGING)
     return Energy(powers=watts, followed=followed, batteries=batteries, charger=at)
 
 

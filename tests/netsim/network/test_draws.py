@@ -11,7 +11,7 @@ from models.laws.channels import Bernoulli, GilbertElliott, Perfect
 from models.laws.delays import Constant
 from netsim.core.protocols import FloatArray, IntArray
 from netsim.core.rows import RoundRow
-from netsim.network.draws import Spared, loses_nothing, takes_no_time
+from netsim.network.draws import SkippedDraws, loses_nothing, takes_no_time
 from tests.helpers.random_worlds import built
 
 # All sub-channels turn Bad and stay so. From round 4 on no Good one would turn Bad any more: in the long run nothing is lost.
@@ -101,6 +101,6 @@ def test_the_rule_asks_the_law() -> None:
 
 def test_the_rule_is_asked_once_a_law() -> None:
     first, second = _Counted(value_s=0.0), _Counted(value_s=1.0)
-    spared: Spared[Any] = Spared(takes_no_time, 5)
+    spared: SkippedDraws[Any] = SkippedDraws(takes_no_time, 5)
     assert [spared.under(law) for law in (first, first, second, second, first)] == [True, True, False, False, True]
     assert (first.asked, second.asked) == (2, 1)

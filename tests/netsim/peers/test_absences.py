@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from netsim.records.sinks import MemoryRecorder
 from scenarios.runs.reading import override, parse
 from scenarios.wiring.simulation import build
+from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.servers import scenario_of
 
 AWAY = "tests.helpers.presence:Away"

@@ -17,7 +17,7 @@ from scenarios.runs.run import run, simulate
 from scenarios.runs.waiting import Watch, waited_for, watch_run
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.sweep import plan, sweep
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 from scenarios.wiring.simulation import build
 from tests.helpers.rough_scenarios import rough
 from tests.helpers.small_scenario import Shell, small_tables
@@ -148,7 +148,7 @@ def test_runs_of_a_sweep_say_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[3]}")
     monkeypatch.setattr(waiting, "LONG_S", waiting.LONG_S)
     tables = {"name": "slow", **TIMES, "server": {"per_round": 2}, "policy": {"kind": "slow_own:Slow"}, "rounds": 3}
-    seen: list[Standing] = []
+    seen: list[SweepProgress] = []
     planned = plan(tables | {"sweep": {"seeds": [1, 2]}}, "slow")
     sweep(planned, tmp_path / "out", progress=seen.append, machines=Machines(**workers))
     sys.modules.pop("slow_own", None)

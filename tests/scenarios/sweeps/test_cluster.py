@@ -20,7 +20,7 @@ from scenarios.schema.servers import KINDS
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import Plan, Planned, plan
 from scenarios.sweeps.sweep import sweep
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 from scenarios.workers.versions import refuse_versions, versions
 from tests.helpers.commands import LONG, living, start, tables
 from tests.helpers.own_policies import KILLING
@@ -44,7 +44,7 @@ def results(folder: Path) -> dict[str, bytes]:
 @pytest.mark.slow
 def test_two_workers_of_a_scheduler_leave_the_files_of_this_process(tmp_path: Path) -> None:
     planned = plan(small_tables(), "small")
-    seen: list[Standing] = []
+    seen: list[SweepProgress] = []
     sweep(planned, tmp_path / "one", machines=Machines(jobs=1))
     before = dict(os.environ)
     sweep(planned, tmp_path / "two", machines=Machines(cluster="local:2"), progress=seen.append)
@@ -92,7 +92,7 @@ def test_every_server_leaves_the_same_bytes_in_any_order_and_interrupted_or_not(
     sweep(backwards, tmp_path / "backwards", machines=Machines(jobs=2))
     assert tables(tmp_path / "backwards") == tables(whole)
 
-    def interrupt(standing: Standing) -> None:
+    def interrupt(standing: SweepProgress) -> None:
         if any(standing.rounds) and not interrupted:
             interrupted.append(standing.rounds)
             os.kill(os.getpid(), signal.SIGINT)

@@ -9,7 +9,7 @@ import pytest
 import netsim
 from scenarios.cli.output import sweep_progress
 from scenarios.sweeps.plan import plan
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 from tests.helpers.small_scenario import small_tables
 
 LIMITED = ("rounds=4_000_000", "time_limit_s=20", "sweep.seeds=[1]")
@@ -34,7 +34,7 @@ def test_a_run_with_a_time_limit_is_half_done_after_half_its_time() -> None:
 def test_the_display_of_a_time_limit_shows_a_share(capsys: pytest.CaptureFixture[str]) -> None:
     planned = plan(small_tables(*LIMITED), "small.toml")
     with sweep_progress(planned, quiet=False) as show:
-        show(Standing([1_000_000, 3_000_000], {}))
+        show(SweepProgress([1_000_000, 3_000_000], {}))
     shown = capsys.readouterr().err
     assert "50%" in shown
     assert "rounds" not in shown.replace("all runs", "")

@@ -22,7 +22,7 @@ from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.sweep import add_grid, choose_variants, plan, sweep
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 from tests.helpers.commands import LONG, contents, living, start, tables
 from tests.helpers.small_scenario import Shell, small, small_tables
 
@@ -194,7 +194,7 @@ def test_a_run_of_a_sweep_is_the_run_it_would_be_alone(tmp_path):
 
 
 def test_one_process_and_two_give_the_same_tables(tmp_path):
-    seen: list[Standing] = []
+    seen: list[SweepProgress] = []
     sweep(planned(), tmp_path / "one", machines=Machines(jobs=1))
     sweep(planned(), tmp_path / "two", machines=Machines(jobs=2), progress=seen.append)
     assert tables(tmp_path / "one") == tables(tmp_path / "two")
@@ -375,7 +375,7 @@ def test_the_progress_display_has_a_line_for_every_variant_and_one_for_all(shell
 def test_the_progress_of_many_variants_is_one_line(capsys):
     found = planned("sweep.variants=[]", grid={"policy.alpha": list(range(1, 15))}, seeds=[1])
     with sweep_progress(found, quiet=False) as show:
-        show(Standing([6] * 13 + [3], {}))
+        show(SweepProgress([6] * 13 + [3], {}))
     err = capsys.readouterr().err
     assert err.count("rounds") == err.count("81/84 rounds") == 1
 
@@ -385,9 +385,9 @@ def test_the_progress_display_says_what_runs_wait_for_now_and_then(capsys):
     waits = {1: "round 3 has taken 12 s; it waits for 2 updates", 2: "round 1 has taken 11 s; it waits for 1 updates"}
     with sweep_progress(found, quiet=False) as show:
         for _ in range(3):
-            show(Standing([2, 2, 2, 0], waits))
+            show(SweepProgress([2, 2, 2, 0], waits))
     lines = [line for line in capsys.readouterr().err.splitlines() if "waits for" in line]
     assert lines == ["pause, seed 2: round 3 has taken 12 s; it waits for 2 updates (1 more run has such a round)"]
     with sweep_progress(found, quiet=True) as show:
-        show(Standing([2, 2, 2, 0], waits))
+        show(SweepProgress([2, 2, 2, 0], waits))
     assert capsys.readouterr().err == ""
