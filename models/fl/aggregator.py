@@ -19,7 +19,7 @@ from models.fl.memory import naming_device
 from models.fl.methods import Methods
 from models.fl.store import ModelStore
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.local_work import Computed, LocalWork, Models, Update
+from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update
 from models.fl.training.losses import finite_rows
 from models.fl.versions import Versions
 
@@ -64,7 +64,7 @@ class Aggregator:
 
     def collect(
         self, updates: list[Update], want_losses: bool, models: Models | None = None, *, compress: bool = True
-    ) -> tuple[Computed, BoolArray]:
+    ) -> tuple[ComputedUpdates, BoolArray]:
         """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise.
 
         `models`: those that the updates start from; None: those of the store.
@@ -89,7 +89,7 @@ class Aggregator:
 
     def compute_step(
         self, updates: list[Update], versions: Versions, of_all: tuple[int, int], want_losses: bool
-    ) -> tuple[Computed, Tensor | None]:
+    ) -> tuple[ComputedUpdates, Tensor | None]:
         """Train `updates`; return them with the step (d,) from the newest of `versions` that their aggregation gives; None if
         no update is finite.
 

@@ -27,7 +27,7 @@ from models.fl.protocols import Staleness
 from models.fl.store import ModelStore
 from models.fl.task import Task
 from models.fl.training.executors import Workers
-from models.fl.training.local_work import Computed, LocalWork, Models, Update, work_of
+from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update, work_of
 from models.fl.versions import Versions
 from models.laws.work import WorkPlan
 
@@ -178,7 +178,7 @@ class FederatedLearner:
         """Rule for updates from old models."""
         return self._methods.staleness
 
-    def content_of(self, computed: Computed, want_updates: bool, want_losses: bool) -> Content | None:
+    def content_of(self, computed: ComputedUpdates, want_updates: bool, want_losses: bool) -> Content | None:
         """Return the requested content of computed updates, or None."""
         if not (want_updates or want_losses):
             return None
@@ -228,12 +228,12 @@ class FederatedLearner:
         """True if `compressed` changes nothing."""
         return self._work.up.exact
 
-    def compressed(self, models: torch.Tensor, addresses: Sequence[tuple[int, int]]) -> torch.Tensor:
+    def compress(self, models: torch.Tensor, addresses: Sequence[tuple[int, int]]) -> torch.Tensor:
         """Return `models` (n, d), or differences of models, in the form in which they arrive if sent like updates.
 
         The draws of each are at its address. Running statistics, and parameters that are not trained, are not compressed.
         """
-        return self._work.compressed(models, addresses)
+        return self._work.compress(models, addresses)
 
     def begin(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
@@ -275,9 +275,9 @@ class FederatedLearner:
         executor = self._work.executor
         (executor.arrive if needed else executor.forget)(client, round)
 
-    def at_work(self) -> AbstractContextManager[None]:
+    def start_workers(self) -> AbstractContextManager[None]:
         """Start the workers that train, and end them after the block."""
-        return self._work.executor.at_work()
+        return self._work.executor.start_workers()
 
     @property
     def worker_facts(self) -> dict[str, Any] | None:
@@ -301,7 +301,7 @@ class FederatedLearner:
         wanted = want_updates or want_losses
         if not new and self._cache is None:
             return self._content(None, 0, want_updates, want_losses) if wanted else None
-        computed: Computed | None = None
+        computed: ComputedUpdates | None = None
         with naming_device(self._device, f"computing {len(new)} updates"):
             if self._cache is not None:
                 computed = self._fold_cached(deliveries, new, want_losses)
@@ -316,7 +316,7 @@ class FederatedLearner:
                     self.versions.retain([], holder="buffer")
         return self._content(computed, len(new), want_updates, want_losses) if wanted else None
 
-    def _content(self, computed: Computed | None, new: int, want_updates: bool, want_losses: bool) -> Content:
+    def _content(self, computed: ComputedUpdates | None, new: int, want_updates: bool, want_losses: bool) -> Content:
         """Return the requested content of the last `new` computed updates."""
         width = self._trainer.parameters
         if computed is None:
@@ -329,7 +329,7 @@ class FederatedLearner:
             None if first is None else first.rms[last],
         )
 
-    def _fold(self, updates: list[Update], want_losses: bool) -> Computed:
+    def _fold(self, updates: list[Update], want_losses: bool) -> ComputedUpdates:
         of_all = (len(self.data_sizes), int(self.data_sizes.sum()))
         computed, step = self.aggregator.compute_step(updates, self.versions, of_all, want_losses)
         if step is not None:
@@ -341,7 +341,7 @@ class FederatedLearner:
         received = self._work.receive(self.versions.id(self.version), self.store)
         return self.tests.losses_of(clients, 0, None, received)
 
-    def _fold_cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> Computed | None:
+    def _fold_cached(self, deliveries: Delivered, updates: list[Update], want_losses: bool) -> ComputedUpdates | None:
         """Aggregate by the cache, which also works without updates. Updates held back enter the cache last."""
         assert self._cache is not None
         model = self.versions.model

@@ -34,7 +34,7 @@ def reproduce(
     It is shown beside the paper's numbers, with verdicts by rules fixed beforehand. What is there already is not run again.
     """
     from scenarios.papers.registry import find
-    from scenarios.papers.reproduce import Asked, judge, plan_runs
+    from scenarios.papers.reproduce import Request, judge, plan_runs
     from scenarios.papers.reproduce import reproduce as run
 
     figures = drawing.settings()  # a mistake in them ends the command before anything is run
@@ -48,7 +48,7 @@ def reproduce(
         return
     if name is None:
         raise UserError("name a figure or a table, or give --all; netsim reproduce --list shows all")
-    asked = Asked(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
+    asked = Request(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
     if cases is not None and not asked.what.takes_cases:
         raise UserError(f"--cases: {asked.what.name} reads no cases; leave it out")
     folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"

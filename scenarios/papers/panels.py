@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from scenarios.papers.costs import duration_words
 from scenarios.papers.registry import REPRODUCTIONS
-from scenarios.papers.reproduce import NOTHING, RUNS, Asked, judge, plan_runs, reproduce, write
+from scenarios.papers.reproduce import NOTHING, RUNS, Request, judge, plan_runs, reproduce, write
 from scenarios.papers.rules import Verdict
 from scenarios.papers.study import Reproduction, Size
 from scenarios.runs.folders import SUMMARY
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.sweep import Plan
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 
 if TYPE_CHECKING:
     from analysis.documents.blocks import Beside, Document, Table, Text
@@ -73,7 +73,7 @@ def code_checksum() -> str:
     return digest.hexdigest()
 
 
-def checksum(asked: Asked) -> str:
+def checksum(asked: Request) -> str:
     """Return the SHA-256 of the code and the scenarios, and of a panel at its size with its seeds and settings."""
     words = [code_checksum(), asked.command, *asked.setup.settings, *map(str, asked.setup.seeds)]
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
@@ -94,7 +94,7 @@ def _save(panel: Panel, folder: Path) -> None:
     write_whole(folder / RECORD, (json.dumps(asdict(panel), indent=1) + "\n").encode())
 
 
-Show = Callable[[Plan], AbstractContextManager[Callable[[Standing], None] | None]]
+Show = Callable[[Plan], AbstractContextManager[Callable[[SweepProgress], None] | None]]
 """Shows the progress of one panel's runs while they are simulated."""
 
 
@@ -102,7 +102,7 @@ def _show_nothing(runs: Plan) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def play(asked: Asked, folder: Path, jobs: int | None = None, show: Show = _show_nothing) -> Panel:
+def play(asked: Request, folder: Path, jobs: int | None = None, show: Show = _show_nothing) -> Panel:
     """Run one panel into its folder, write its result, and return its record. A complete record of equal checksum is kept.
 
     Raises:
@@ -180,7 +180,7 @@ def read_verdicts(document: Document) -> list[list[str]]:
     return found
 
 
-def _seeds(asked: Asked) -> str:
+def _seeds(asked: Request) -> str:
     seeds = asked.seeds or asked.setup.seeds
     simulates = asked.what.judge is None and not asked.what.solvers
     return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if seeds and simulates else NOTHING
@@ -213,7 +213,7 @@ def play_all(
     Returns:
         A record each. A panel that cannot be played has the reason as its verdict, and the others are played.
     """
-    asked = [Asked(what, size) for what in (REPRODUCTIONS.values() if panels is None else panels)]
+    asked = [Request(what, size) for what in (REPRODUCTIONS.values() if panels is None else panels)]
     done: list[Panel] = []
     pace = _Pace(jobs or os.cpu_count() or 1)
     for number, one in enumerate(asked, 1):
@@ -231,7 +231,7 @@ def play_all(
     return done
 
 
-def _expected_s(asked: Asked, folder: Path) -> float:
+def _expected_s(asked: Request, folder: Path) -> float:
     """Return the processor seconds of a panel: as last time, or as its size states; 0 if it is kept as it is."""
     earlier = read_panel(folder)
     if earlier is None or not earlier.complete:

@@ -15,7 +15,7 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.section import Tables
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.sweep import Plan, plan, sweep
-from scenarios.sweeps.workers import Standing
+from scenarios.sweeps.workers import SweepProgress
 
 if TYPE_CHECKING:
     from analysis import Comparison, Sweep
@@ -28,7 +28,7 @@ NOTHING = "—"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """Request of a reproduction: its name, size and seeds."""
 
     what: Reproduction
@@ -57,7 +57,7 @@ class Asked:
         return " ".join([*words, *(f"--set '{text}'" for text in settings)])
 
 
-def plan_runs(asked: Asked) -> Plan:
+def plan_runs(asked: Request) -> Plan:
     """The runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
     if asked.what.solvers or asked.what.judge is not None:
         if asked.seeds or asked.settings:
@@ -69,19 +69,19 @@ def plan_runs(asked: Asked) -> Plan:
     return plan(override(tables, {"sweep.seeds": list(asked.seeds or asked.setup.seeds)}), asked.what.name)
 
 
-def _tables(asked: Asked) -> Tables:
+def _tables(asked: Request) -> Tables:
     changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
     return override(read_file(asked.what.name), changes)
 
 
 def reproduce(
-    asked: Asked,
+    asked: Request,
     out: Path,
     runs: Plan,
     *,
     figures: FigureSettings | None = None,
     jobs: int | None = None,
-    progress: Callable[[Standing], None] | None = None,
+    progress: Callable[[SweepProgress], None] | None = None,
 ) -> Document:
     """Run the missing runs into `out`/runs, and return the judged result; raises UserError, KeyboardInterrupt.
 
@@ -106,7 +106,7 @@ def reproduce(
     return answer(asked, open_sweep(out / RUNS), its)
 
 
-def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool | None]:
+def judge(asked: Request, cases: Path | None, out: Path) -> tuple[Document, bool | None]:
     """Return the result of a reproduction that needs no sweep, and True if it agrees with the published one (None: nothing is
     published).
 
@@ -118,7 +118,7 @@ def judge(asked: Asked, cases: Path | None, out: Path) -> tuple[Document, bool |
     return _document(asked, judgement.sections, 0, ()), judgement.agrees
 
 
-def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
+def answer(asked: Request, done: Sweep, its: FigureSettings) -> Document:
     """Return the document of a reproduction from its finished sweep, with figures by these settings."""
     from analysis import compare
     from analysis.consensus.section import consensus_sections
@@ -145,7 +145,7 @@ def answer(asked: Asked, done: Sweep, its: FigureSettings) -> Document:
     return _document(asked, sections, len(done), done.seeds)
 
 
-def _document(asked: Asked, sections: Sequence[Section], runs: int, seeds: Sequence[int]) -> Document:
+def _document(asked: Request, sections: Sequence[Section], runs: int, seeds: Sequence[int]) -> Document:
     from analysis.documents.blocks import Code, Document, Section, Text
 
     what = asked.what
@@ -177,7 +177,7 @@ def write(document: Document, out: Path) -> list[Path]:
     return [page, text]
 
 
-def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
+def _verdict(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
     from analysis.documents.blocks import Table, Text
     rules = asked.what.rules
     blocks: list[Block] = []
@@ -193,7 +193,7 @@ def _verdict(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
     return [*blocks, Table("verdict", "Rules and verdicts", (["the paper", "here", "verdict"], rows), note=note, words=(0, 2))]
 
 
-def _tables_of(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]:
+def _tables_of(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
     """A table of all variants, or one of each group."""
     from analysis import compare
 
@@ -208,7 +208,7 @@ def _tables_of(asked: Asked, done: Sweep, comparison: Comparison) -> list[Block]
     return tables
 
 
-def _table(asked: Asked, done: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
+def _table(asked: Request, done: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
     from analysis.documents.blocks import Table
     from analysis.documents.comparison_tables import comparison_cells, interval_words
 

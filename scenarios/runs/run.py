@@ -114,7 +114,7 @@ def simulate(
     files = [*files_of(scenario, given), *also]
     check_run(out, overwrite, files)
     # The workers start before anything is written, as they may be refused.
-    with stop_requests() as stop, (wall or WallLimit()).over(stop), built.at_work(), make_folder(out), hold_lock(out):
+    with stop_requests() as stop, (wall or WallLimit()).over(stop), built.start_workers(), make_folder(out), hold_lock(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
         return _from_the_start(built, scenario, out, files, given, stop, after_round, checkpoint_s)
@@ -179,9 +179,9 @@ def go_on(
             given = given_tables(built, scenario)
             files = files_of(scenario, given)
             check_run(folder, True, files)
-            with built.at_work():
+            with built.start_workers():
                 return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
-        with built.at_work(), orderly(folder):
+        with built.start_workers(), orderly(folder):
             return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
 

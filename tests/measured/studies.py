@@ -12,7 +12,7 @@ from analysis.documents.blocks import Cells
 from analysis.documents.comparison_tables import comparison_cells, difference_cells
 from analysis.results.sweep import Sweep
 from scenarios.papers.registry import find
-from scenarios.papers.reproduce import Asked, plan_runs, reproduce
+from scenarios.papers.reproduce import Request, plan_runs, reproduce
 from scenarios.papers.reproduce import judge as judge_cases
 from scenarios.papers.study import Size
 from scenarios.runs.reading import override, parse_assignment, read_file
@@ -79,11 +79,11 @@ class PanelStudy:
     @property
     def command(self) -> str:
         """The command whose result this is."""
-        return Asked(find(self.name), self.size).command
+        return Request(find(self.name), self.size).command
 
     def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
         """Simulate what is not in `folder` yet, and return the tables."""
-        asked = Asked(find(self.name), self.size)
+        asked = Request(find(self.name), self.size)
         if asked.what.judge is not None:
             document, _ = judge_cases(asked, None, folder)
         else:

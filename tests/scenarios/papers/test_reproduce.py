@@ -19,7 +19,7 @@ from models.fl.data.files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.costs import COSTS, MOST_S, Cost, duration_words
 from scenarios.papers.registry import REPRODUCTIONS, find
-from scenarios.papers.reproduce import Asked, answer, plan_runs
+from scenarios.papers.reproduce import Request, answer, plan_runs
 from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
 from scenarios.papers.solvers import measure, sections, slope
 from scenarios.papers.study import Reproduction, Setup, Size
@@ -64,7 +64,7 @@ def test_every_figure_and_table_of_the_papers_has_a_name() -> None:
 @pytest.mark.usefixtures("data_files")
 def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
     settings = ("rounds=3", "policy={kind='random'}", 'description="it\'s mine"')
-    command = Asked(find("pause_test1"), Size.SMOKE, (1, 2), settings).command
+    command = Request(find("pause_test1"), Size.SMOKE, (1, 2), settings).command
     words = ["netsim", "reproduce", "pause_test1", "--size", "smoke", "--seeds", "1,2"]
     assert shlex.split(command) == [*words, *(word for text in settings for word in ("--set", text))]
 
@@ -80,7 +80,7 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
     # Some sets are built: what differs between sizes is how much is run.
     if one.solvers or one.cells:
         return
-    variants = plan_runs(Asked(one, Size.SMOKE)).variants
+    variants = plan_runs(Request(one, Size.SMOKE)).variants
     assert set(one.published) <= set(variants)
     assert {variant for group in one.groups for variant in group} <= set(variants)
     for rule in one.rules:
@@ -100,7 +100,7 @@ def test_what_a_reproduction_names_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, one in REPRODUCTIONS.items() if not (one.solvers or one.cells or one.judge)])
 @pytest.mark.parametrize("size", [Size.LAPTOP, Size.FULL])
 def test_all_sizes_can_be_planned(name: str, size: Size) -> None:
-    assert plan_runs(Asked(REPRODUCTIONS[name], size)).runs
+    assert plan_runs(Request(REPRODUCTIONS[name], size)).runs
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_variants_of_a_group_stand_side_by_side_up_to_their_own_end(tmp_path: Pa
         name="channels_fig2a", paper="none", shows="nothing: much", metrics=("final_accuracy",), groups=(("a", "b"), ("b", "c")),
         sizes={Size.FULL: Setup(seeds=(1,))},
     )
-    tables = answer(Asked(one, Size.FULL), sweep, FigureSettings()).tables
+    tables = answer(Request(one, Size.FULL), sweep, FigureSettings()).tables
     assert [table.caption for table in tables] == ["Here and in the paper, up to 9 s", "Here and in the paper, up to 2 s"]
     assert [table.cells[1] for table in tables] == [[["a", "60.00"], ["b", "60.00"]], [["b", "30.00"], ["c", "30.00"]]]
     assert len({table.name for table in tables}) == 2
