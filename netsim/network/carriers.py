@@ -9,7 +9,7 @@ times are; in `bandwidth_sharing` and `varying_medium` are links that all share.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 
@@ -180,7 +180,7 @@ class Ports:
     def add_times(self, delays: Durations) -> Phases:
         return delays
 
-    def resize(self, size_bytes: float | None) -> Any:
+    def resize(self, size_bytes: float | None) -> Self:
         return self
 
     def _end(self, key: Key, cause: str | None = None) -> None:

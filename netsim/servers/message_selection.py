@@ -6,7 +6,7 @@ and the next question makes the next selection. So other messages between two tr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, SelectionPolicy
+    from netsim.core.reports import RoundOutcome
     from netsim.core.streams import Streams
     from netsim.servers.messages import Message, Messages
 
@@ -126,7 +127,7 @@ class ChosenByPolicy:
         self._number += 1
         self._rng = self._draws.generator(self._number)
 
-    def _outcome(self, ends: list[tuple[Update, float, float]]) -> Any:
+    def _outcome(self, ends: list[tuple[Update, float, float]]) -> RoundOutcome:
         pool, version = self._messages.pool, self._messages.round
         updates = [update for update, _, _ in ends]
         censored = np.array([update.censored for update in updates])

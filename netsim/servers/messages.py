@@ -123,6 +123,10 @@ class Messages:
         self.followers: list[Callable[[Message, Update], object]] = []
         """Listeners called with each message that has left the server, and its update, as the update ends."""
 
+    def open_round(self, number: int) -> None:
+        """Let messages that are sent from now on belong to round `number`."""
+        self.round = number
+
     def connect(self, pool: ClientPool) -> None:
         """Connect to `pool`; called once, before other listeners follow its attempts."""
         self.pool = pool
@@ -304,7 +308,7 @@ class MessageDispatch(Dispatch):
         return _NO_CLIENTS
 
     def send(self, number: int) -> None:
-        self._messages.round = number
+        self._messages.open_round(number)
 
     def leave_out(self, client: int) -> None:
         return None

@@ -8,7 +8,7 @@ peers have finished r on average); peers that are ahead go on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from netsim.core.streams import Streams
     from netsim.network.transport.messages import Message, PeerGraph
     from netsim.network.transport.transport import Transport
+    from netsim.records.sinks import Recorder
 
 _NOBODY = np.zeros(0, np.int64)
 
@@ -390,7 +391,7 @@ class PeerServer(RoundServer):
         super().end_after(rounds)
         self.peers.end_after(rounds)
 
-    def record_to(self, recorder: Any) -> None:
+    def record_to(self, recorder: Recorder) -> None:
         super().record_to(recorder)
         self.peers.transport.record_to(recorder)
 

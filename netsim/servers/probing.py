@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -89,7 +89,7 @@ class Probing(Instrument, ABC):
     def stop(self) -> None:
         """Record probes in flight at the end of the run."""
 
-    def losses_of(self, number: int, clients: IntArray, answered: Any) -> FloatArray:
+    def losses_of(self, number: int, clients: IntArray, answered: BoolArray) -> FloatArray:
         """Return the losses (n,) that `clients` answered; NaN where `answered` (n,) is False, or nothing is trained."""
         losses = np.full(len(clients), _NAN)
         if self.losses:

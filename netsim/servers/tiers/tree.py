@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
     from netsim.core.clock import Process
-    from netsim.core.protocols import BoolArray, IntArray, Learner, State
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Notes, State
     from netsim.core.rows import RoundRow
     from netsim.network.transport.transport import Transport
     from netsim.peers.consensus import ConsensusPhase
@@ -167,7 +167,7 @@ class TreeServer:
     def tell_of_slots(self, told: Callable[[int], None]) -> None:
         """Do nothing: a tree has no slots."""
 
-    def notes(self) -> dict[str, Any]:
+    def notes(self) -> Notes:
         """Return no notes: the tables contain everything."""
         return {}
 
