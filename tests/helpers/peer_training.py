@@ -12,7 +12,7 @@ from netsim.simulation import Simulation
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.memory_recorder import MemoryRecorder
-from tests.helpers.random_worlds import built
+from tests.helpers.random_worlds import built, copied
 
 CONSTANT = {"kind": "constant", "value_s": 0.0}
 EXPONENTIAL = {"kind": "shifted-exponential", "shift_s": 0.0, "mean_excess_s": 1.0}
@@ -76,6 +76,23 @@ def ready(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
 def models(simulation: Any) -> np.ndarray:
     """(K, d) the peers' present models."""
     return simulation.server.learner.models().numpy()
+
+
+def check_resumed(tables: dict[str, Any], after: int = 3) -> tuple[Any, Any, MemoryRecorder]:
+    """Assert that a run resumed after round `after` ends with the models and rounds of the run that was never interrupted.
+
+    Returns the run that was never interrupted, the resumed one, and the records of the former.
+    """
+    whole, records = ready(tables)
+    whole.run()
+    first, _ = ready(tables)
+    first.run(until_round=after)
+    second, rows = ready(tables)
+    second.load_state_dict(copied(first.state_dict()))
+    second.run()
+    np.testing.assert_array_equal(models(second), models(whole))
+    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[after:]]
+    return whole, second, records
 
 
 class Numbers:

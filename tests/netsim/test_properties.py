@@ -6,7 +6,6 @@ A kind that is registered and has no example here fails a test: whoever adds one
 from __future__ import annotations
 
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from scenarios.runs.run import run
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from tests.helpers.memory_recorder import MemoryRecorder
-from tests.helpers.random_worlds import built, watch
+from tests.helpers.random_worlds import built, copied, taken_up, watch
 from tests.helpers.rough_scenarios import EXAMPLES, FLOORED, OTHERS, other, rough
 from tests.helpers.suites import each_nth
 
@@ -241,7 +240,7 @@ def test_state_taken_out_in_mid_run_goes_on(group: str, kind: str) -> None:
     for after in (1, 7, 16):
         first.run(until_round=after)
         # Through bytes and back: what is handed out is plain data, and nothing else connects the two simulations.
-        states[after] = pickle.loads(pickle.dumps(first.state_dict()))
+        states[after] = copied(first.state_dict())
     first.run()
     first.close()
     assert repr(first_records.rounds) == repr(whole.rounds)
@@ -290,7 +289,7 @@ def test_state_of_other_servers_goes_on(group: str, kind: str) -> None:
     first, _ = built(tables)
     first.run(until_round=10)
     second, records = built(tables)
-    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
+    second.load_state_dict(copied(first.state_dict()))
     second.run()
     assert repr(records.rounds) == repr(whole.rounds[10:])
 
@@ -335,10 +334,4 @@ def test_state_of_a_study_that_trains() -> None:
             "max_steps": 3,
         },
     )
-    whole = played(tables)
-    first, _ = built(tables)
-    first.run(until_round=2)
-    second, records = built(tables)
-    second.load_state_dict(pickle.loads(pickle.dumps(first.state_dict())))
-    second.run()
-    assert repr(records.rounds) == repr(whole.rounds[2:])
+    taken_up(lambda: built(tables), after=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tests.helpers.peer_training import (
     COUNT,
     EXPONENTIAL,
     by_round,
+    check_resumed,
     learning,
     models,
     ready,
@@ -140,15 +140,7 @@ def test_models_are_the_recursion_of_the_weights_of_each_round(kind: str) -> Non
 def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str) -> None:
     lossy = {"topology": {"kind": "complete"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
     tables = learning(rounds=6, peers=lossy, server=changing(kind, timeout_s=0.5))
-    whole, records = ready(tables)
-    whole.run()
-    first, _ = ready(tables)
-    first.run(until_round=3)
-    second, rows = ready(tables)
-    second.load_state_dict(deepcopy(first.state_dict()))
-    second.run()
-    np.testing.assert_array_equal(models(second), models(whole))
-    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[3:]]
+    check_resumed(tables)
 
 
 def test_mean_seconds_a_round_of_one_peer_are_those_of_the_overlay() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
-import numpy as np
 import pytest
 
 from scenarios.registry.kinds import BUILT_IN
-from tests.helpers.peer_training import EXPONENTIAL, learning, models, ready
+from tests.helpers.peer_training import EXPONENTIAL, check_resumed, learning, ready
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "d-psgd": {"timeout_s": 0.5},
@@ -39,15 +37,7 @@ def tables_of(kind: str, **tables: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str) -> None:
     tables = tables_of(kind)
-    whole, records = ready(tables)
-    whole.run()
-    first, _ = ready(tables)
-    first.run(until_round=3)
-    second, rows = ready(tables)
-    second.load_state_dict(deepcopy(first.state_dict()))
-    second.run()
-    np.testing.assert_array_equal(models(second), models(whole))
-    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[3:]]
+    whole, second, _ = check_resumed(tables)
     assert second.server.counts() == whole.server.counts()
 
 

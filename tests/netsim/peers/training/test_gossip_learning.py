@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import tomllib
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import pytest
 from scenarios.runs.reading import parse, to_toml
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
-from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, learning, models, ready, simulated, study
+from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, by_round, check_resumed, learning, simulated, study
 
 
 def gossip(**keys: Any) -> dict[str, Any]:
@@ -131,15 +130,7 @@ def test_a_peer_that_is_away_goes_on_as_it_returns() -> None:
 def test_a_run_resumed_in_the_middle_ends_with_the_same_models(variant: str) -> None:
     lossy = {"topology": {"kind": "complete"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
     tables = learning(rounds=6, peers=lossy, server=gossip(variant=variant, period_s=1.0))
-    whole, records = ready(tables)
-    whole.run()
-    first, _ = ready(tables)
-    first.run(until_round=3)
-    second, rows = ready(tables)
-    second.load_state_dict(deepcopy(first.state_dict()))
-    second.run()
-    np.testing.assert_array_equal(models(second), models(whole))
-    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[3:]]
+    _, _, records = check_resumed(tables)
     assert records.rounds[-1].accuracy > records.rounds[0].accuracy
 
 
