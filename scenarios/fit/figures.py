@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from analysis.figures.settings import PLAIN
 from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from scenarios.fit.estimate import PhaseFit
 
 
+@PLAIN.apply()
 def quantile_figure(fit: PhaseFit) -> ShownFigure:
     """Return the QQ plot of a phase of a class: the complete durations at their Kaplan-Meier positions against each law."""
     figure, (axes,) = new_figure()
@@ -29,6 +31,7 @@ def quantile_figure(fit: PhaseFit) -> ShownFigure:
     return figure
 
 
+@PLAIN.apply()
 def survival_figure(fit: PhaseFit) -> ShownFigure:
     """Return the Kaplan-Meier estimate of a phase of a class, and the laws beside it."""
     figure, (axes,) = new_figure()

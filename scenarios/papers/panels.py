@@ -183,7 +183,9 @@ def read_verdicts(document: Document) -> list[list[str]]:
 def _seeds(asked: Request) -> str:
     seeds = asked.seeds or asked.setup.seeds
     simulates = asked.what.judge is None and not asked.what.solvers
-    return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if seeds and simulates else NOTHING
+    if not seeds or not simulates:
+        return NOTHING
+    return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if len(seeds) > 1 else f"1 ({seeds[0]})"
 
 
 def _first_figure(document: Document) -> str:
@@ -298,7 +300,7 @@ def _shows(panel: Panel) -> str:
 
 def _counted(panel: Panel) -> str:
     """Return how many verdicts of each kind a panel has, in words."""
-    counts = Counter(row[2] for row in panel.verdicts)
+    counts = Counter(row[2] for row in panel.verdicts if row[2] != NOTHING or len(panel.verdicts) == 1)
     return ", ".join(word if len(panel.verdicts) == 1 else f"{count} {word}" for word, count in counts.items())
 
 
@@ -311,11 +313,12 @@ def _row(panel: Panel, out: Path) -> Beside:
     from analysis.documents.blocks import Beside, SavedPicture, Table, Text
 
     what = REPRODUCTIONS[panel.name]
-    told = [f"{panel.seeds or 'no'} seeds", f"{_took(panel)} of one core"] if panel.complete else [_FAILED]
+    told = [f"seeds: {panel.seeds}"] if panel.seeds not in ("", NOTHING) else []
+    told += [f"{_took(panel)} of one core" if panel.complete else _FAILED]
     word = panel.name.replace("_", "-")
     tables = [Table(**{**fields, "name": f"{word}-{fields['name']}"}) for fields in panel.tables]
     if not tables:
-        tables = [Table(word, "Verdict", (["the paper", "here", "verdict"], [list(row) for row in panel.verdicts]))]
+        tables = [Table(word, "Verdict", (["the paper", "here", "verdict"], list(map(list, panel.verdicts))), words=(0, 1, 2))]
     picture = None
     if panel.figure:
         path = f"{panel.name}/{panel.figure}"

@@ -134,5 +134,7 @@ STUDIES: dict[str, Study] = {
             ),
         },
     ),
+    "ring_or_clique": PanelStudy(name="ring_or_clique", size=Size.FULL),
     "overlays_shared_core": PanelStudy(name="overlays_shared_core", arrange=arrange_overlays),
+    "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
 }

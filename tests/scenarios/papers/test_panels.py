@@ -48,7 +48,7 @@ def test_a_page_has_a_row_a_rule_and_lines_tell_the_time_left(tmp_path: Path, pl
     assert (sweep.verdicts, sweep.seeds) == ([["a below b", "-1.0 ± 0.2", "as in the paper"]], "2 (1 to 2)")
     page = (tmp_path / "result.md").read_text()
     assert "2 of 2 panels played, size smoke" in page
-    assert f"**{SWEEP.name}** {SWEEP.shows}. 2 (1 to 2) seeds; " in page
+    assert f"**{SWEEP.name}** {SWEEP.shows}. seeds: 2 (1 to 2); " in page
     assert "Rules: 2 as in the paper." in page
     assert f"## {SWEEP.paper}" in page
     assert "| channels_fig2a | Figure 2(a) | as in the paper | 2 (1 to 2) |" in page
