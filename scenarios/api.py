@@ -111,7 +111,7 @@ class Scenario(schema.Scenario):
         self._tables = tables
 
     def tables(self) -> Tables:
-        """The given keys, without defaults of other keys."""
+        """Return the given keys, without defaults of other keys."""
         if type(self)(**self._tables).model_dump() == self.model_dump():
             return dict(self._tables)
         return self.model_dump(exclude_unset=True, exclude_none=True, by_alias=True)  # a changed copy
@@ -510,7 +510,7 @@ def _tables(source: Source) -> tuple[Tables, str]:
 
 
 def _script_key(script: ScriptSource | None) -> Tables:
-    """The key of a scenario that names a script."""
+    """Return the key of a scenario that names a script."""
     if script is None:
         return {}
     return {"script": dict(script) if isinstance(script, Mapping) else script}

@@ -27,7 +27,7 @@ def plain(value: object) -> Any:
 
 
 def integer(name: str, value: Any, *, least: int | None = None) -> int:
-    """`value` as an int, if it is a whole number >= `least`; raises UserError."""
+    """Return `value` as an int, if it is a whole number >= `least`; raises UserError."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -38,19 +38,19 @@ def integer(name: str, value: Any, *, least: int | None = None) -> int:
 
 
 def integer_or_none(name: str, value: object, *, least: int | None = None) -> int | None:
-    """As `integer`; None stays None."""
+    """Return `value` as `integer` does; None stays None."""
     return None if value is None else integer(name, value, least=least)
 
 
 def text_or_none(name: str, value: object) -> str | None:
-    """`value`, if it is a text or None; raises UserError."""
+    """Return `value`, if it is a text or None; raises UserError."""
     if value is not None and not isinstance(value, str):
         raise UserError(f"{name} = {value!r}: must be a text")
     return value
 
 
 def seconds_or_none(name: str, value: Any) -> float | None:
-    """`value` as a float, if it is a number; None stays None. Raises UserError."""
+    """Return `value` as a float, if it is a number; None stays None. Raises UserError."""
     if value is None:
         return None
     if isinstance(value, bool | str | bytes):
@@ -62,7 +62,7 @@ def seconds_or_none(name: str, value: Any) -> float | None:
 
 
 def several(name: str, value: object, example: str) -> list[Any]:
-    """`value` as a list, if it holds several values, as a text does not; raises UserError that shows an `example`."""
+    """Return `value` as a list, if it holds several values, as a text does not; raises UserError that shows an `example`."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise UserError(f"{name} = {value!r}: must be a list, such as {example}")
     return list(value)
@@ -76,7 +76,7 @@ def keys_and_values(name: str, value: object, example: str) -> Mapping[str, Any]
 
 
 def folder(name: str, value: object) -> Path:
-    """`value` as a path; raises UserError."""
+    """Return `value` as a path; raises UserError."""
     if not isinstance(value, str | os.PathLike):
         raise UserError(f"{name} = {value!r}: must be the path of a folder")
     return Path(value)

@@ -19,7 +19,7 @@ from analysis.statistics.intervals import Interval, mean_interval
 
 
 def ages(run: Run) -> FloatArray:
-    """Age of information of each client after each round in rounds, (rounds, K): 1 where it delivered in the round.
+    """Return the age of information of each client after each round, in rounds, (rounds, K): 1 after a delivery in the round.
 
     Servers with ages recorded it. For other servers the age counts from a delivery to the close of the round in which it came;
     before a client's first delivery, from the start of the run. Empty without records of clients.

@@ -103,7 +103,7 @@ class Point:
 
 
 def mean_delay_s(law: dict[str, Any]) -> float:
-    """Mean of the law of a message's delay; ValueError for a law that differs between clients, or of another kind."""
+    """Return the mean of the law of a message's delay; ValueError for a law that differs between clients, or of another kind."""
     kind = law.get("kind")
     names = {"constant": ("value_s",), "shifted-exponential": ("shift_s", "mean_excess_s")}.get(str(kind))
     if names is None or not all(isinstance(law.get(name), int | float) for name in names):

@@ -49,7 +49,7 @@ def format_percent(share: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds to four significant digits, with their unit."""
+    """Return the seconds to four significant digits, with their unit."""
     return "any time" if math.isinf(seconds) else f"{float(f'{seconds:.4g}'):,.10g} s"
 
 

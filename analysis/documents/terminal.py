@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def terminal_table(title: str, caption: str, cells: Cells) -> Table:
-    """A table for the terminal; labels wrap where it is narrow, numbers never do."""
+    """Return a table for the terminal; labels wrap where it is narrow, numbers never do."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -144,7 +144,7 @@ def draw_lines(
 
 
 def round_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
-    """Whole rounds up to the last of any curve; evenly thinned where there are more than a figure can show."""
+    """Return whole rounds up to the last of any curve, evenly thinned if a figure cannot show all."""
     last = max(float(x[-1]) for group in curves.values() for x, _ in group)
     return np.unique(np.round(np.linspace(1.0, last, min(int(last), MOST_POINTS))))
 

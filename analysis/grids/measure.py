@@ -47,7 +47,7 @@ class CellStudy:
     confidence: float
 
     def axis(self, key: int) -> FloatArray:
-        """The values of the key of that number, ascending."""
+        """Return the values of the key of that number, ascending."""
         return np.array(sorted({cell.at[key] for cell in self.cells}))
 
 

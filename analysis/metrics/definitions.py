@@ -29,22 +29,23 @@ def to_target(cost: Cost) -> Callable[[Facts], float]:
 
 
 def last_accuracy(facts: Facts) -> float:
-    """Mean of the last evaluations within the common extent."""
+    """Return the mean of the last evaluations within the common extent."""
     return final_accuracy(facts.rounds, last=facts.settings.last, until=facts.settings.until)
 
 
 def simulated_s(facts: Facts) -> float:
-    """Seconds to the close of the last round."""
+    """Return the seconds to the close of the last round."""
     return facts.end_s if facts.count else math.nan
 
 
 def mean_round_s(facts: Facts) -> float:
-    """Mean seconds of a round from start to close."""
+    """Return the mean seconds of a round from start to close."""
     return float((facts.rounds["end_s"] - facts.rounds["start_s"]).mean()) if facts.count else math.nan
 
 
 def max_leak(facts: Facts) -> float:
-    """Largest privacy loss of a client, its releases composed, over all rounds; inf if updates arrived without protection.
+    """Return the largest privacy loss of a client, its releases composed, over all rounds; inf if updates arrived without
+    protection.
 
     The column `max_leak` holds the largest loss over the clients, so only rounds are compared here. A protected release always
     leaks more than nothing: deliveries at a loss of zero mean that there is no privacy mechanism.
@@ -106,7 +107,9 @@ def gini_coefficient(amounts: ArrayLike) -> float:
 
 
 def iid_share(facts: Facts) -> float:
-    """Mean selections of clients with i.i.d. data, over the sum of it and the mean of the others; NaN without such clients."""
+    """Return the mean selections of clients with i.i.d. data, over the sum of it and the mean of the others; NaN without such
+    clients.
+    """
     partition = (facts.run.scenario.get("learner") or {}).get("partition") or {}
     first = int(partition.get("iid_clients", 0)) if isinstance(partition, dict) else 0
     if not 0 < first < facts.clients or not facts.begun.size:
@@ -169,6 +172,6 @@ def share_measured(column: str) -> Callable[[Facts], float]:
 
 
 def consensus_share(facts: Facts) -> float:
-    """Share of the simulated time that went into consensus phases."""
+    """Return the share of the simulated time that went into consensus phases."""
     length_s = float((facts.rounds["end_s"] - facts.rounds["start_s"]).sum())
     return facts.total("consensus_s") / length_s if length_s > 0.0 else math.nan

@@ -93,7 +93,7 @@ def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings
 
 
 def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, settings: Settings = DEFAULT) -> pd.DataFrame:
-    """`run_metrics` of each run, a row a run: variant, label, seed, rounds, simulated_s, oracle, and a column a metric."""
+    """Return `run_metrics` of each run, a row a run: variant, label, seed, rounds, simulated_s, oracle, and a column a metric."""
     import pandas as pd
 
     requested = list(METRICS if names is None else names)

@@ -110,7 +110,8 @@ def least_extent(extents: Iterable[Extent]) -> Extent:
 
 
 def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> FloatArray:
-    """Mean of the values at times in (t - `smoothing_s`, t] for each t of `times_s` (n,), ascending; 0: the values as they are.
+    """Return the mean of the values at times in (t - `smoothing_s`, t] for each t of `times_s` (n,), ascending; 0: the values
+    as they are.
 
     ValueError: `smoothing_s` below 0.
     """
@@ -145,7 +146,8 @@ def _running_cost_of(rounds: Rounds, cost: Cost) -> FloatArray:
 
 
 def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) -> float:
-    """Mean of the last `last` evaluations (of all, where fewer were made) in the rounds that closed within `until`; NaN: none.
+    """Return the mean of the last `last` evaluations (of all, where fewer were made) in the rounds that closed within `until`;
+    NaN: none.
 
     A round is within `until` if it closed by then, and if the bytes sent in it and before are no more.
     """

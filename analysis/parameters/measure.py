@@ -76,7 +76,7 @@ def unit_of(key: str) -> str:
 
 
 def key_with_unit(key: str) -> str:
-    """A key with its unit, as the label of an axis."""
+    """Return a key with its unit, as the label of an axis."""
     unit = unit_of(key)
     return f"{key} ({unit})" if unit else key
 

@@ -237,7 +237,7 @@ class Run:
 
 
 def _floats(column: Any) -> NDArray[np.float64]:
-    """A column of Arrow as floats (n,), missing values as NaN; where all are missing, one number shown n times."""
+    """Return a column of Arrow as floats (n,), missing values as NaN; where all are missing, one number shown n times."""
     if column.null_count == len(column) > 0:
         return np.broadcast_to(np.float64("nan"), len(column)).view()
     return np.array(column.to_numpy(), dtype=np.float64)

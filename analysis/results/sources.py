@@ -115,7 +115,7 @@ class OpenTable(Protocol):
     rows: int
 
     def read(self, columns: Sequence[str]) -> Any:
-        """These columns as `pyarrow.Table`."""
+        """Return these columns as `pyarrow.Table`."""
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield all rows of these columns (None: all) as one `pyarrow.Table` after the other, so that files need not fit in

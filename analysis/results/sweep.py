@@ -169,7 +169,7 @@ class Sweep:
         )
 
     def run(self, variant: str, seed: int) -> Run:
-        """The run of `variant` at `seed`; ValueError where the sweep has none."""
+        """Return the run of `variant` at `seed`; ValueError where the sweep has none."""
         entry = self._by_key.get((variant, seed))
         if entry is None:
             known = f"variants {', '.join(self.variants)}; seeds {', '.join(map(str, self.seeds))}"
@@ -177,7 +177,7 @@ class Sweep:
         return self._open(entry)
 
     def runs(self, variant: str) -> Sequence[Run]:
-        """All runs of `variant`, in the order of `sweep.json`."""
+        """Return all runs of `variant`, in the order of `sweep.json`."""
         return [self._open(entry) for entry in self.entries if entry.variant == variant]
 
     def table(self, table: TableName, columns: Sequence[str] | None = None) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from analysis.statistics.intervals import half_widths
 
 
 def moving_mean(values: ArrayLike, window: int) -> FloatArray:
-    """Mean of each value and the `window` - 1 before it, or of as many as there are; shape as `values` (n,)."""
+    """Return the mean of each value and the `window` - 1 before it, or of as many as there are; shape as `values` (n,)."""
     if window < 1:
         raise ValueError(f"window = {window!r}: must be >= 1")
     array = np.asarray(values, dtype=np.float64)
@@ -24,7 +24,7 @@ def moving_mean(values: ArrayLike, window: int) -> FloatArray:
 
 
 def last_value(curve: Curve, until: float = math.inf) -> float:
-    """The last value of a curve, up to the abscissa `until`; NaN of an empty one."""
+    """Return the last value of a curve, up to the abscissa `until`; NaN of an empty one."""
     values = curve[1][curve[0] <= until]
     return float(values[-1]) if values.size else math.nan
 
@@ -32,7 +32,8 @@ def last_value(curve: Curve, until: float = math.inf) -> float:
 def mean_curve(
     curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400, confidence: float = 0.95
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the interval at each.
+    """Return the mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the interval
+    at each.
 
     Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where every one of them has data: beyond
     the end of the shortest nothing is made up. Empty where there is no such stretch; half-widths are NaN for a single curve.

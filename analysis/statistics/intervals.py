@@ -64,7 +64,8 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def restricted_mean(times_s: ArrayLike, horizon_s: float, confidence: float = 0.95) -> Interval:
-    """Mean of min(time, `horizon_s`) over runs that all last until the horizon, with its Student-t interval; NaNs are left out.
+    """Return the mean of min(time, `horizon_s`) over runs that all last until the horizon, with its Student-t interval; NaNs
+    are left out.
 
     The same of bytes or joules in the place of times, with a horizon that all runs spend.
 

@@ -293,14 +293,14 @@ class PeerLearner:
         return self._learner.losses_of(clients, round, samples)
 
     def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """Accuracies of the mean model of the last evaluation, as of `FederatedLearner`."""
+        """Return accuracies of the mean model of the last evaluation, as `FederatedLearner` does."""
         return self._learner.accuracies_of(clients)
 
     def contribution(self) -> FloatArray | None:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """The models that have been computed, and what those that wait are made of."""
+        """Return the computed models, and the recipes of models that are not computed yet."""
         numbers = sorted(self._vectors)
         return {
             "learner": self._learner.state_dict(),

@@ -26,7 +26,7 @@ class Probing:
     def losses(
         self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
     ) -> FloatArray:
-        """The means of `moments`."""
+        """Return the means of `moments`."""
         means: FloatArray = self.moments(model, clients, round, samples, statistics)[0]
         return means
 

@@ -183,7 +183,7 @@ class ClientPool(Tallies):
         return here
 
     def reachable(self) -> BoolArray:
-        """(K,) True for clients that are present now and whose battery is not empty: messages reach them."""
+        """Return True (K,) for clients that are present now and whose battery is not empty: messages reach them."""
         self.advance()
         return self.presence.on if self.energy is None else self.energy.alive
 

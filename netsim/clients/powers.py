@@ -82,7 +82,7 @@ class KnownPhases:
         self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, told: IntArray | None, until_s: float
     ) -> IntArray | int:
         """Report the changes of state up to `until_s` in attempts of `clients` (n,), except the first `told` (n,) changes of
-        each.
+        each, which were reported before (None: none).
 
         `times_s` (6, n): starts and ends of the phases in the order of PHASES; NaN: not reached. `leave_s` (n,): ends of the
         attempts, if all have ended; None if none has. Returns the number of changes (n,) of each that are now reported.

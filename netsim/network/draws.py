@@ -114,7 +114,7 @@ class Certain(Generic[ValueT]):
         self._value: ValueT = value
 
     def at(self, place: int, time_s: float) -> ValueT:
-        """The value."""
+        """Return the value."""
         value: ValueT = self._value
         return value
 
@@ -125,11 +125,11 @@ class Certain(Generic[ValueT]):
         return starts_s + self._value
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
-        """The value, `count` times."""
+        """Return the value `count` times."""
         return [self._value] * count
 
     def each(self, times_s: FloatArray) -> NDArray[Any] | None:
-        """The value, for each."""
+        """Return the value for each of `times_s`."""
         return np.full(len(times_s), self._value)
 
     def expire(self) -> bool:

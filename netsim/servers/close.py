@@ -102,7 +102,7 @@ class _OfOneRound(StateFields):
         return ()
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
-        """All that was delivered."""
+        """Return `deliveries` unchanged."""
         return deliveries
 
     def limit(self, deadline_s: float) -> None:
@@ -409,7 +409,7 @@ class EndsOfRound(StateFields):
         return self.ends
 
     def amend(self, deliveries: Deliveries) -> Deliveries:
-        """All that was delivered."""
+        """Return `deliveries` unchanged."""
         return deliveries
 
     def limit(self, deadline_s: float) -> None:

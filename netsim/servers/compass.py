@@ -228,7 +228,7 @@ class OpenGroups(Instrument):
         self.scheduler = scheduler
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """`groups`."""
+        """Return `groups`."""
         return {"groups": len(self.scheduler.groups)}
 
 

@@ -133,7 +133,7 @@ class Dispatch(Stateful, Protocol):
         """Yield events to wait for until round `number` may open; raises NobodyLeftError if it never can."""
 
     def prepare(self, number: int) -> Iterable[Event]:
-        """The round has opened: let time pass until it can be said who takes part; raises NobodyLeftError as `wait`."""
+        """Yield events to wait for, after the opening, until clients can be chosen; raises NobodyLeftError as `wait` does."""
 
     def choose(self, number: int, start_s: float) -> IntArray:
         """Return the clients (n,) that take part from the beginning. `start_s`: the present time."""

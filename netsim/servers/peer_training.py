@@ -170,11 +170,11 @@ class PeersAtWork(StateFields):
         return max(0, self.open_round * self.pool.count - int(done.sum()))
 
     def is_closed(self) -> bool:
-        """True if the present round of the run is over."""
+        """Return True if the present round of the run is over."""
         return self._left == 0 and not self._away.all()
 
     def is_blocked(self) -> bool:
-        """True if nothing is in progress and no peer will come, so that no round ever closes."""
+        """Return True if nothing is in progress and no peer will come, so that no round ever closes."""
         if self._at_work or self.transport.waiting or self._timers:
             return False
         return not (self._away & self.pool.ever_here()).any()

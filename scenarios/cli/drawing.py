@@ -154,7 +154,7 @@ class PaperDrawing(Drawing):
 
 
 def formats_of(formats: Sequence[ImageOption] | None) -> list[ImageFormat]:
-    """The formats that `Formats` names."""
+    """Return the formats that `Formats` names."""
     return [option.value for option in formats or [ImageOption.PNG]]
 
 

@@ -362,7 +362,7 @@ def schema(
 
 
 def _log_files(log: str | None) -> list[str]:
-    """The files that a run writes for `--log`; raises UserError."""
+    """Return the files that a run writes for `--log`; raises UserError."""
     if log is None:
         return []
     from scenarios.runs.event_log import FILE, require
@@ -374,7 +374,7 @@ def _log_files(log: str | None) -> list[str]:
 
 
 def _looks(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSettings, list[ImageFormat]]":
-    """The settings and the formats of figures, checked before anything is run; raises UserError."""
+    """Return the settings and the formats of figures, checked before anything is run; raises UserError."""
     if none:
         drawing.refuse_unused("leave out --no-figures", formats=bool(figures))
     return drawing.settings(), [] if none else formats_of(figures)

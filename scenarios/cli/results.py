@@ -147,7 +147,7 @@ def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
 
 
 def _open_runs(folder: Path, strict: bool) -> "list[Run]":
-    """The runs in a folder, opened before a report is begun, so that a wrong one is left as it was; raises UserError."""
+    """Return the runs in a folder, opened before a report is begun, so that a wrong one is left as it was; raises UserError."""
     from analysis import is_sweep, open_run
 
     try:

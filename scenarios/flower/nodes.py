@@ -57,7 +57,7 @@ class Nodes:
         self._contexts: dict[int, Context] = {}
         self._calls: dict[int, int] = {}
         self.raised: list[str] = []
-        """What the ClientApp raised, in words."""
+        """Description of the exception that the ClientApp raised."""
         self.answered = 0
         """Messages that the ClientApp answered."""
         self._pause_s = 0.0

@@ -21,7 +21,7 @@ _ALIASES = {alias: one.name for one in REPRODUCTIONS.values() for alias in one.a
 
 
 def find(name: str) -> Reproduction:
-    """The reproduction called `name`, or that holds the figure called so; raises UserError for any other name."""
+    """Return the reproduction called `name`, or that holds the figure called so; raises UserError for any other name."""
     reproduction = REPRODUCTIONS.get(_ALIASES.get(name, name))
     if reproduction is None:
         raise UserError(f"{name!r}: is no figure or table of a paper; {did_you_mean(name, [*REPRODUCTIONS, *_ALIASES])} "

@@ -58,7 +58,7 @@ class Request:
 
 
 def plan_runs(asked: Request) -> Plan:
-    """The runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
+    """Return the runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
     if asked.what.solvers or asked.what.judge is not None:
         if asked.seeds or asked.settings:
             raise UserError(f"{asked.what.name}: simulates nothing, so that it takes neither --seeds nor --set")
@@ -194,7 +194,7 @@ def _verdict(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]
 
 
 def _tables_of(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
-    """A table of all variants, or one of each group."""
+    """Return a table of all variants, or one of each group."""
     from analysis import compare
 
     if not asked.what.groups:

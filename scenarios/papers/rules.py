@@ -215,6 +215,6 @@ def _verdict(holds: bool, fails: bool) -> Verdict:
 
 
 def _value_text(name: str, value: float) -> str:
-    """A value of that metric with its unit."""
+    """Return a value of that metric with its unit."""
     definition = metric(name)
     return f"{value * definition.scale:g}{f' {definition.unit}' if definition.unit else ''}"

@@ -60,7 +60,7 @@ def accuracies(sweep: Sweep) -> dict[tuple[str, int, float], FloatArray]:
 
 
 def blocks(sweep: Sweep) -> list[Block]:
-    """The cells beside the published ones, with what SAFA gains over FedAvg here and there."""
+    """Return the cells beside the published ones, with what SAFA gains over FedAvg here and there."""
     from analysis.documents.blocks import Table
 
     results = accuracies(sweep)

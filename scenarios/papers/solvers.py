@@ -48,7 +48,7 @@ Times = dict[str, list[tuple[int, float]]]
 
 
 def measure(size: Size) -> Times:
-    """Seconds of one search by each method, the least of several, at growing numbers of clients."""
+    """Return the seconds of one search by each method, the smallest of several, at growing numbers of clients."""
     rng = np.random.default_rng(1)
     times: Times = {name: [] for name in _PAPER}
     for clients in _FEW[: 3 if size is Size.SMOKE else None]:

@@ -8,7 +8,7 @@ PAPER = "Wu et al. 2021, SAFA"
 
 
 def _grid(*picked: int) -> str:
-    """The cells of most crashes, which train least."""
+    """Return the cells of most crashes, which train least."""
     return f'sweep.grid={{"server.crash" = [0.7], "server.picked" = {list(picked)}}}'
 
 

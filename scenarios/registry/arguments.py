@@ -33,7 +33,9 @@ class Argument:
 
 @cache
 def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
-    """The arguments of a component's constructor by name, in order, those in sets of parameters in the place of their set."""
+    """Return the arguments of a component's constructor by name, in order, those in sets of parameters in the place of their
+    set.
+    """
     arguments: list[tuple[str, Argument]] = []
     for name, parameter in inspect.signature(target).parameters.items():
         held = _set_behind(target, name)

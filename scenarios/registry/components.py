@@ -164,7 +164,7 @@ def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
 
 @cache
 def per_client_parameters(group: str, kind: str) -> frozenset[str]:
-    """The parameters of a component that may differ between clients."""
+    """Return the parameters of a component that may differ between clients."""
     if group not in PER_CLIENT_GROUPS:
         return frozenset()
     target = resolve(group, kind)
@@ -208,7 +208,7 @@ class _ComponentOf:
         self.fits, self.why = fits, why
 
     def kinds(self) -> list[str]:
-        """The names to choose from."""
+        """Return the names to choose from."""
         names = list(self.described if self.closed else {**self.described, **known_names(self.group)})
         if self.innermost:
             names = [name for name in names if self._fits_within(name)]
@@ -217,7 +217,7 @@ class _ComponentOf:
         return [*names, "by-group"] if self.by_group else names
 
     def model(self, kind: str) -> type[Component]:
-        """The section for `kind`; raises UserError."""
+        """Return the section for `kind`; raises UserError."""
         if kind == "by-group" and self.by_group:
             return BY_GROUP[self.group]
         if kind in self.described:
@@ -284,7 +284,7 @@ def component_of(
     fits: Callable[[Any], bool] | None = None,
     why: str = "",
 ) -> Any:
-    """The type of a field that holds a component of `group`."""
+    """Return the type of a field that holds a component of `group`."""
     marker = _ComponentOf(group, described, base, closed, nested, fits, why)
     return Annotated[Any, BeforeValidator(marker.read), marker]
 
@@ -360,7 +360,7 @@ def construct(
 
 
 def _inner(section: Component, name: str, path: str, supplied: Keywords) -> Any:
-    """The component within a component, as its constructor's argument `name` wants it."""
+    """Return the component within a component, as its constructor's argument `name` wants it."""
     component = construct(section, NESTED[name], path, section.parameters(), supplied)
     if is_own(NESTED[name], section.kind):
         from scenarios.registry.protocols import check_component_within
@@ -386,5 +386,5 @@ def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPP
 
 
 def key_at(path: str, name: str, keys: Mapping[str, str] = _SUPPLIED_BY) -> str:
-    """The key behind a constructor's parameter."""
+    """Return the key behind a constructor's parameter."""
     return keys.get(name, f"{path}.{name}")

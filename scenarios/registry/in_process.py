@@ -19,7 +19,9 @@ _REGISTERED: dict[str, dict[str, str]] = {}
 
 
 def place_of(target: Any) -> str:
-    """The "module:Name" of a class or function; for one that cannot be imported by it, "in_memory:Name", in this process only."""
+    """Return the "module:Name" of a class or function; for one that cannot be imported by it, "in_memory:Name", in this process
+    only.
+    """
     module, name = target.__module__, target.__qualname__
     loaded = sys.modules.get(module)
     # A module that was imported has a specification; one made by hand has none, and the script that runs is called __main__.
@@ -53,7 +55,7 @@ def spell(group: str, kind: object) -> object:
 
 
 def name_in_text(value: object) -> Any:
-    """A copy of tables and lists, with classes and functions in them by their names."""
+    """Return a copy of tables and lists, with classes and functions in them by their names."""
     if isinstance(value, Mapping):
         return {key: name_in_text(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -72,7 +74,7 @@ def keep(group: str, name: str, target: object) -> None:
 
 
 def find(place: str) -> Any:
-    """The class or function behind an "in_memory:Name"; None for any other place."""
+    """Return the class or function behind an "in_memory:Name"; None for any other place."""
     return _OBJECTS.get(place)
 
 

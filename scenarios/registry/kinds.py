@@ -320,7 +320,9 @@ def is_own(group: str, kind: str) -> bool:
 
 
 def resolve(group: str, kind: str) -> Any:
-    """The class, or in `FUNCTIONS` the function, behind a name or a "package.module:Class"; raises UserError if there is none."""
+    """Return the class, or in `FUNCTIONS` the function, behind a name or a "package.module:Class"; raises UserError if there is
+    none.
+    """
     check_trusted(group, kind)
     place = kind if ":" in kind else BUILT_IN[group].get(kind)
     if place is None:  # to look through what packages register takes a while
@@ -345,7 +347,7 @@ def resolve(group: str, kind: str) -> Any:
 
 
 def load(place: str) -> Any:
-    """The object at "package.module:Name"."""
+    """Return the object at "package.module:Name"."""
     module_name, _, name = place.partition(":")
     return getattr(importlib.import_module(module_name), name)
 
@@ -371,7 +373,7 @@ def check_trusted(group: str, kind: str) -> None:
 
 
 def load_own(place: str) -> Any:
-    """The user's own object at "package.module:Name"; raises UserError where it cannot be had."""
+    """Return the user's own object at "package.module:Name"; raises UserError where it cannot be had."""
     refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")

@@ -77,7 +77,7 @@ def exists(folder: Path) -> bool:
 
 
 def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
-    """`value` as JSON; what JSON has no word for is a list that begins with its kind."""
+    """Return Return `value` as JSON. Types that JSON lacks are lists that begin with their kind."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray):

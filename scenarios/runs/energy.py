@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def energy_accounts(built: World) -> Accounts | None:
-    """The accounts of a run that is over, up to its very end; None where energy is not counted."""
+    """Return the accounts of a run that is over, up to its very end; None where energy is not counted."""
     energy = built.server.clients.energy
     if energy is None:
         return None
@@ -23,7 +23,7 @@ def energy_accounts(built: World) -> Accounts | None:
 
 
 def energy_notes(built: World, totals: Totals, accounts: Accounts) -> Notes:
-    """The entry `energy` of a summary."""
+    """Return the entry `energy` of a summary."""
     energy, delivered = built.server.clients.energy, built.server.clients.ended["delivered"]
     assert energy is not None
     spent = {name: integral for name, (_, integral) in accounts.accounts.items()}

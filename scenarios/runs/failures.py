@@ -85,7 +85,7 @@ def _scene(scenario: Scenario, simulation: Simulation) -> str:
 
 
 def _attempts_text(simulation: Simulation) -> str:
-    """The attempts in flight, by the phases that they are in, in a few words."""
+    """Return the attempts in flight, by the phases that they are in, in a few words."""
     phases = Counter(update.phase for update in simulation.server.clients.in_flight.values())
     if not phases:
         return "nothing in flight"

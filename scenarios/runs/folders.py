@@ -64,7 +64,9 @@ def _names(folder: Path) -> set[str]:
 
 
 def _marker(out: Path) -> Marker | None:
-    """The marker in `out`, None for a new or an empty folder; raises UserError where `out` holds other things than results."""
+    """Return the marker in `out`, None for a new or an empty folder; raises UserError where `out` holds other things than
+    results.
+    """
     with writing(out):
         check_place(out)
         names = _names(out)

@@ -33,7 +33,7 @@ def study_digest(scenario: Scenario, code: Fingerprint) -> str:
 
 
 def named_files(scenario: Scenario) -> dict[str, str]:
-    """The SHA-256 of every data file that a scenario names, by its name there."""
+    """Return the SHA-256 of every data file that a scenario names, by its name there."""
     tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
     found = {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
     return found if scenario.flower is None else found | {str(file): sha256_of(file) for file in app_files(scenario.flower.app)}

@@ -25,7 +25,7 @@ class Effort:
         _forget_peak()
 
     def wall_s(self) -> float:
-        """Seconds of wall time since then, those before included."""
+        """Return the wall time since the beginning, with that of earlier parts, seconds."""
         return time.perf_counter() - self._started
 
     def notes(self) -> Notes:
@@ -59,7 +59,7 @@ def _forget_peak() -> None:
 
 
 def _peak_bytes() -> int:
-    """The most memory that the process had since `_forget_peak`, or else since it began."""
+    """Return the most memory that the process had since `_forget_peak`, or else since it began."""
     try:
         status = (_PROCESS / "status").read_text(encoding="ascii", errors="replace")
         return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM:"))

@@ -56,7 +56,7 @@ def note_code(before: list[Notes], now: Fingerprint, round: int) -> list[Notes]:
 
 
 def latest(noted: list[Notes]) -> Fingerprint:
-    """The fingerprint that a run has used last."""
+    """Return the fingerprint that a run has used last."""
     return noted[-1]["components"] if noted else {}
 
 
@@ -136,7 +136,7 @@ def _read(name: str, spec: ModuleSpec | None) -> dict[str, str]:
 
 
 def _reachable(name: str, root: Path, within: str | None) -> dict[str, Path]:
-    """The modules below `root` that importing `name` may import, itself included, and their files."""
+    """Return the modules below `root` that importing `name` may import, itself included, and their files."""
     files: dict[str, Path] = {}
     waiting = [name]
     while waiting:

@@ -64,7 +64,7 @@ def _not_too_deep(tables: Tables, path: str) -> Tables:
 
 
 def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
-    """`policy.alpha=10` as a key and a TOML value; a bare word is a string."""
+    """Return a setting such as `policy.alpha=10` as a key and a TOML value; a bare word is a string."""
     key, sign, value = text.partition("=")
     key = key.strip()
     if not sign or not all(key.split(".")):
@@ -137,7 +137,7 @@ def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
 
 
 def read(path: str | Path, assignments: Iterable[str] = ()) -> Tables:
-    """The tables of a scenario file with `KEY=VALUE` overrides; raises UserError."""
+    """Return the tables of a scenario file with `KEY=VALUE` overrides; raises UserError."""
     return override(read_file(path), [parse_assignment(text) for text in assignments])
 
 
@@ -147,7 +147,7 @@ def load(path: str | Path, changes: Iterable[str] = ()) -> Scenario:
 
 
 def to_toml(scenario: Scenario) -> str:
-    """The complete scenario, defaults filled in; reading it gives the same scenario."""
+    """Return the complete scenario, defaults filled in; reading it gives the same scenario."""
     return tomli_w.dumps(_kind_first(name_in_text(scenario.model_dump(exclude_none=True, by_alias=True))))
 
 
@@ -194,7 +194,7 @@ def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
 
 
 def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
-    """True if NO_VALUE in place of a refused value is accepted, found out by one more validation."""
+    """Return True if NO_VALUE in place of a refused value is accepted, found out by one more validation."""
     if problem["type"] not in _OF_VALUES:
         return False
     keys = _written_keys(tables, problem["loc"], problem["type"])

@@ -137,7 +137,7 @@ class Summing:
 
 
 def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> Notes:
-    """The content of `summary.json`; `tables`, which it is checked against, are complete."""
+    """Return the content of `summary.json`; `tables`, which it is checked against, are complete."""
     server, max_leak = built.server, built.server.clients.accountant.max_leak()
     counts = server.counts()
 

@@ -25,7 +25,7 @@ def version() -> str:
 
 
 def checksums(out: Path, files: Iterable[str]) -> dict[str, str]:
-    """The SHA-256 of files that a run writes as it begins, kept with its checkpoints."""
+    """Return the SHA-256 of files that a run writes as it begins, kept with its checkpoints."""
     return {name: sha256_of(out / name) for name in files}
 
 

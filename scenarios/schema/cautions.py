@@ -27,12 +27,12 @@ class Caution:
     """The key, its value, what follows from it and the remedy."""
 
     def plain(self) -> dict[str, str]:
-        """As a summary keeps it."""
+        """Return the caution in the form of a summary."""
         return {"name": self.name, "text": self.text}
 
 
 def cautions_of(summary: Mapping[str, Any]) -> list[Caution]:
-    """The warnings that a summary keeps."""
+    """Return the warnings that a summary keeps."""
     return [Caution(**kept) for kept in summary["warnings"]]
 
 

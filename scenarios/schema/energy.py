@@ -68,5 +68,5 @@ def _nothing(spec: object) -> bool:
 
 
 def _dump(spec: object) -> object:
-    """A specification as a message shows it."""
+    """Return a specification as a message shows it."""
     return spec.model_dump(by_alias=True) if isinstance(spec, Section) else spec

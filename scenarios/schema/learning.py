@@ -345,7 +345,7 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
             raise problem(tuple(error.name.split(".")), error.value, error.reason) from error
 
     def components(self) -> dict[str, Component]:
-        """The tables that name a class or a function by `kind`, by their keys, each also the name of the group."""
+        """Return the tables that name a class or a function by `kind`, by their keys, each also the name of the group."""
         return {
             "partition": self.partition,
             "network": self.network,
@@ -357,12 +357,12 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
         }
 
     def options(self) -> LearnerOptions:
-        """The same without pydantic, each component a table, as `models.fl` takes it."""
+        """Return the options without pydantic, each component a table, in the form for `models.fl`."""
         values = {option.name: getattr(self, option.name) for option in fields(LearnerOptions)}
         values |= {name: plain(value) for name, value in self.components().items()}
         return LearnerOptions(**{**values, "data": DataOptions(**dict(self.data))})
 
 
 def plain(section: Any) -> dict[str, Any]:
-    """A component as the dictionary that `models.fl` takes."""
+    """Return a component as the dictionary that `models.fl` takes."""
     return {key: value for key, value in section.model_dump().items() if value is not None}

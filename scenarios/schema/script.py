@@ -40,6 +40,6 @@ class _ByName:
 
 
 def script_field() -> object:
-    """The type of the field that holds the script, if there is one."""
+    """Return the type of the field that holds the script, if there is one."""
     script: Any = Annotated[component_of("script"), BeforeValidator(_read), AfterValidator(_check), _ByName()]
     return Optional[script]  # noqa: UP045 (an annotation that is made here)

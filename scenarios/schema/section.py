@@ -81,7 +81,7 @@ class Section(BaseModel):
 
 @cache
 def attribute_docs(cls: type) -> dict[str, str]:
-    """The strings below the fields that a section or a dataclass itself declares, by the fields' names; else none."""
+    """Return the strings below the fields that a section or a dataclass itself declares, by the fields' names; else none."""
     if "__dataclass_fields__" not in vars(cls) and not (issubclass(cls, BaseModel) and vars(cls).get("__annotations__")):
         return {}
     try:
@@ -121,12 +121,12 @@ def _kinds(annotation: object) -> list[Any]:
 
 
 def section_keys(model: type[BaseModel]) -> list[str]:
-    """The keys of a section, as a user writes them."""
+    """Return the keys of a section, as a user writes them."""
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def problem(place: tuple[str | int, ...], value: object, text: str) -> ValidationError:
-    """A refusal of one key, by its place below the section that is being validated."""
+    """Return a refusal of one key, by its place below the section that is being validated."""
     return ValidationError.from_exception_data("scenario", [InitErrorDetails(type=refusal(text), loc=place, input=value)])
 
 
@@ -136,7 +136,7 @@ def missing(key: str, value: object) -> ValidationError:
 
 
 def refusal(text: str) -> PydanticCustomError:
-    """A refusal of the value that is being validated."""
+    """Return a refusal of the value that is being validated."""
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 

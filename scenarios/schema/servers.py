@@ -175,7 +175,7 @@ class SemiSynchronous(Server):
             raise problem(("learner", "buffer"), scenario.learner.buffer, "leave it out: every close makes a new model")
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """The length of a round."""
+        """Return the length of a round."""
         return self.round_s
 
 
@@ -248,7 +248,7 @@ KINDS: dict[str, type[Server]] = {
 
 
 def server_field() -> object:
-    """The type of the field that holds the `[server]` table."""
+    """Return the type of the field that holds the `[server]` table."""
     return Annotated[component_of("server", described=KINDS, base=OwnServer), _Synchronous()]
 
 

@@ -67,7 +67,7 @@ def elsewhere(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
 
 
 def _id(out: Path) -> str | None:
-    """The identity of a run that can be read, and that no limit of events cut short."""
+    """Return the identity of a run that can be read, and that no limit of events cut short."""
     try:
         content = read_summary(out)
     except UserError:

@@ -118,6 +118,6 @@ class _InWorker:
 
 
 def _unpack(given: Notes, limits: Limits, planned: tuple[str, str, int, Notes]) -> _InWorker:
-    """The same in another process, which must know the classes before it reads a scenario that names them."""
+    """Rebuild the work in another process, which must know the classes before it reads a scenario that names them."""
     adopt(given)
     return _InWorker(unpack(*planned), given, limits)

@@ -56,7 +56,7 @@ class Limits:
         self.wall(may_end_process=False)
 
     def wall(self, *, may_end_process: bool) -> WallLimit:
-        """The limit of the wall time of one run."""
+        """Return the limit of the wall time of one run."""
         return WallLimit(self.wall_limit_s, may_end_process=may_end_process)
 
 

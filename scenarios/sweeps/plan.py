@@ -52,7 +52,7 @@ class Planned:
 
 
 def unpack(variant: str, label: str, seed: int, tables: Tables) -> Planned:
-    """The run that was `packed`."""
+    """Return the run that was `packed`."""
     return Planned(variant, label, seed, parse(tables))
 
 
@@ -207,8 +207,9 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
 
 
 def _kinds_first(changes: Tables) -> Tables:
-    """The changes of a variant in order, but each `x.kind` before other keys of x, and each table before keys within it, so that
-    neither drops any of these."""
+    """Return the changes of a variant in order, but each `x.kind` before other keys of x, and each table before keys within it,
+    so that neither drops any of these.
+    """
     ordered: list[str] = []
     for key in sorted(changes, key=lambda key: key.count(".")):
         above, _, last = key.rpartition(".")
@@ -249,7 +250,7 @@ def plan_grid(
 
 
 def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> Tables:
-    """A scenario's tables with more keys in the sweep's grid, and other seeds."""
+    """Return a scenario's tables with more keys in the sweep's grid, and other seeds."""
     changes: Tables = {}
     if grid:
         table = tables.get("sweep", {})

@@ -13,7 +13,7 @@ from scenarios.runs.marker import MARKER, Marker
 
 
 def sent_back(run: Path) -> dict[str, bytes]:
-    """The files of a complete run, by their names."""
+    """Return the files of a complete run, by their names."""
     marker = Marker.read(run)
     return {} if marker is None else {name: (run / name).read_bytes() for name in marker.present()}
 

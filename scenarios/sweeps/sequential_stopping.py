@@ -85,7 +85,7 @@ def note(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> Notes
 
 
 def describe(noted: Mapping[str, Any]) -> list[str]:
-    """The same for a reader, a line each."""
+    """Return the differences as text, one line each."""
     how = "seeds are enough" if noted["reached"] else "seeds, the most allowed, are not enough"
     lines = [f"{noted['seeds']} {how} for {noted['metric']} to +- {noted['half_width']:g} against {noted['against']}:"]
     for entry in noted["differences"]:

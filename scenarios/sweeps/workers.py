@@ -66,7 +66,7 @@ class SweepProgress(NamedTuple):
     rounds: list[int]
     """The rounds done of every run."""
     waits: dict[int, str]
-    """What runs with a long present round wait for, by number of the run."""
+    """Descriptions of what runs with a long round wait for, by number of the run."""
 
 
 class Workers(Protocol):

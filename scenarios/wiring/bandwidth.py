@@ -139,7 +139,7 @@ class _Component:
         return replace(self, law=change(overlay.parameters, overlay.entities, path))
 
     def value(self, name: str, path: str) -> Any:
-        """A parameter of the law."""
+        """Return a parameter of the law."""
         return self.law.value(name, path)
 
     def build_at(self, path: str) -> Any:
@@ -350,7 +350,7 @@ def _carrier(
 def _least_s(
     own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray, expected: _Expected, key: str
 ) -> FloatArray:
-    """(K,) seconds that the bytes take at least, under whichever law; raises UserError for one under which they take too long."""
+    """Return the smallest seconds (K,) of the bytes under any law; raises UserError for a law under which they take too long."""
     link = None if shared is None else shared.laws[0]
     most = math.inf if link is None else float(link.peak_rate(_LINK)[0])
     if own is None:

@@ -149,7 +149,7 @@ def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[s
 
 
 def _first(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatArray:
-    """The values that factors multiply, one for each of `clients`."""
+    """Return the values that factors multiply, one for each of `clients`."""
     values = law.values(name, path)
     values = values if clients is None else values[clients]
     if np.isnan(values).any():

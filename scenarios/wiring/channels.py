@@ -125,7 +125,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
 
 
 def channel_states(scenario: Scenario, context: Context) -> tuple[Timeline[ChannelLaw], StateSequence | None]:
-    """The timeline of the sub-channels' law, and the sequence of states behind it if there is one; raises UserError."""
+    """Return the timeline of the sub-channels' law, and the sequence of states behind it if there is one; raises UserError."""
     channels = scenario.channels
     assert channels is not None
     if channels.states is None:

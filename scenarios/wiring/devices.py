@@ -67,15 +67,17 @@ class Devices:
     rows: tuple[Row, ...]
 
     def shares(self) -> dict[str, float]:
-        """The share of each class, in the order of the file; NaN where the table has none."""
+        """Return the share of each class, in the order of the file; NaN where the table has none."""
         return {row.name: row.share for row in self.rows}
 
     def refuse(self, row: Row, text: str) -> UserError:
-        """The refusal of a line."""
+        """Return the refusal of a line."""
         return UserError(f"clients.devices: {self.path}, line {row.line}: {text}")
 
     def members(self, count: int) -> dict[str, IntArray]:
-        """The clients of each class, of a table with a line for each client; raises UserError unless these are all clients."""
+        """Return the clients of each class, of a table with a line for each client; raises UserError unless these are all
+        clients.
+        """
         at = Counter(row.client for row in self.rows)
         for row in self.rows:
             if row.client >= count:
@@ -106,7 +108,7 @@ class Devices:
 
 
 def read_devices(path: str) -> Devices:
-    """The table in a file; raises UserError that names the file and the line."""
+    """Return the table in a file; raises UserError that names the file and the line."""
     place = data_file(path)
     try:
         found = csv_rows(lines_of(place))

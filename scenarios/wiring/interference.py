@@ -6,7 +6,7 @@ from scenarios.schema.scenario import Scenario
 
 
 def interference(scenario: Scenario) -> str | None:
-    """The first that there is, in words."""
+    """Return the first kind of interference in a run, as text, or None."""
     if scenario.script is not None:
         return "script: it may change laws, and take clients away, as the run goes"
     if scenario.energy is not None and scenario.energy.battery is not None:

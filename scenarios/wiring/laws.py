@@ -56,7 +56,7 @@ class Law:
 
     @classmethod
     def from_scenario(cls, component: Component, group: str, path: str, context: Context) -> Law:
-        """As the scenario gives it; raises UserError."""
+        """Return the law as the scenario sets it; raises UserError."""
         population = context.population
         if not isinstance(component, ByGroup):
             everyone = np.arange(population.count)
@@ -146,7 +146,7 @@ class Law:
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)
 
     def laid(self, overlay: Overlay, path: str) -> Law:
-        """As a script's change leaves it."""
+        """Return the law after a script's change."""
         change = self.scale_by if overlay.scale else self.change
         return change(overlay.parameters, overlay.entities, path)
 
@@ -205,11 +205,11 @@ class _Link:
         return replace(self, law=law, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
 
     def laid(self, overlay: Overlay, path: str) -> _Link:
-        """As a script's change leaves it."""
+        """Return the law after a script's change."""
         return replace(self, law=self.law.laid(overlay, path))
 
     def value(self, name: str, path: str) -> Any:
-        """A parameter of the law."""
+        """Return a parameter of the law."""
         return self.law.value(name, path)
 
     def build_at(self, path: str) -> Any:
@@ -217,7 +217,7 @@ class _Link:
         return self._built(path.removesuffix(f".{self.what}"), path)
 
     def build(self, step: Step | None = None) -> Any:
-        """The engine's law, as `step` leaves it."""
+        """Return the engine's law, as `step` leaves it."""
         path = step.path if step else self.path
         return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
 

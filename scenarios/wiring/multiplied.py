@@ -31,7 +31,7 @@ class Multiplier:
         self._timelines = 0
 
     def __bool__(self) -> bool:
-        """True if there is a bandwidth to multiply."""
+        """Return True if there is a bandwidth to multiply."""
         return self._timelines > 0
 
     def over(self, timeline: BandwidthTimeline) -> Multiplied:

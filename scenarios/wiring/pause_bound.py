@@ -78,7 +78,7 @@ def _unmet_by_method(scenario: Scenario, rounds: int) -> str | None:
 
 
 def _unmet_by_world(scenario: Scenario) -> str | None:
-    """The first condition on the network that the run does not meet, in words."""
+    """Return the first condition on the network that the run does not meet, in words."""
     server, uplink = scenario.server, scenario.uplink
     links = {"downlink": scenario.downlink, "compute": scenario.compute, "uplink": uplink}
     if not server.waits_for_all or server.per_round > scenario.clients.count:

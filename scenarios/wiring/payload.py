@@ -145,10 +145,10 @@ def _codec_s(scenario: Scenario, population: Population, name: str, size: object
 
 
 def models_down(sizes: Sizes) -> Message:
-    """The model on its way to the clients."""
+    """Return the model on its way to the clients."""
     return Message(sizes.down, "payload.down_bytes")
 
 
 def updates_up(sizes: Sizes) -> Message:
-    """The updates on their way to the server."""
+    """Return the updates on their way to the server."""
     return Message(sizes.up, "payload.up_bytes")

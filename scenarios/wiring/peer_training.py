@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def peers(world: World) -> Server:
-    """`server.kind = "peers"`; raises UserError."""
+    """Return the server of kind "peers"; raises UserError."""
     scenario, section = world.scenario, world.scenario.server
     pool = world.new_pool()
     supplied = {"matchings": _divide_into_matchings, "regular_graph": _draw_regular_graph}
@@ -116,7 +116,7 @@ def _peer_learner(world: World) -> PeerLearner | None:
 
 
 def _is_lossy(scenario: Scenario) -> bool:
-    """True if a message may be lost, or a peer be away."""
+    """Return True if a message may be lost, or a peer be away."""
     section = scenario.peers
     assert section is not None
     away = scenario.availability.kind != "always" or scenario.script is not None or bool(scenario.outages)

@@ -40,7 +40,7 @@ MadeT = TypeVar("MadeT")
 
 
 def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
-    """The graph that `[peers]` describes; raises UserError."""
+    """Return the graph that `[peers]` describes; raises UserError."""
     supplied = {"clients": clients, "generator": streams.generator("peers.topology")}
     graph: PeerGraph = construct(section.topology, "topology", "peers.topology", section.topology.parameters(), supplied)
     return graph

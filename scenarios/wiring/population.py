@@ -98,7 +98,7 @@ class Population:
         return self._places[clients].astype(np.int64)
 
     def names_of(self, clients: IntArray) -> list[str]:
-        """The group of each of `clients` (n,)."""
+        """Return the group of each of `clients` (n,)."""
         return [self.names[place] for place in self._places[clients].tolist()]
 
     @cached_property
@@ -115,13 +115,13 @@ class Population:
         return cls(Clients(count=1))
 
     def group(self, name: str, path: str) -> IntArray:
-        """The clients of a group; raises UserError for an unknown name."""
+        """Return the clients of a group; raises UserError for an unknown name."""
         if name not in self.members:
             raise UserError(f"{path} = {name!r}: unknown group; {did_you_mean(name, self.members)}")
         return self.members[name]
 
     def some(self, which: str | list[int] | None, path: str) -> IntArray | None:
-        """The clients that a `clients` key names; None for all."""
+        """Return the clients that a `clients` key names; None for all."""
         if which is None:
             return None
         if isinstance(which, str):
@@ -191,8 +191,9 @@ class Context:
 def resolve_parameters(
     component: Component, group: str, path: str, population: Population, among: IntArray | None = None
 ) -> Keywords:
-    """A component's keywords with per-client parameters as numbers or arrays over all clients (the clients in `among` filled
-    in)."""
+    """Return a component's keywords with per-client parameters as numbers or arrays over all clients (the clients in `among`
+    filled in).
+    """
     keywords = component.parameters()
     for name in per_client_parameters(group, component.kind) & keywords.keys():
         if not is_per_client(keywords[name]):

@@ -73,7 +73,7 @@ def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -
 
 
 def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
-    """The links, sizes and times of updates."""
+    """Return the links, sizes and times of updates."""
     delays, training = world.delays, world.training
     return pool.medium.probe_links(
         download=delays["download"],

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def synchronous(world: World) -> Server:
-    """`server.kind = "synchronous"`."""
+    """Return the server of kind "synchronous"."""
     from netsim.servers.synchronous import synchronous_server
 
     section = world.rule
@@ -47,7 +47,7 @@ def _wait_rule(section: object) -> WaitRule:
 
 
 def buffered(world: World) -> Server:
-    """`server.kind = "buffered"`."""
+    """Return the server of kind "buffered"."""
     from netsim.servers.buffered import ModelRule, buffered_server
 
     section = world.rule
@@ -87,7 +87,7 @@ def _staleness_rule(section: Buffered, pool: ClientPool) -> StalenessRule | None
 
 
 def semi_synchronous(world: World) -> Server:
-    """`server.kind = "semi-synchronous"`."""
+    """Return the server of kind "semi-synchronous"."""
     from netsim.servers.semi_synchronous import semi_synchronous_server
 
     section = world.rule
@@ -103,7 +103,7 @@ def semi_synchronous(world: World) -> Server:
 
 
 def safa(world: World) -> Server:
-    """`server.kind = "safa"`."""
+    """Return the server of kind "safa"."""
     from netsim.servers.safa import safa_server
 
     section = world.scenario.server
@@ -129,7 +129,7 @@ def safa(world: World) -> Server:
 
 
 def compass(world: World) -> Server:
-    """`server.kind = "compass"`."""
+    """Return the server of kind "compass"."""
     from netsim.servers.compass import compass_server
 
     section = world.scenario.server
@@ -146,28 +146,28 @@ def compass(world: World) -> Server:
 
 
 def asynchronous(world: World) -> Server:
-    """`server.kind = "asynchronous"`."""
+    """Return the server of kind "asynchronous"."""
     from scenarios.wiring import age_aware
 
     return age_aware.asynchronous(world)
 
 
 def fl_fa(world: World) -> Server:
-    """`server.kind = "fl-fa"`."""
+    """Return the server of kind "fl-fa"."""
     from scenarios.wiring import slotted
 
     return slotted.fl_fa(world)
 
 
 def fl_da(world: World) -> Server:
-    """`server.kind = "fl-da"`."""
+    """Return the server of kind "fl-da"."""
     from scenarios.wiring import slotted
 
     return slotted.fl_da(world)
 
 
 def flower(world: World) -> Server:
-    """`server.kind = "flower"`."""
+    """Return the server of kind "flower"."""
     from netsim.servers.loop import RoundLoop
     from netsim.servers.message_selection import ChosenByPolicy, EveryonePresent
     from netsim.servers.messages import ClosedByApp, MessageDispatch, Messages, MessageSelection, MessageServer, MessageSizes
@@ -190,7 +190,7 @@ def flower(world: World) -> Server:
 
 
 def peers(world: World) -> Server:
-    """`server.kind = "peers"`."""
+    """Return the server of kind "peers"."""
     from scenarios.wiring import peer_training
 
     return peer_training.peers(world)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def fl_fa(world: World) -> Server:
-    """`server.kind = "fl-fa"`; raises UserError."""
+    """Return the server of kind "fl-fa"; raises UserError."""
     shared, context = _shared_arguments(world), _slot_context(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     scenario = world.scenario
@@ -46,7 +46,7 @@ def fl_fa(world: World) -> Server:
 
 
 def fl_da(world: World) -> Server:
-    """`server.kind = "fl-da"`; raises UserError."""
+    """Return the server of kind "fl-da"; raises UserError."""
     shared = _shared_arguments(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     context, pool = _slot_context(world), shared["training"].pool

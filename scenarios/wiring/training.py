@@ -75,7 +75,7 @@ def check_trained(scenario: Scenario) -> None:
 
 
 def _published_shape(kind: str) -> tuple[tuple[int, ...], int]:
-    """Shape of a sample of a published data set, and its number of labels."""
+    """Return the shape of a sample of a published data set, and its number of labels."""
     (planes, side), labels = published_shape(kind)
     return (planes, side, side), labels
 
@@ -90,7 +90,7 @@ def _own_source(kind: str) -> Source:
 
 @lru_cache(maxsize=4)
 def _own_shapes(source: Source) -> tuple[tuple[int, ...], int, int, int]:
-    """Shape of a sample of the user's own data, its classes, and its numbers of training and test samples.
+    """Return the shape of a sample of the user's own data, its classes, and its numbers of training and test samples.
 
     Kept for the variants of a sweep, all of which are checked: reading data may take long.
     """

@@ -168,7 +168,7 @@ class _Speed:
         return replace(self, law=law, values=values)
 
     def laid(self, overlay: Overlay, path: str) -> _Speed:
-        """As a script's change leaves it."""
+        """Return the law after a script's change."""
         parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
         change = self.law.scale_by if overlay.scale else self.law.change
         law = change(parameters, overlay.entities, path) if parameters else self.law
@@ -182,7 +182,7 @@ class _Speed:
         return replace(self, law=law, values=_positive(values, self.name, path))
 
     def value(self, name: str, path: str) -> Any:
-        """The speed, or a parameter of the noise."""
+        """Return the speed, or a parameter of the noise."""
         return self.values if name == self.name else self.law.value(name, path)
 
     def build_at(self, path: str) -> DelayLaw:
@@ -190,7 +190,7 @@ class _Speed:
         return self._built(path, path)
 
     def build(self, step: Step | None = None) -> DelayLaw:
-        """The engine's law, as `step` leaves it."""
+        """Return the engine's law, as `step` leaves it."""
         path = step.path if step else "compute"
         return self._built(path, f"{path}.noise" if step else None)
 
@@ -231,7 +231,7 @@ class TimeOfWork:
         """All laws that it brings into force, in order, unless a script acts."""
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        """The law in force in `round` at `time_s`, and until when."""
+        """Return the law in force in `round` at `time_s`, and until when."""
         law, until_s = self._each.at(round, time_s)
         return self._times(law), until_s
 

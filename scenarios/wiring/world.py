@@ -265,7 +265,7 @@ class World:
     def component(
         self, section: Component, group: str, path: str, supplied: Keywords, protocol: type | None = None
     ) -> Any:
-        """The object of a section of the scenario; raises UserError."""
+        """Return the object of a section of the scenario; raises UserError."""
         keywords = resolve_parameters(section, group, path, self.population)
         return construct(section, group, path, keywords, {"clients": self.population.count} | supplied, protocol)
 

@@ -48,7 +48,7 @@ class StopRequest:
                 _interrupt(self._thread, None)
 
     def limit(self, thread: int) -> bool:
-        """The time is over: as `ask`, of what runs in a `thread`; whether it had not come to its end before."""
+        """Stop the work in `thread` after its time limit, as `ask` does; return True if it had not ended before."""
         with self._lock:
             if self.asked or self.settled:
                 return False

@@ -55,9 +55,9 @@ class Failure:
     text: str
     """Its class and first line."""
     calls: tuple[Call, ...] = ()
-    """As of `calls_of`."""
+    """Calls, as `calls_of` returns them."""
     line: str = ""
-    """Where it was raised in the user's own code, in words."""
+    """Place in the user's code that raised the exception, as text."""
 
 
 class TrainingError(RuntimeError):

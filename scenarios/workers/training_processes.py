@@ -184,7 +184,7 @@ _BENCHES: dict[str, tuple[Bench, str]] = {}
 
 @dataclass(frozen=True)
 class _Seat:
-    """What a process needs to be one of the workers of a run."""
+    """Data that a process needs to be a worker of a run."""
 
     place: Place
     site: Site

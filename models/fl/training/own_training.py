@@ -268,7 +268,7 @@ class OwnTraining:
 
 
 def is_plain(value: Any) -> bool:
-    """True if a checkpoint can hold `value`.
+    """Return True if a checkpoint can hold `value`.
 
     >>> is_plain({"rate": 0.1, "velocity": [np.zeros(3)]}), is_plain(torch.zeros(3))
     (True, False)

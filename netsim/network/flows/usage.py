@@ -113,7 +113,7 @@ class Usage:
         return present
 
     def state_dict(self) -> State:
-        """Accounts of classes, by their numbers, and of flows."""
+        """Return the accounts of classes, by their numbers, and of flows."""
         names = ("since_s", "rate", "count", "limit")
         return {
             "bytes": dict(self.bytes),

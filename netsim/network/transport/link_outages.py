@@ -57,7 +57,7 @@ class Cuts(Protocol):
     """Outages of links between clients."""
 
     def __bool__(self) -> bool:
-        """True if a link is ever down."""
+        """Return True if a link is ever down."""
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         """Return the cause by which a message over `link` during [start_s, end_s), or at one instant, is lost; None if it is

@@ -159,12 +159,12 @@ class Transport:
         self.tell_of_return({link for link, client in ends if client in clients})
 
     def is_back(self, message: Message) -> bool:
-        """True if an outage has cost a message, and its link has come back before the message would have arrived."""
+        """Return True if an outage has cost a message, and its link has come back before the message would have arrived."""
         link, now = self._link[message.edge], self.clock.now
         return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
 
     def is_away(self, client: int) -> bool:
-        """True if `client` of a `Star` is away now, and so sends nothing."""
+        """Return True if `client` of a `Star` is away now, and so sends nothing."""
         # Of a star, the link of a client has its number.
         now = self.clock.now
         return self.absences is not None and self.absences.cause(client, now, now) is not None

@@ -139,7 +139,7 @@ class GossipProtocol(PeerProtocol):
             self.stop_at(self.agreed_s)
 
     def _teaches(self, edge: int) -> bool:
-        """True if all that the sender of `edge` knows would tell its receiver something new."""
+        """Return True if all that the sender of `edge` knows would tell its receiver something new."""
         links, held = self.links, self.held
         return bool(self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1])
 

@@ -78,7 +78,7 @@ class Flooding(GossipProtocol):
             self.stop_at(self.links.clock.now)
 
     def _nothing_to_learn(self, back: Collection[int] = ()) -> bool:
-        """True if no client can learn anything more, the links `back` coming back now.
+        """Return True if no client can learn anything more, the links `back` coming back now.
 
         An outage that is yet to come is not waited for, although its end would make both ends of the link talk again: a message
         that was lost over a link that is not down is not sent again.

@@ -63,7 +63,7 @@ class Push(GossipProtocol):
         clock.call_at(due_s, self._repeat, priority=LAST)
 
     def _cannot_agree(self) -> bool:
-        """True if agreement is impossible while clients are away: no other link has anything to tell."""
+        """Return True if agreement is impossible while clients are away: no other link has anything to tell."""
         links = self.links
         away = () if links.absences is None else links.absences.down_indefinitely(links.clock.now)
         if not away or self._uninformed == 0:

@@ -38,7 +38,7 @@ class Barrier(StateFields):
         self._timed_out[peer] = True
 
     def is_open(self, peer: int, round: int, needed: int) -> bool:
-        """True if `peer` need not wait in `round` any longer, because the models that it needs have arrived."""
+        """Return True if `peer` need not wait in `round` any longer, because the models that it needs have arrived."""
         if self._timed_out[peer]:
             return True
         return len(self._arrived[peer].get(round, ())) >= needed

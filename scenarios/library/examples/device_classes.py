@@ -23,7 +23,7 @@ COLUMNS = ("class", "share", "samples_per_s", "down_bytes_per_s", "up_bytes_per_
 
 
 def rows() -> list[list[str | float]]:
-    """The lines of the table, its head first."""
+    """Return the lines of the table, its head first."""
     table: list[list[str | float]] = [[*COLUMNS, "battery_j"]]
     for name, (share, flops_per_s, *rest) in CLASSES.items():
         table.append([name, share, ATTAINED * flops_per_s / FLOPS_PER_SAMPLE, *rest])

@@ -226,7 +226,7 @@ class Safa:
         self.first_round: FirstRound = first_round
 
     def compose(self, world: World) -> Server:
-        """As `netsim.servers.safa.safa_server`, of the dispatch and the close rule above."""
+        """Return a server like `netsim.servers.safa.safa_server`, with the dispatch and the close rule above."""
         _check_trained(world)
         count = world.population.count
         speeds = batches_per_s(world.streams, count)

@@ -105,7 +105,7 @@ def every_client(
 
 
 def table_of(answers: Sequence[Answer]) -> object:
-    """The table `what_ifs` (docs/tables.md) as `pyarrow.Table`."""
+    """Return the table `what_ifs` (docs/tables.md) as `pyarrow.Table`."""
     import pyarrow as pa
 
     kinds = {

@@ -204,7 +204,7 @@ class Replay:
         return self._watch.closed_rounds[number]
 
     def taken_part(self, number: int) -> list[int]:
-        """The clients that had an attempt in a round that was simulated, ascending."""
+        """Return the clients that had an attempt in a round that was simulated, ascending."""
         return sorted(self._watch.taken_part[number])
 
     def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:

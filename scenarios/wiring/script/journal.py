@@ -37,7 +37,7 @@ class Journal:
         self._next = 0
 
     def note(self, *entry: object) -> bool:
-        """The script does this: True where it is new, False where it is done again; raises DivergedError."""
+        """Note an act. Return True if it is new, False if it repeats a noted one; raises DivergedError."""
         if self._next is None:
             self.entries.append(list(entry))
             return True
@@ -45,7 +45,7 @@ class Journal:
         return False
 
     def act(self, entry: list[Any], do: Callable[[], None]) -> bool:
-        """The script acts: `do` it, where it is new (True); raises UserError where it is, or was, refused."""
+        """Note an act and call `do` if it is new; return True if it is. Raises UserError if the act is, or was, refused."""
         if not self.note("act", *entry):
             assert self._next is not None
             if self._next < len(self.entries) and self.entries[self._next][0] == "refused":

@@ -79,11 +79,11 @@ class Observed:
         return 0 if self._spectrum is None else self._spectrum.count
 
     def group(self, name: str) -> IntArray:
-        """The clients (n,) of a group of the scenario."""
+        """Return the clients (n,) of a group of the scenario."""
         return self._population.group(name, "group").copy()
 
     def deliveries(self) -> IntArray:
-        """(K,) updates delivered so far by each client."""
+        """Return the number of updates (K,) delivered so far by each client."""
         return np.array(self._runner.journal.read("deliveries", self._pool.successes.tolist), np.int64)
 
     def channel_deliveries(self) -> IntArray:
@@ -100,7 +100,7 @@ class Observed:
         return self._spectrum
 
     def value(self, target: str, parameter: str, /) -> Any:
-        """A parameter of a law as it is in force: (K,) or (N,) numbers, or what is no number.
+        """Return a parameter of a law as it is in force: (K,) or (N,) numbers, or what is no number.
 
         `target` as of `change`.
         """
@@ -175,7 +175,7 @@ class Observed:
         return UntilDeclared(channels=to_list(self._some(channels, "channels")), clients=to_list(self._some(clients, "clients")))
 
     def _some(self, some: Some, what: str) -> IntArray | None:
-        """The clients or sub-channels meant; None: all."""
+        """Return the clients or sub-channels named by `some`; None: all."""
         if some is None:
             return None
         if isinstance(some, str) and what == "clients":

@@ -44,13 +44,13 @@ class Segment(Protocol):
     """A law with its keywords, in force between two change points."""
 
     def laid(self, overlay: Overlay, path: str) -> Segment:
-        """As `overlay` leaves it; raises UserError that names the parameter below `path`."""
+        """Return the segment with `overlay` applied; raises UserError that names the parameter below `path`."""
 
     def value(self, name: str, path: str) -> Any:
         """Return a parameter, (K,) if it may differ between entities; raises UserError for an unknown name."""
 
     def build_at(self, path: str) -> Any:
-        """The law itself; raises UserError."""
+        """Return the law itself; raises UserError."""
 
 
 class Target(Protocol):
@@ -92,14 +92,14 @@ class _Law(ABC):
 
     @abstractmethod
     def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
-        """The segment in force, its law without a script, and until when."""
+        """Return the segment in force, its law without a script, and until when."""
 
     @abstractmethod
     def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> object:
-        """The law of a segment under `overlays`; raises UserError."""
+        """Return the law of a segment under `overlays`; raises UserError."""
 
     def at(self, round: int, time_s: float) -> tuple[Any, float]:
-        """The law in force in `round` at `time_s`, and until when, unless the script acts before."""
+        """Return the law in force in `round` at `time_s`, and until when, unless the script acts before."""
         segment, law, until_s = self._segment(round, time_s)
         version = self._version(time_s)
         if not self._versions[version]:
@@ -301,7 +301,7 @@ class Targets:
         return self.cuts
 
     def absences(self, presence: Availability, clients: int) -> Absences:
-        """A presence from which a script may take clients away."""
+        """Return a presence from which a script may take clients away."""
         self.absent = Absences(inner=presence, clients=clients)
         return self.absent
 
@@ -313,7 +313,7 @@ class Targets:
         starts: list[float],
         unit: Literal["rounds", "seconds"],
     ) -> ScriptedLaw:
-        """The timeline of these segments, which a script may change."""
+        """Return the timeline of these segments, which a script may change."""
         of_one = ".shared." in key or key.startswith("network.")
         entity: Entity = "channels" if key.startswith("channels.") else None if of_one else "clients"
         law = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
@@ -321,7 +321,7 @@ class Targets:
         return law
 
     def states(self, key: str, states: object, count: int) -> ScriptedStates:
-        """The timeline of these states, which a script may change."""
+        """Return the timeline of these states, which a script may change."""
         target = ScriptedStates(key=key, states=states, count=count)
         self.all[key] = self._laws[key] = target
         return target

@@ -26,7 +26,7 @@ def plain_number(value: object) -> object:
 
 
 def integer(name: str, value: object, low: int) -> int:
-    """A whole number from `low` on; raises UserError."""
+    """Return a whole number from `low` on; raises UserError."""
     plain = plain_number(value)
     if not isinstance(plain, int) or isinstance(plain, bool) or plain < low:
         raise UserError(f"{name} = {value!r}: must be a whole number from {low} on")
@@ -39,12 +39,12 @@ def to_list(entities: IntArray | None) -> list[int] | None:
 
 
 def plain(value: object) -> Any:
-    """A value that a script gives, as plain data."""
+    """Return a value that a script gives, as plain data."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def read(value: object, path: str) -> object:
-    """A parameter's value, as a scenario file would have given it; raises UserError."""
+    """Return a parameter's value, as a scenario file would have given it; raises UserError."""
     numbers = plain(value)
     if not isinstance(numbers, dict):
         return numbers
@@ -63,7 +63,7 @@ def label(some: Some, entities: IntArray | None) -> str | None:
 
 
 def value_text(value: object, entities: IntArray | None) -> str:
-    """A parameter of the entities concerned, as JSON."""
+    """Return a parameter of the entities concerned, as JSON."""
     if not isinstance(value, np.ndarray):
         return json.dumps(value)
     numbers: FloatArray = value if entities is None else value[entities]

@@ -75,7 +75,7 @@ def _plain(value: object) -> object:
 
 
 def _from_plain(value: object) -> object:
-    """The inverse of `_plain`."""
+    """Return the inverse of `_plain`."""
     return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
 
 

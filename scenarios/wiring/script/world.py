@@ -43,7 +43,7 @@ class World(Observed):
         return self._change(target, clients, channels, parameters, scale=False)
 
     def scale(self, target: str, /, *, clients: Some = None, channels: Some = None, **factors: Any) -> Change:
-        """As `change`, but parameters are multiplied, whatever value is in force."""
+        """Multiply parameters, in force at any time, until the act is taken back; otherwise like `change`."""
         return self._change(target, clients, channels, factors, scale=True)
 
     def start_jammer(self, name: str) -> Jamming:
