@@ -135,14 +135,14 @@ class Aggregator:
             self._work.corrections.add_to(step, self._trainer.layout.columns)
         return computed, step
 
-    def optimized(self, model: Tensor, step: Tensor) -> Tensor:
+    def optimize(self, model: Tensor, step: Tensor) -> Tensor:
         """Return what the server optimizer makes of `model` by `step` (d,), without the frozen columns."""
         width = self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
-        return self.bounded(model, step)
+        return self.add_step(model, step)
 
-    def bounded(self, model: Tensor, step: Tensor) -> Tensor:
+    def add_step(self, model: Tensor, step: Tensor) -> Tensor:
         """Return `model` + `step` (d,), a step of a node that has no server optimizer, without the frozen columns."""
         if self._frozen is not None:
             step[self._frozen] = 0.0

@@ -370,7 +370,7 @@ class FederatedLearner:
     def take(self, step: torch.Tensor) -> None:
         """Apply `step` (d,) to the present model by the server optimizer, without the frozen columns, as the next version."""
         model = self.versions.model
-        self.versions.push(self.tests.better(self.aggregator.optimized(model, step), model))
+        self.versions.push(self.tests.better(self.aggregator.optimize(model, step), model))
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the present model, or None if no evaluation is due: see `ModelTests`."""

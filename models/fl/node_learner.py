@@ -74,7 +74,7 @@ class NodeLearner:
         assert self._above is not None
         model = self._above._versions[version].clone()
         if ahead and self._sent is not None:
-            self._versions.push(self._learner.aggregator.bounded(self._versions.model, model - self._sent))
+            self._versions.push(self._learner.aggregator.add_step(self._versions.model, model - self._sent))
         else:
             self._versions.push(model)
             self._arrived.clear()
@@ -151,7 +151,7 @@ class NodeLearner:
         if self._above is None:
             self._learner.take(step)
         else:
-            self._versions.push(self._learner.aggregator.bounded(self._versions.model, step))
+            self._versions.push(self._learner.aggregator.add_step(self._versions.model, step))
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the root's model if an evaluation is due; models of edges are not evaluated."""
