@@ -149,7 +149,7 @@ class Trainer(Protocol):
     eager: bool = False
     """True if the samples or steps of an update, and so its duration, depend on what `train` returns. Each job then runs as its
     client is sent the model, and time and tables count what was processed. Otherwise jobs run when their result is needed, all
-    that are needed together in one call, and time and tables count what was planned."""
+    that are needed together in one call, and time and tables count what was planned. On workers each call gets one job."""
 
     def train(self, jobs: Sequence[TrainingJob]) -> Sequence[Trained]:
         """Return what came of each of `jobs`, in their order."""

@@ -59,8 +59,8 @@ class Bench:
 
     def _call(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
         assert training is not None
-        none = [None] * len(stack.clients)
-        results = training.results(vectors.rows.to(self._trainer.device), own.shards, stack.batches, own.addresses, none)
+        rows = vectors.rows.to(self._trainer.device)
+        results = training.results(rows, own.shards, stack.batches, own.addresses, own.states)
         for row, result in zip(vectors.rows, results, strict=True):
             row.copy_(result.row)
         nothing = torch.zeros(0)

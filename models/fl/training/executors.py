@@ -236,9 +236,9 @@ class OnWorkers:
             [job.round for job in asked.jobs],
             asked.batches,
             [],
-            own=OwnPart(asked.shards, asked.addresses),
+            own=OwnPart(asked.shards, asked.addresses, asked.states),
         )
-        # A user's function is called client by client anyway, so splitting a stack does not change its results.
+        # A job is a function of its fields (docs/own-trainer.md), so each may be a call by itself.
         places = [[row] for row in range(len(asked.jobs))]
         tickets = [
             self._workers.submit(stack, Vectors(starts[rows], []))

@@ -521,10 +521,7 @@ def _check_options(options: TrainingOptions, trainer: LocalTrainer) -> None:
 
 
 def _recipe(task: Task, methods: Methods, options: TrainingOptions) -> BenchRecipe:
-    """Return the recipe by which workers train; raises ParameterError for a trainer that cannot leave this process."""
-    if methods.trainer is not None:
-        reason = "leave it out: a trainer of your own gets all jobs that are needed together in one call, in this process"
-        raise ParameterError("workers", "..", reason, shown="")
+    """Return the recipe by which workers train."""
     pull = methods.aggregation.correction.pull
     return BenchRecipe(task.network, task.loss, methods.optimizer, options, pull, methods.own_trainer, methods.own_key)
 

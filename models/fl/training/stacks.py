@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,16 @@ class OwnPart:
     shards: list[IntArray]
     """Numbers of each client's samples."""
     addresses: list[Address]
+    states: list[Any]
+    """State that the trainer returned for each client before; None: no state yet."""
+
+    def take(self, places: Sequence[int]) -> OwnPart:
+        """Return the entries at `places`."""
+        return OwnPart(
+            [self.shards[place] for place in places],
+            [self.addresses[place] for place in places],
+            [self.states[place] for place in places],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +152,7 @@ def split(rows: Sequence[Sequence[int]], stack: Stack) -> list[Stack]:
             stack.counts_losses,
             None if stack.passes is None else stack.passes[list(places)],
             stack.measure,
-            None
-            if stack.own is None
-            else OwnPart(take(stack.own.shards, places), [stack.own.addresses[place] for place in places]),
+            None if stack.own is None else stack.own.take(places),
         )
         for places in rows
     ]

@@ -16,6 +16,7 @@ from models.fl.devices import check_devices
 from models.fl.networks.kinds import mlp
 from models.fl.options import TrainingOptions
 from models.fl.training.optimizers import Sgd
+from models.fl.training.own_training import Trained
 from tests.helpers.learners import batch_normed, deliver, make, model
 from tests.helpers.training_workers import WorkersHere
 
@@ -32,12 +33,31 @@ def own_steps(parameters: Any, data: Any, steps: int, generator: Any) -> Any:
     return {name: value - generator.normal() for name, value in parameters.items()}, 3, [1.0, 2.0]
 
 
+class Counting:
+    """Trainer of one's own that counts the jobs of each client in its state, and draws both kinds of random numbers."""
+
+    def __init__(self, eager: bool) -> None:
+        self.eager = eager
+
+    def train(self, jobs: Any) -> Any:
+        return [self._trained(job) for job in jobs]
+
+    def _trained(self, job: Any) -> Trained:
+        done = (job.state or 0) + 1
+        torch.manual_seed(job.seed)
+        step = done * torch.rand(1) + job.generator.normal()
+        parameters = {name: value - step for name, value in job.parameters.items()}
+        return Trained(parameters=parameters, samples=3 + done, steps=done, losses=[1.0, 2.0], state=done)
+
+
 CASES: dict[str, dict[str, Any]] = {
     "stacked": {"training_loss": True},
     "client by client": {"network": batch_normed, "training_loss": True, "client_losses": True},
     "with memory": {"network": batch_normed, "optimizer_state": "kept", "batch_statistics": "local"},
     "shifted": {"network": batch_normed, "optimizer": Sgd(learning_rate=0.1), "aggregation": Scaffold()},
     "own function": {"local_training": own_steps},
+    "own trainer": {"trainer": Counting(eager=False), "network": batch_normed},
+    "own eager trainer": {"trainer": Counting(eager=True)},
     "cropped images": {"network": batch_normed, "augmentation": "crop-flip"},
 }
 
@@ -47,6 +67,8 @@ def trained(workers: WorkersHere | None, promised: bool, **options: Any) -> Any:
     learner = make(network=network(), workers=workers, max_steps=2, **options)
     contents = []
     for round, clients in enumerate([[0, 1, 3], [2, 0], [3, 1]], 1):
+        if learner.eager:
+            learner.begin(round, learner.version, np.array(clients), None)
         if promised:
             learner.promise(round, np.array(clients), learner.version, None)
             learner.end_promise(clients[0], round, needed=True)
@@ -90,17 +112,6 @@ def test_only_networks_that_are_trained_client_by_client_are_trained_ahead() -> 
     assert make(network=batch_normed(), workers=WorkersHere(1)).promises
     assert not make(workers=WorkersHere(1)).promises
     assert not make(network=batch_normed()).promises
-
-
-def test_a_trainer_of_ones_own_stays_in_process() -> None:
-    class Mine:
-        eager = False
-
-        def train(self, jobs: Any) -> Any:
-            return []
-
-    with pytest.raises(ParameterError, match="workers: leave it out: a trainer of your own gets all jobs"):
-        make(trainer=Mine(), workers=WorkersHere(1))
 
 
 @pytest.mark.parametrize(
