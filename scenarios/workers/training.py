@@ -122,6 +122,8 @@ class TrainingWorkers(ABC):
         self._waiting: dict[int, Ticket] = {}
         self._running: dict[int, Ticket] = {}
         """Ticket of each line, by its number. A worker has one line, or several where tickets wait at the worker."""
+        self._done: dict[int, Ticket] = {}
+        """Tickets whose results take memory until they are fetched."""
         self._free: list[int] = []
         self._broken: list[tuple[int, str]] = []
         self._numbers = 0
@@ -176,6 +178,7 @@ class TrainingWorkers(ABC):
         with self._lock:
             resources, self._resources = self._resources, None
             self._waiting.clear()
+            self._done.clear()
             self._recount(self.count)
         if resources is not None:
             self._at_exit.detach()
@@ -221,7 +224,7 @@ class TrainingWorkers(ABC):
                     self.fetch(ticket, ends[place])
                     del left[place]
                     with self._lock:
-                        self.release(ticket)
+                        self._drop_result(ticket)
                         self._feed()
         finally:
             for ticket in left.values():
@@ -235,7 +238,7 @@ class TrainingWorkers(ABC):
             if self._waiting.pop(ticket.number, None) is None:
                 self._tally.unused += 1
             if ticket.state == "done":
-                self.release(ticket)
+                self._drop_result(ticket)
                 self._feed()
             ticket.state = "dropped"
 
@@ -272,7 +275,27 @@ class TrainingWorkers(ABC):
             if not self.send(line, ticket):
                 ticket.state, self._waiting[ticket.number] = "waiting", self._running.pop(line)
                 self._free.insert(0, line)
-                return
+                if not self._make_room(ticket):
+                    return
+
+    def _drop_result(self, ticket: Ticket) -> None:
+        # A ticket that was collected may be cancelled afterwards.
+        if self._done.pop(ticket.number, None) is not None:
+            self.release(ticket)
+
+    def _make_room(self, ticket: Ticket) -> bool:
+        """Drop the result that is needed last, which is computed again later; False unless `ticket` cannot begin otherwise.
+
+        Without this a run would wait forever for a ticket whose room is taken by results that are needed after it.
+        """
+        later = [done for done in self._done.values() if done.rank > 0]
+        if ticket.rank or self._running or not later:
+            return False
+        last = max(later, key=Ticket.order)
+        self._drop_result(last)
+        self._tally.unused += 1
+        last.state, last.report, self._waiting[last.number] = "waiting", None, last
+        return True
 
     def on_end(self, line: int, ticket: Ticket, outcome: Report | Failure | Killed) -> None:
         """Handle the outcome of a ticket; called from any thread."""
@@ -295,7 +318,7 @@ class TrainingWorkers(ABC):
                     ticket.state, ticket.problem = "failed", _problem(ticket, outcome)
                 else:
                     self._tally.busy_s += outcome.seconds
-                    ticket.state, ticket.report = "done", outcome
+                    ticket.state, ticket.report, self._done[ticket.number] = "done", outcome, ticket
                 self._feed()
             self._changed.notify_all()
 

@@ -21,8 +21,8 @@ SERVERS: dict[str, dict[str, Any]] = {
 }
 # Network, its images, local steps of 20 samples, and the rounds of ten clients that are timed.
 STUDIES: dict[str, tuple[dict[str, Any], str, int, int]] = {
-    "CNN on 28x28": ({"kind": "cnn", "channels": [16, 32, 32]}, "grey", 20, 3),
-    "ResNet-18 on 32x32": ({"kind": "torchvision", "name": "resnet18"}, "colour", 3, 2),
+    "CNN on 28x28": ({"kind": "cnn", "channels": [16, 32, 32]}, "grey", 40, 3),
+    "ResNet-18 on 32x32": ({"kind": "torchvision", "name": "resnet18"}, "colour", 2, 2),
 }
 PAIRS = 3
 MOST_JOB_S = 0.003

@@ -15,14 +15,16 @@ from tests.helpers.commands import tables
 class WorkersHere(TrainingWorkers):
     """`count` workers whose jobs are computed as this process waits, in the order in which they were begun.
 
-    `kills(ticket)`: returns True to end the worker in the midst of a ticket.
+    `kills(ticket)`: returns True to end the worker in the midst of a ticket. `room`: most tickets whose vectors are held.
     """
 
-    def __init__(self, count: int, kills: Callable[[Ticket], bool] = lambda ticket: False) -> None:
+    def __init__(self, count: int, kills: Callable[[Ticket], bool] = lambda ticket: False, room: int = 1000) -> None:
         super().__init__(count)
         self.begun: list[tuple[int, int]] = []
         """Client and round of each job that a worker began."""
-        self._kills, self._at_work = kills, list[tuple[int, Ticket]]()
+        self.held = 0
+        """Tickets whose vectors are held."""
+        self._kills, self._room, self._at_work = kills, room, list[tuple[int, Ticket]]()
 
     def open(self, stack: ExitStack) -> None:
         assert self._recipe is not None
@@ -32,6 +34,9 @@ class WorkersHere(TrainingWorkers):
     def send(self, line: int, ticket: Ticket) -> bool:
         from models.fl.training.stacks import Vectors
 
+        if self.held == self._room:
+            return False
+        self.held += 1
         parts = ticket.starts
         shift = None if parts.shift is None else parts.shift.clone()
         ticket.place = Vectors(parts.rows.clone(), [moment.clone() for moment in parts.moments], shift)
@@ -54,6 +59,7 @@ class WorkersHere(TrainingWorkers):
             value.copy_(there)
 
     def release(self, ticket: Ticket) -> None:
+        self.held -= ticket.place is not None
         ticket.place = None
 
 

@@ -46,7 +46,7 @@ def workers_here(monkeypatch: pytest.MonkeyPatch) -> list[WorkersHere]:
     """Workers of this process in place of processes, for each run that asks for workers."""
     made: list[WorkersHere] = []
 
-    def workers(options: Any) -> WorkersHere | None:
+    def workers(options: Any, cluster: Any) -> WorkersHere | None:
         if options.worker_devices:
             made.append(WorkersHere(len(options.worker_devices)))
             return made[-1]

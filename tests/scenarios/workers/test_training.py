@@ -25,8 +25,8 @@ from scenarios.runs.reading import load, parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.workers.processes import Place
-from scenarios.workers.training import TrainingError
-from scenarios.workers.training_processes import TrainingProcesses, _Seat, portable_bytes
+from scenarios.workers.training import TrainingError, portable_bytes
+from scenarios.workers.training_processes import TrainingProcesses, _Seat
 from scenarios.workers.vectors import SharedVectors
 from tests.helpers.commands import living, start
 from tests.helpers.learners import batch_normed, deliver, make, model
@@ -43,17 +43,16 @@ def _one_thread() -> Iterator[None]:
 
 def test_jobs_begin_as_they_are_needed_the_longest_first_among_equals() -> None:
     workers = WorkersHere(1)
-    learner = make(network=batch_normed(), workers=workers, max_steps=4, threads=1)
-    # The first begins at once; of the others client 3 has arrived, and clients 2 (more samples) and 1 have begun in one round.
-    learner.promise(1, np.array([0]), 0, None)
-    learner.promise(2, np.array([1]), 0, np.array([1]))
-    learner.promise(2, np.array([2]), 0, np.array([3]))
-    learner.promise(3, np.array([3]), 0, None)
-    learner.end_promise(3, 3, needed=True)
-    learner.aggregate(deliver(1, [0], 0), False)
-    assert workers.begun == [(0, 1), (3, 3)]
-    learner.aggregate(deliver(2, [1], 1, rounds=[2]), False)
-    assert workers.begun[2] == (1, 2), "what is waited for comes first"
+    learner = make(network=batch_normed(), workers=workers, max_steps=4, threads=1, versions_kept=4)
+    # Client 3 begins at once. Of the others client 0 of round 3 has arrived; in round 2 it has fewer steps than clients 1 and 2.
+    for round, clients in ((1, [3]), (2, [0, 1, 2]), (3, [0])):
+        learner.promise(round, np.array(clients), 0, None)
+    learner.end_promise(0, 3, needed=True)
+    learner.aggregate(deliver(1, [3], 0), False)
+    assert workers.begun == [(3, 1), (0, 3)]
+    learner.aggregate(deliver(2, [2], 0), False)
+    assert workers.begun[2] == (2, 2), "what is waited for comes first"
+    assert workers.begun[3] == (1, 2), "the longest comes first among equals"
 
 
 def test_a_job_whose_worker_ends_is_computed_again_a_limited_number_of_times() -> None:
@@ -74,7 +73,8 @@ def test_a_job_whose_worker_ends_is_computed_again_a_limited_number_of_times() -
     assert facts["again"] == 2
     told = r"learner.workers: the training of client 1, round 1 came to no end in 3 attempts: it was killed; see that .* memory"
     with pytest.raises(UserError, match=told):
-        trained(lambda ticket: ticket.stack.clients[0] == 1)
+        trained(lambda ticket: ticket.stack.clients[0] == 1 and not killed.append(9))
+    assert killed.count(9) == 3
 
 
 def test_an_exception_names_its_client_round_and_worker() -> None:
@@ -112,6 +112,21 @@ def test_blocks_are_used_again_and_lie_on_disk_beyond_the_bound(tmp_path: Path) 
     assert not list((tmp_path / "memory").glob("spilled*"))
 
 
+def test_a_result_makes_room_for_one_that_is_waited_for_and_is_computed_again() -> None:
+    def trained(workers: WorkersHere | None) -> np.ndarray:
+        learner = make(network=batch_normed(), workers=workers, max_steps=1, versions_kept=4)
+        learner.promise(1, np.array([0, 1, 2, 3]), 0, None)
+        for clients in ([2, 3], [0], [1]):
+            learner.aggregate(deliver(1, clients, 0), False)
+        return model(learner)
+
+    workers = WorkersHere(2, room=2)
+    np.testing.assert_array_equal(trained(workers), trained(None))
+    # Clients 0 and 1 begin as they are promised; 2 and 3, which are waited for, take the room of their results.
+    assert [client for client, _ in workers.begun] == [0, 1, 2, 3, 0, 1]
+    assert (workers.held, workers.facts()["unused"]) == (0, 2)
+
+
 def test_two_processes_leave_the_tables_of_this_one(tmp_path: Path) -> None:
     run(parse(small(0)), tmp_path / "here")
     told = run(parse(small(2)), tmp_path / "there")
@@ -133,6 +148,24 @@ def test_loky_does_not_replace_a_worker_that_grows(tmp_path: Path, monkeypatch: 
     assert seat.bench()[0] is bench
     assert name == f"worker 3, process {os.getpid()}"
     assert sys.maxsize == process_executor._MAX_MEMORY_LEAK_SIZE
+
+
+@pytest.mark.slow
+def test_shared_memory_stays_within_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    taken = SharedVectors.take
+
+    def take(vectors: SharedVectors, count: int) -> Any:
+        sizes.append(os.stat(vectors._files[0]._path).st_size)
+        return taken(vectors, count)
+
+    monkeypatch.setattr(SharedVectors, "take", take)
+    bound = {"learner": small(2)["learner"] | {"memory_bytes": 8192}}
+    told = run(parse(small(2) | bound), tmp_path / "bound")
+    assert set(sizes) == {8192}
+    assert told["learner"]["workers"]["spilled"] > 0
+    run(parse(small(0)), tmp_path / "here")
+    assert results(tmp_path / "bound") == results(tmp_path / "here")
 
 
 @pytest.mark.slow

@@ -121,7 +121,6 @@ def test_only_networks_that_are_trained_client_by_client_are_trained_ahead() -> 
         ({"devices": ["cpu", "cuda:0"]}, 'must be a list of "cpu", or of "cuda"'),
         ({"devices": ["cpu"], "device": "cuda"}, "must be of the kind of device = 'cuda'; leave one of them out"),
         ({"devices": ["cpu", "cpu"], "workers": 1}, "workers = 1: must be at least the 2 devices; leave it out"),
-        ({"memory_bytes": 10}, "memory_bytes = 10: is of workers; give workers, or leave it out"),
         ({"workers": 1000}, "workers = 1000: must be >= 0 and <= 256"),
     ],
 )
