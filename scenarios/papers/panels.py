@@ -125,7 +125,7 @@ def play(asked: Request, folder: Path, jobs: int | None = None, show: Show = _sh
         verdicts = [] if agrees is None else [["values as published", NOTHING, f"{'' if agrees else 'not '}as in the paper"]]
     else:
         runs = plan_runs(asked)
-        with show(runs) as progress:
+        with show(runs) if runs.runs else nullcontext() as progress:
             document = reproduce(asked, folder, runs, jobs=jobs, progress=progress)
         verdicts = read_verdicts(document)
     verdicts = verdicts or [["no rule: numbers stand in its result.html", NOTHING, NOTHING]]
@@ -237,8 +237,12 @@ def _expected_s(asked: Request, folder: Path) -> float:
     """Return the processor seconds of a panel: as last time, or as its size states; 0 if it is kept as it is."""
     earlier = read_panel(folder)
     if earlier is None or not earlier.complete:
-        return asked.cost.core_s
-    return 0.0 if earlier.checksum == checksum(asked) else earlier.core_s
+        return asked.cost.core_s + _BESIDE_S
+    return 0.0 if earlier.checksum == checksum(asked) else earlier.core_s + _BESIDE_S
+
+
+_BESIDE_S = 15.0
+"""Processor seconds of a panel beside its runs: processes start and import, figures are drawn."""
 
 
 class _Pace:

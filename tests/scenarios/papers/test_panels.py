@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from analysis.documents.blocks import Document, Section, Table
 from scenarios.papers import panels
+from scenarios.papers.costs import COSTS
 from scenarios.papers.panels import Panel, play_all, read_panel
 from scenarios.papers.registry import REPRODUCTIONS
 from scenarios.papers.reproduce import RUNS
@@ -138,8 +140,8 @@ def test_verdicts_are_read_from_rules_and_counted_over_cells() -> None:
 
 
 def test_a_size_and_a_setting_are_part_of_the_checksum() -> None:
-    asked = panels.Asked(SWEEP, Size.SMOKE)
-    others = [panels.Asked(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Asked(CASES, Size.SMOKE)]
+    asked = panels.Request(SWEEP, Size.SMOKE)
+    others = [panels.Request(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Request(CASES, Size.SMOKE)]
     assert len({panels.checksum(one) for one in [asked, *others]}) == 4
 
 
@@ -152,6 +154,28 @@ def test_the_time_left_follows_the_pace_of_the_panels_that_were_played() -> None
     # 98 processor seconds took 199: with the 2 in 1 of the beginning, 100 in 200.
     pace.add(98.0, 199.0)
     assert pace.left_s([50.0]) == 100.0
+
+
+def test_progress_is_shown_of_panels_that_have_runs(tmp_path: Path, played: list[str]) -> None:
+    shown: list[str] = []
+
+    def show(runs: Any) -> Any:
+        shown.append(runs.name)
+        return nullcontext()
+
+    play_all(Size.SMOKE, tmp_path, show=show, panels=[CASES, REPRODUCTIONS["pause_table1"], SWEEP])
+    assert played == ["pause_table1", SWEEP.name]
+    assert shown == ["channels-fig2a"]
+
+
+def test_a_panel_is_expected_to_take_as_long_as_last_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = panels.Request(SWEEP, Size.SMOKE)
+    stated_s, beside_s = COSTS[SWEEP.name][Size.SMOKE].core_s, panels._BESIDE_S
+    assert panels._expected_s(asked, tmp_path) == stated_s + beside_s
+    panels._save(Panel(SWEEP.name, panels.checksum(asked), core_s=7.0, complete=True), tmp_path)
+    assert panels._expected_s(asked, tmp_path) == 0.0
+    monkeypatch.setattr(panels, "code_checksum", lambda: "of other code")
+    assert panels._expected_s(asked, tmp_path) == 7.0 + beside_s
 
 
 def test_a_panel_took_what_all_its_runs_took(tmp_path: Path) -> None:
@@ -177,10 +201,12 @@ def test_verdicts_and_numbers_beside_the_paper_stand_on_the_page() -> None:
 def test_a_panel_that_cannot_be_played_says_why_and_the_others_go_on(
     tmp_path: Path, played: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    whole = panels.plan_runs
+
     def refuse(asked: Any) -> Any:
         if asked.what is SWEEP:
             raise UserError("no file of MNIST")
-        return None
+        return whole(asked)
 
     monkeypatch.setattr(panels, "plan_runs", refuse)
     first, second = play_all(Size.SMOKE, tmp_path, panels=[SWEEP, REPRODUCTIONS["channels_fig2b"]])
