@@ -28,6 +28,7 @@ from analysis.results.sweep import Sweep
 from analysis.stragglers.figure import latency_figure, phases_figure
 from analysis.stragglers.gantt_figure import gantt_figure
 from analysis.suggestions import did_you_mean
+from analysis.tiers.figure import tiers_figure
 from analysis.updates.figure import delivered_figure, outcomes_figure
 
 __all__ = [
@@ -97,6 +98,10 @@ _MAKERS: dict[str, tuple[str, Maker]] = {
     ),
     "outcomes": ("How attempts ended", lambda groups, its: outcomes_figure(groups, look=its.look)),
     "phases": ("Where the time of clients in rounds goes", lambda groups, its: phases_figure(groups, look=its.look)),
+    "tiers": (
+        "Time of a round of the server, by tier: training, links, backhaul, waiting",
+        lambda groups, its: tiers_figure(groups, look=its.look),
+    ),
     "gantt": (
         "One round, client by client",
         lambda groups, its: gantt_figure(groups, round=its.round, look=its.look),

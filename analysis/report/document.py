@@ -43,6 +43,7 @@ from analysis.results.run import OUTCOMES, Run
 from analysis.results.sweep import Sweep
 from analysis.stragglers.section import straggler_sections
 from analysis.stragglers.time_section import time_sections
+from analysis.tiers.section import tier_sections
 
 MOST_NAMED, FEW_NAMED = 8, 3
 """Largest number of variants named in a sentence, for up to `MOST_VARIANTS` variants and for more; others are counted."""
@@ -71,6 +72,7 @@ def sweep_document(
         *consensus_sections(sweep, questions.margin, look=look),
         *_picture_sections(pictures),
         *peer_sections(groups),
+        *tier_sections(groups),
         *participation_sections(groups),
         *_channel_sections(groups),
         *breakpoint_sections(groups),
@@ -177,6 +179,7 @@ def run_document(
         *_picture_sections(pictures),
         *([*time_sections(run), *straggler_sections(run)] if len(run.rounds) and run.has_clients and len(run.clients) else []),
         *peer_sections(groups, single=run),
+        *tier_sections(groups),
         *network_sections(run),
         *participation_sections(groups),
         *_channel_sections(groups, declaration_tables(run)),

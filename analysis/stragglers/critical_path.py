@@ -183,6 +183,9 @@ class _Walk:
             if attempt["upload_start_s"] <= self.time_s:
                 self._add(_NO_NUMBER, "upload", attempt["upload_start_s"], attempt["number"], attempt["edge"])
             last = self.last_of_term[attempt["number"]]
+            if self.rounds[last]["end_s"] < attempt["compute_start_s"]:
+                # All rounds of the term were made before its model arrived: the edge sent its own at once.
+                return self._arrived(row)
             if attempt["outcome"] == "aborted" and self.rounds[last]["end_s"] < self.time_s:
                 # The edge went away, or its members did, in the midst of a round.
                 self.exact = False

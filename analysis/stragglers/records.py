@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -98,6 +99,7 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
 
     edges = run.arrow("edges").to_pandas().astype({"edge": str, "outcome": str, "begun_by": str})
     own, server = run.arrow("edge_rounds").to_pandas().astype({"edge": str}), run.rounds
+    own = own.assign(term=terms_of(own, edges))
     edges["outcome_s"] = edges["outcome_s"].fillna(float(server["end_s"].iloc[-1])) if len(server) else edges["outcome_s"]
     clients = clients.assign(coordinator=run.arrow("clients", ["edge"]).to_pandas()["edge"].astype(str), edge=None)
     edges = edges.rename(columns={"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"})
@@ -106,7 +108,8 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     # The number of an edge's attempt follows those of all clients' attempts; a round is known by its node and its number.
     first = int(clients["number"].max()) if len(clients) else 0
     edges["number"] += first
-    rounds = pd.concat([server.assign(edge=None, term=0), own.assign(term=own["term"] + first)], ignore_index=True)
+    own["term"] = np.where(own["term"] > 0, own["term"] + first, 0)
+    rounds = pd.concat([server.assign(edge=None, term=0), own], ignore_index=True)
     nodes = [None if edge != edge or edge is None else str(edge) for edge in rounds["edge"]]
     ids = {key: place + 1 for place, key in enumerate(zip(nodes, rounds["round"].tolist(), strict=True))}
     over_clients = set(clients["coordinator"])
@@ -134,6 +137,20 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     leaves = rounds[[node in over_clients for node in nodes]][columns].reset_index(drop=True)
     mine = attempts[attempts["edge"].isna() & attempts["round"].isin(leaves["round"])][list(COLUMNS)].reset_index(drop=True)
     return RunRecords(rounds=leaves, attempts=mine, carries=False, retries=False, inexact=frozenset(facts["inexact"]), tree=tree)
+
+
+def terms_of(own: pd.DataFrame, edges: pd.DataFrame) -> list[int]:
+    """Return for each round of an edge (n,) the attempt whose term it counts for; 0: none has begun that does.
+
+    A round that an edge makes after the end of a term, while its model travels, counts for the edge's next term. `own`, `edges`:
+    the tables edge_rounds and edges.
+    """
+    ends_s = dict(zip(edges["number"].tolist(), edges["term_end_s"].tolist(), strict=True))
+    following: dict[int, int] = {}
+    for _, numbers in edges.sort_values("number").groupby("edge")["number"]:
+        following |= dict(pairwise(numbers.tolist()))
+    rounds = zip(own["term"].tolist(), own["end_s"].tolist(), strict=True)
+    return [following.get(term, 0) if end_s > ends_s.get(term, np.inf) else term for term, end_s in rounds]
 
 
 def updates_begun_s(attempts: pd.DataFrame) -> FloatArray:

@@ -32,6 +32,8 @@ WORLDS: dict[str, dict[str, Any]] = {
     "first above": study(tier(rounds=2), **ROUGH, server={"per_round": 2, "first": 1, "when_short": "proceed"}),
     "asynchronous above": study(tier(rounds=2), **ROUGH | BUFFERED),
     "asynchronous below": study(tier(rounds=2, server={"kind": "buffered", "buffer": 2}), **ROUGH),
+    "going on": study(tier(rounds=2, goes_on=True), **ROUGH),
+    "going on for long": study(tier(rounds=4, goes_on=True), **ROUGH),
     "three tiers": study(
         tier(name="region", rounds=2), tier(count=4, above="region", rounds=2), **ROUGH | {"clients": {"count": 8}, "rounds": 3}
     ),

@@ -1,0 +1,1 @@
+"""Edge tiers: where the time goes between clients, edges and the server."""
