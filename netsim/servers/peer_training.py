@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from netsim.records.sinks import Recorder
 
 _NOBODY = np.zeros(0, np.int64)
+_NAMED = 3
+"""Most peers that a message names."""
+_OFTEN = 16
+"""Losses in a row after which a message may be one that can never arrive."""
 
 
 class ModelDraws(EdgeDraws):
@@ -72,6 +76,8 @@ class PeersAtWork(StateFields):
         self.models: PeerModels = NoModels() if models is None else models
         self.draws = ModelDraws(transport, "peers", streams)
         transport.handlers[self.draws.name] = self
+        if protocol.retry_s is not None:
+            transport.listen(self._on_sending_end)
         self._streams, self._sizes = streams, list(size_bytes)
         starts = self.graph.starts.tolist()
         self.neighbours = [range(starts[i], starts[i + 1]) for i in range(peers)]
@@ -94,6 +100,8 @@ class PeersAtWork(StateFields):
         self.waking = Waking(pool.clock)
         self._left = 0
         """Own rounds to finish until the round of the run closes."""
+        self.standstill = ""
+        """In words, which peers wait for which, where no round can close any more; empty otherwise."""
         self._may_finish = 0
         """Own rounds to finish until the last round of the run closes, for a protocol without a barrier."""
         self._never_moves = False
@@ -174,10 +182,20 @@ class PeersAtWork(StateFields):
         return self._left == 0 and not self._away.all()
 
     def is_blocked(self) -> bool:
-        """Return True if nothing is in progress and no peer will come, so that no round ever closes."""
-        if self._at_work or self.transport.waiting or self._timers:
+        """Return True if nothing is under way that can arrive and no peer will come: no round ever closes."""
+        rests = not self.protocol.never_rests
+        if self._at_work or (self._timers and rests) or (self._away & self.pool.ever_here()).any():
             return False
-        return not (self._away & self.pool.ever_here()).any()
+        if not (self.transport.waiting or self._timers):
+            return True
+        return self.transport.is_futile(len(self._timers), anywhere=not rests)
+
+    def describe_waits(self) -> str:
+        """Return in words for which others peers wait; empty if the protocol does not say."""
+        sources = self.transport.sources
+        awaited = {peer: [sources[edge] for edge in self.protocol.awaited(peer)] for peer in range(self.pool.count)}
+        waits = [f"peer {peer} for {', '.join(map(str, others))}" for peer, others in awaited.items() if others]
+        return "; ".join(waits[:_NAMED]) + (f"; and {len(waits) - _NAMED} more" if len(waits) > _NAMED else "")
 
     def rounds_ahead(self) -> int:
         """Number of own rounds by which the farthest peer is ahead of the run's round."""
@@ -294,8 +312,13 @@ class PeersAtWork(StateFields):
         self.protocol.on_lost(self.transport.sources[message.edge], message.edge, message.key)
         self._look_for_block()
 
+    def _on_sending_end(self, message: Message) -> None:
+        # A message that is lost again and again tells the protocol nothing.
+        if message.tries >= _OFTEN and not self._at_work:
+            self.waking.wake_at_end_of_instant()
+
     def _look_for_block(self) -> None:
-        if not (self._at_work or self.transport.waiting):
+        if not self._at_work and (self.protocol.never_rests or not self.transport.waiting):
             self.waking.wake_at_end_of_instant()
 
     # State
@@ -333,6 +356,7 @@ class AllFinished(EndsOfRound):
         pool, peers = self._pool, self._peers
         while not peers.is_closed():
             if peers.is_blocked():
+                peers.standstill = peers.describe_waits() or "nothing is under way"
                 raise NobodyLeftError
             if not pool.settled:
                 peers.waking.wake_at(float(pool.availability.next_change_s.min()))
@@ -386,6 +410,13 @@ class PeerServer(RoundServer):
     @property
     def transport(self) -> Transport:
         return self.peers.transport
+
+    @property
+    def standstill(self) -> str:
+        return self.peers.standstill
+
+    def renew_messages(self) -> None:
+        self.peers.draws.renew()
 
     def end_after(self, rounds: int) -> None:
         super().end_after(rounds)

@@ -194,6 +194,11 @@ class LoopServer(StateFields):
     """Longest timeout with which an app waited for a message that was lost, seconds; inf: it waited without a timeout."""
 
     @property
+    def standstill(self) -> str:
+        """In words, which peers wait for which, where the run ended because none of them can go on; empty otherwise."""
+        return ""
+
+    @property
     def clients(self) -> ClientPool:
         """The clients."""
         return self.loop.pool
@@ -207,6 +212,9 @@ class LoopServer(StateFields):
     def transport(self) -> Transport | None:
         """The transport of messages between clients, or of opinions, or None if there are neither."""
         return None
+
+    def renew_messages(self) -> None:
+        """Draw messages between clients from now on under the new law: a script has replaced a law of the links."""
 
     @property
     def consensus(self) -> ConsensusPhase | None:

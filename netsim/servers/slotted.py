@@ -331,6 +331,9 @@ class FlDaServer(SlotServer):
     def transport(self) -> Transport:
         return self._links
 
+    def renew_messages(self) -> None:
+        self._consensus.renew()
+
     def _count(self) -> dict[str, int]:
         links = self._links
         return links.counts() | {

@@ -145,8 +145,8 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         return None if math.isnan(value) else value
 
     kept = accounts(scenario, int(np.max(built.server.clients.accountant.participations, initial=0)))
-    waited_s = server.waited_for_lost_s
-    late = after_run(Outcome(scenario, totals, built.server.clients, built.trained, ended, waited_s))
+    waits = server.waited_for_lost_s, server.standstill
+    late = after_run(Outcome(scenario, totals, built.server.clients, built.trained, ended, *waits))
     energy = energy_accounts(built)
     return {
         "format": FORMAT,

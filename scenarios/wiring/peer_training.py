@@ -43,6 +43,7 @@ def peers(world: World) -> Server:
     _check_compression(scenario, protocol)
     _refuse_endless(scenario, protocol)
     transport = _links(world, pool, protocol)
+    _refuse_dead_channels(scenario, protocol, transport)
     mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
     learner = _peer_learner(world)
     with refusals_at("server.protocol", {"kind", *section.protocol.parameters()}):
@@ -78,6 +79,18 @@ def _refuse_endless(scenario: Scenario, protocol: TrainingProtocol) -> None:
             why = "by server.protocol.retry_s" if protocol.retry_s is not None else f"as server.protocol.kind = {kind!r} does"
             problem = f"links are down from {outage.from_s:g} s on, and peers that send for ever, {why}, may never close a round"
             raise UserError(f"peers.outages.{number}.to_s: {problem}; give it, or time_limit_s")
+
+
+def _refuse_dead_channels(scenario: Scenario, protocol: TrainingProtocol, transport: Transport) -> None:
+    """Raise UserError where a channel loses every message, and peers would go on sending over it for ever."""
+    law, until_s = transport.survivals.law.at(1, 0.0)
+    if protocol.retry_s is None or scenario.time_limit_s is not None or until_s < float("inf"):
+        return
+    dead = np.flatnonzero(law.success_probability(np.arange(transport.graph.clients)) <= 0.0)
+    if dead.size:
+        kind = scenario.peers.channel.kind if scenario.peers is not None else ""
+        told = f"messages of peer {dead[0]} never arrive, and server.protocol.retry_s sends them again for ever"
+        raise UserError(f"peers.channel.kind = {kind!r}: {told}; raise its success, or give time_limit_s")
 
 
 def _mixing(section: Component, graph: PeerGraph) -> Mixing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from netsim.core.state import StateFields
@@ -42,6 +42,11 @@ class Barrier(StateFields):
         if self._timed_out[peer]:
             return True
         return len(self._arrived[peer].get(round, ())) >= needed
+
+    def missing(self, peer: int, round: int, edges: Sequence[int]) -> list[int]:
+        """Return those of `edges` over which no model of `round` has arrived at `peer`."""
+        arrived = self._arrived[peer].get(round, {})
+        return [edge for edge in edges if edge not in arrived]
 
     def take(self, peer: int, round: int) -> tuple[dict[int, int], list[tuple[int, int]]]:
         """Remove and return the models of `round`, by edge, and the leftovers of earlier rounds, as (edge, model)."""

@@ -170,5 +170,9 @@ class ExchangeProtocol(TrainingProtocol):
         self._own[peer] = self._trained[peer] = combined = host.combine(models, weights)
         host.finish(peer, combined)
 
+    def awaited(self, peer: int) -> Sequence[int]:
+        round = int(self.host.round[peer])
+        return self._barrier.missing(peer, round, self.exchange(peer, round).incoming) if self._ready[peer] else ()
+
     def kept(self) -> Iterable[int]:
         return [*self._barrier.models(), *self._own, *self._trained]

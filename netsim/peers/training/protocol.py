@@ -176,6 +176,10 @@ class TrainingProtocol(StateFields, ABC):
     def on_leave(self, peer: int) -> None:
         """Handle the absence of `peer`, or its empty battery: training and timers have ended. `begin` is called at its return."""
 
+    def awaited(self, peer: int) -> Sequence[int]:
+        """Return the edges into `peer` over which it waits for a message before it goes on, for messages to the user."""
+        return ()
+
     def kept(self) -> Iterable[int]:
         """Return the models that the protocol still needs, besides the peers' present models and models in messages."""
         return ()

@@ -76,8 +76,12 @@ class TreeServer:
     """
 
     waited_for_lost_s = 0.0
+    standstill = ""
     transport: Transport | None = None
     consensus: ConsensusPhase | None = None
+
+    def renew_messages(self) -> None:
+        """Do nothing: there are no messages between clients."""
 
     def __init__(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from scenarios.schema.cautions import Caution
-from scenarios.wiring.cautions.deliveries import long_timeout, no_round, nothing_delivered, waited_for_days
+from scenarios.wiring.cautions.deliveries import long_timeout, no_round, nothing_delivered, standstill, waited_for_days
 from scenarios.wiring.cautions.detectors import unseen_latency
 from scenarios.wiring.cautions.learning import not_finite, short_jobs, too_many_workers
 from scenarios.wiring.cautions.no_effect import epochs_beside_steps, late_clients, learner_beside_work, privacy_weight
@@ -33,6 +33,7 @@ BEFORE: tuple[Callable[[Outlook], Iterable[Caution]], ...] = (
 AFTER: tuple[Callable[[Outcome], Iterable[Caution]], ...] = (
     no_round,
     waited_for_days,
+    standstill,
     nothing_delivered,
     long_timeout,
     not_finite,

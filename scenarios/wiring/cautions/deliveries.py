@@ -49,6 +49,16 @@ def long_timeout(outcome: Outcome) -> Iterator[Caution]:
     yield Caution("long-timeout", f'{text}; give the start of its strategy a timeout, or set flower.lost = "error"')
 
 
+def standstill(outcome: Outcome) -> Iterator[Caution]:
+    """Warn of peers that wait for each other for ever: the run ended before its last round."""
+    if not outcome.standstill:
+        return
+    kind = outcome.scenario.server.kind
+    told = f"server.kind = {kind!r}: no peer can go on after round {outcome.run.rounds}, and no message can arrive any more"
+    remedy = "end the outage, the cut or the absence, or give server.protocol.timeout_s where the protocol has it"
+    yield Caution("standstill", f"{told} ({outcome.standstill}); {remedy}")
+
+
 def nothing_delivered(outcome: Outcome) -> Iterator[Caution]:
     """Warn of groups of clients, or of all clients, without a delivered update."""
     if not outcome.over or not outcome.run.rounds:

@@ -115,6 +115,8 @@ class Outcome:
     """Longest timeout with which an application waited for a message that was lost; inf: it waited without a timeout; 0: no
     message was lost.
     """
+    standstill: str = ""
+    """In words, which peers wait for which, where the run ended because none of them can go on; empty otherwise."""
 
     @property
     def over(self) -> bool:

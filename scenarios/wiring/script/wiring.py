@@ -44,14 +44,14 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         return None
     function = resolve("script", section.kind)
     runner = ScriptRunner(name=section.kind, clock=world.clock)
-    pool, channels, consensus = server.clients, server.clients.medium.access.assigned, server.consensus
-    jammers = _jammers(world, server)
+    pool, channels = server.clients, server.clients.medium.access.assigned
+    links, jammers = None if targets.cuts is None else server.transport, _jammers(world, server)
     scene = Scene(
         population=world.population,
         pool=pool,
         spectrum=None if channels is None else channels.spectrum,
         jammers=jammers,
-        graph=None if consensus is None else consensus.links.graph,
+        graph=None if links is None else links.graph,
         slots=world.scenario.server.slotted,
         declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
     )
@@ -63,9 +63,9 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     )
     # Servers wait for clients that it may bring back until it acts next.
     targets.absent.ask_return(lambda: runner.due_s)
-    if targets.cuts is not None and consensus is not None:
-        targets.cuts.listen(consensus.links.tell_of_return)
-        targets.cut_offs.listen(consensus.links.tell_of_reconnection)
+    if targets.cuts is not None and links is not None:
+        targets.cuts.listen(links.tell_of_return)
+        targets.cut_offs.listen(links.tell_of_reconnection)
     _objects(world, targets, jammers)
     _renewals(world, server)
     _tell_of_ends_and_rounds(runner, server)
@@ -118,13 +118,12 @@ def _renewals(world: World, server: Server) -> None:
     """Register the objects that store values of laws, so that they evaluate them again after a change."""
     targets = world.context.targets
     assert targets is not None
-    channels, consensus = server.clients.medium.access.assigned, server.consensus
+    channels = server.clients.medium.access.assigned
     renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _OF_UPDATES.items()}
     if channels is not None:
         spectrum = channels.spectrum
         renew |= dict.fromkeys(_OF_CHANNELS, lambda: spectrum.renew(world.clock.now))
-    if consensus is not None:
-        renew |= dict.fromkeys(_OF_PEERS, consensus.renew)
+    renew |= dict.fromkeys(_OF_PEERS, server.renew_messages)
     for key in targets.all:
         if key in renew:
             targets.after_change(key, renew[key])

@@ -96,7 +96,8 @@ class World(Observed):
         """
         cuts, graph = self._targets.cuts, self._graph
         if cuts is None or graph is None:
-            raise UserError('there are no links between clients over which messages take time: server.kind = "fl-da" has such')
+            kinds = 'server.kind = "fl-da" or "peers" has such'
+            raise UserError(f"there are no links between clients over which messages take time: {kinds}")
         pairs = [(integer("links", a, 0), integer("links", b, 0)) for a, b in links]
         members = [self._clients_or_all(group).tolist() for group in groups]
         down, now = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from scenarios.registry.kinds import BUILT_IN
-from tests.helpers.peer_training import EXPONENTIAL, check_resumed, learning, ready
+from tests.helpers.peer_training import EXPONENTIAL, LEARNER, check_resumed, learning, ready
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "d-psgd": {"timeout_s": 0.5},
@@ -34,10 +34,13 @@ def tables_of(kind: str, **tables: Any) -> dict[str, Any]:
     return learning(**{"rounds": 6, "peers": lossy, "server": server, "availability": away, "payload": payload} | tables)
 
 
+PRIVACY = {"sensitivity": 0.05, "schedule": {"kind": "geometric", "epsilon_total": 40.0, "eta": 0.3}, "guarantee": "l1"}
+
+
+@pytest.mark.parametrize("further", [{}, {"privacy": PRIVACY}, {"learner": LEARNER | {"evaluate_every_rounds": 6}}])
 @pytest.mark.parametrize("kind", EXAMPLES)
-def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str) -> None:
-    tables = tables_of(kind)
-    whole, second, _ = check_resumed(tables)
+def test_a_run_resumed_in_the_middle_ends_with_the_same_models(kind: str, further: dict[str, Any]) -> None:
+    whole, second, _ = check_resumed(tables_of(kind, **further))
     assert second.server.counts() == whole.server.counts()
 
 

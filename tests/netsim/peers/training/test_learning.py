@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring import client_state
 from scenarios.wiring.simulation import build
 from tests.helpers.mixing import second_modulus
-from tests.helpers.peer_training import COUNT, EXPONENTIAL, LEARNER, learning, models, protocol, ready
+from tests.helpers.peer_training import COUNT, EXPONENTIAL, LEARNER, check_resumed, learning, models, protocol, ready
 
 COMPLETE = {"topology": {"kind": "complete"}, "delay": EXPONENTIAL | {"mean_excess_s": 0.3}}
 
@@ -101,6 +100,7 @@ def test_models_that_nothing_reads_wait_and_peers_train_together() -> None:
     # The evaluation of round 1 reads the models of peers that are ahead, too; from then on, nothing is read.
     before = sum(together)
     assert COUNT <= before <= 2 * COUNT
+    assert len(learner._pending) > 4 * COUNT
     simulation.run(until_round=7)
     # In the middle all peers train together, however far apart in time they do so.
     assert together.count(COUNT) >= 4
@@ -113,16 +113,7 @@ def test_a_run_resumed_in_the_middle_ends_with_the_same_models(order: str, every
     lossy = {"topology": {"kind": "ring"}, "channel": {"kind": "bernoulli", "success": 0.8}, "delay": EXPONENTIAL}
     learner = LEARNER | {"evaluate_every_rounds": every}
     tables = learning(rounds=6, peers=lossy, server=protocol(order=order, timeout_s=0.5), learner=learner)
-    whole, records = ready(tables)
-    whole.run()
-    first, _ = ready(tables)
-    first.run(until_round=3)
-    assert (len(first.server.learner._pending) > COUNT) == (every > 1)
-    second, rows = ready(tables)
-    second.load_state_dict(deepcopy(first.state_dict()))
-    second.run()
-    np.testing.assert_array_equal(models(second), models(whole))
-    assert [str(row) for row in rows.rounds] == [str(row) for row in records.rounds[3:]]
+    whole, _, _ = check_resumed(tables)
     # Only what is needed is kept: at most the present models, those trained, and those of the messages that are kept.
     assert len(whole.server.learner._vectors) <= 5 * COUNT
 
