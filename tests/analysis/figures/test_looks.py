@@ -69,6 +69,7 @@ def test_settings_that_cannot_be(tmp_path: Path) -> None:
         draw(run_of(tmp_path / "a"), "leek")
 
 
+@pytest.mark.slow
 def test_formats_hold_no_date_and_are_the_same_twice(tmp_path: Path) -> None:
     run = run_of(tmp_path / "a")
     written = draw_all(run, tmp_path / "f", formats=("png", "svg", "pdf"))

@@ -338,6 +338,7 @@ def test_five_seeds_of_skewed_times_cover_a_little_less() -> None:
     assert abs(sum(abs(interval.mean - truth) <= interval.half_width for interval in found) - 1840) < 3 * 12.2
 
 
+@pytest.mark.slow
 def test_paired_differences_are_covered_as_often_as_stated() -> None:
     import pandas as pd
 

@@ -180,6 +180,7 @@ def test_against_exact_arithmetic(joins: list[int], stays: list[int], some_leave
     assert sum(got.values()) + 48 * len(ends.keys() & expected.keys()) == pytest.approx(float(used), rel=1e-12, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_mean_time_in_the_system_of_m_g_1_processor_sharing() -> None:
     """Poisson arrivals of load rho, uploads that take x alone: E[T] = x / (1 - rho) (Kleinrock 1967).
 

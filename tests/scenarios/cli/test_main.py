@@ -279,7 +279,8 @@ def test_a_mistake_ends_the_process_with_code_2_and_no_traceback(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_is_readable_up_to_a_round(tmp_path, number):
     (tmp_path / "long.toml").write_text(LONG, encoding="utf-8")
     started = start(tmp_path, "run", "long.toml", "--out", "out", "--quiet")

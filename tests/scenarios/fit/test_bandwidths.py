@@ -46,6 +46,7 @@ def transfers(size_bytes: float | None = 3e6) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(bytes=size_bytes)
 
 
+@pytest.mark.slow
 def test_a_gauss_markov_bandwidth_is_recovered_from_rates() -> None:
     law = fit_bandwidth(Rates.from_rows(measured(gauss_markov(), 600)))[0]
     assert law.kind == "gauss-markov"

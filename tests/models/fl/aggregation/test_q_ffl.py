@@ -113,6 +113,7 @@ def test_gradients_of_all_samples_at_the_received_model(kind, monkeypatch):
     assert learner.notes[0].startswith("clients compute their gradient at the received model")
 
 
+@pytest.mark.slow
 def test_both_options_of_scaffold_find_the_optimum():
     for renewal in ("steps", "gradient"):
         learner = quadratics(**TWO, aggregation=Scaffold(renewal=renewal), plan=WorkPlan(steps=2))

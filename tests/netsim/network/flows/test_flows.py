@@ -159,6 +159,7 @@ def test_twice_the_bytes_on_twice_the_bandwidth_take_the_same_time(seed: int) ->
     assert play(*random_plan(seed, 2.0)) == play(*random_plan(seed))
 
 
+@pytest.mark.slow
 def test_mean_time_in_the_system_of_m_g_1_processor_sharing() -> None:
     """E[T] = E[S] / (1 - rho), whatever the law of sizes (Kleinrock 1967): sizes of 0.1 or 1.9 bytes, load 0.6.
 
