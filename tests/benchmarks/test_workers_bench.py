@@ -84,7 +84,7 @@ def test_a_job_beside_its_training(benchmark: Any) -> None:
     workers = TrainingProcesses(["cpu"])
     learner = make(network=batch_normed(), workers=workers, max_steps=1, threads=1)
     spent = []
-    with workers.at_work():
+    with workers.start_workers():
         for round in range(1, 31):
             before, start = workers.facts(), time.perf_counter()
             learner.aggregate(deliver(round, [0, 1, 2, 3], round - 1), False)

@@ -106,6 +106,9 @@ def test_a_promise_is_used_once_and_one_that_turns_out_otherwise_is_trained_agai
     facts = learner.worker_facts
     assert facts is not None
     assert (facts["ahead"], learner.trained_updates) == (1, 2)
+    # No promise is left that could be dropped once more.
+    learner._work.executor.forget_all()
+    assert (learner.worker_facts or {})["unused"] == facts["unused"]
 
 
 def test_only_networks_that_are_trained_client_by_client_are_trained_ahead() -> None:
