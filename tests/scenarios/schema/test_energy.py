@@ -62,7 +62,7 @@ def test_refused_by_key_with_the_remedy(energy: dict[str, Any], message: str) ->
 
 def test_an_outage_cannot_be_called_as_an_empty_battery_is() -> None:
     with pytest.raises(UserError, match=r"outages.0.name = .*battery.*another cause"):
-        parse(tables(SOME) | {"outages": [{"name": "battery", "from_s": 1.0}]})
+        build(parse(tables(SOME) | {"outages": [{"name": "battery", "from_s": 1.0}]}))
 
 
 def test_every_number_may_differ_between_clients() -> None:
