@@ -100,6 +100,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         r"edges\.state_bytes = 10: no state moves; set moving = 'with-state'",
     ),
     "a state without bytes": (study(edges={"moves": "moves.csv", "state_bytes": 0}), r"edges\.state_bytes = 0"),
+    "sub-channels with states": (
+        study(channels={"count": 2, "states": {"kind": "stationary"}}),
+        r"channels = .\.\..: are of one server; leave them out",
+    ),
+    "a script": (
+        study(script={"kind": "tests.helpers.asking:Again", "rounds": [], "asked": []}),
+        r"script = .*scripts do not know edges yet; leave it out",
+    ),
+    "probes": (study(probe={"timed": False}), r"probe = .\.\..: edges and clients are not asked before a selection yet"),
     "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
