@@ -36,6 +36,10 @@ class GlrExact(Glr):
         self._lower = [(0, 0.0, 0.0)]
 
     def _extend(self, count: int, total: float, likelihood: float) -> None:
+        """Add the new point to both hulls, after removing corners that it makes superfluous (Andrew's monotone chain).
+
+        The code stands twice, once for each hull, because it runs at every observation.
+        """
         new = (count, total, likelihood)
         hull = self._upper
         if len(hull) > 1:
@@ -61,6 +65,7 @@ class GlrExact(Glr):
         hull.append(new)
 
     def _best(self, count: int, total: float) -> float:
+        """Maximise over the corners of both hulls. The log-likelihood is written out, because this is the inner loop."""
         if count < 2:
             return -inf
         # A split at the end of the path leaves l as it is. It is the only candidate of a straight path, which has no corners.

@@ -52,6 +52,7 @@ class GlrGrid(Glr):
         self._splits += 1
 
     def _best(self, count: int, total: float) -> float:
+        """Maximise over all split points of the grid, as arrays."""
         from scipy.special import xlogy
 
         splits = self._splits

@@ -101,6 +101,7 @@ class Surroundings:
 
 
 def _methods(options: LearnerOptions, protection: Protection, compressions: tuple[Compression, Compression]) -> Methods:
+    """Return the methods that the options name."""
     if options.trainer is not None and options.local_training is not None:
         raise ParameterError("trainer", options.trainer, "give either this or local_training")
     return Methods(

@@ -61,6 +61,9 @@ class Probing:
         return self._streams.generator("probe-samples", round, client).choice(own, samples, replace=False)
 
     def _moments(self, model: Tensor, rows: list[IntArray], *, batch_statistics: bool) -> FloatArray:
+        """Return mean and root mean square (2, n) of the losses of `model` (d,) on the samples `rows` of n clients, in one pass
+        over all samples.
+        """
         if not rows:
             return np.zeros((2, 0))
         counts = np.array([len(own) for own in rows])

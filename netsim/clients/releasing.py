@@ -63,6 +63,9 @@ def release_attempts(
 
 
 def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:
+    """Return the attempt at `place` as an update in its present step, with the attributes that its steps would have set by
+    events.
+    """
     single = made.piece(place, place + 1)
     counts, times = single.counts[:, 0].tolist(), single.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]

@@ -78,6 +78,7 @@ def _saved(value: object) -> object:
 
 
 def _restored(present: Any, saved: Any) -> object:
+    """Return the field `present` with the value `saved`. Components, and arrays of equal shape, are changed in place."""
     if hasattr(present, "load_state_dict"):
         present.load_state_dict(saved)
         return present

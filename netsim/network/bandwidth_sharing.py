@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
-from netsim.network.carriers import SERVER, Key, Ports, check_sizes
+from netsim.network.carriers import SERVER, Key, SharedLink, check_sizes
 from netsim.network.flows.bundle import Bundle, FlowClass
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _NEVER = float("inf")
 _LINK: IntArray = np.zeros(1, np.int64)
 
 
-class SharedMedium(Ports):
+class SharedMedium(SharedLink):
     """Messages share a link of bandwidth `link` (its entity 0).
 
     A message is never faster than its client's `own` bandwidth, if given. `size_bytes`: bytes of a message, a number or one for
@@ -41,12 +41,8 @@ class SharedMedium(Ports):
         link: Timeline[BandwidthLaw],
         own: Timeline[BandwidthLaw] | None = None,
     ) -> None:
-        super().__init__()
-        self.clock = clock
-        self._sizes: FloatArray = check_sizes(size_bytes, clients)
+        super().__init__(clock, check_sizes(size_bytes, clients), link, own)
         self._everyone: IntArray = np.arange(clients)
-        self._link_timeline, self._own_timeline = link, own
-        self._round = 1
         self._laws: tuple[BandwidthLaw, BandwidthLaw | None] | None = None
         self._until_s = _NEVER
         """Time until which these laws are in force, seconds."""
@@ -100,14 +96,6 @@ class SharedMedium(Ports):
         if self._look_up(self.clock.now):
             self._regroup()
             self._share()
-
-    def _laws_at(self, round: int, time_s: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
-        """Return the laws in force of the link and of the clients' own links, and the time until which both hold."""
-        link, until_s = self._link_timeline.at(round, time_s)
-        if self._own_timeline is None:
-            return link, None, until_s
-        own, own_until_s = self._own_timeline.at(round, time_s)
-        return link, own, min(until_s, own_until_s)
 
     def _look_up(self, now: float) -> bool:
         """Update the laws in force; return True if they have changed."""
@@ -169,6 +157,7 @@ class SharedMedium(Ports):
             self.clock.call_at(self._due_s, self._ring, self._due_s, FIRST)
 
     def _ring(self, at_s: float) -> None:
+        """Callback at the expected time of the next event: end the messages that are due, and apply new laws."""
         if at_s != self._rings_s:
             return  # an earlier call has taken its place
         self._rings_s = _NEVER

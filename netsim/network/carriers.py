@@ -190,6 +190,30 @@ class Ports:
         self._end(key, TRACE_END)
 
 
+class SharedLink(Ports):
+    """Base of carriers of one link that all messages share: bytes of messages, and laws of bandwidth.
+
+    `sizes`: bytes of each client's message (K,). `link`: bandwidth of the link (its entity 0). `own`: bandwidth of each client,
+    or None.
+    """
+
+    def __init__(
+        self, clock: Clock, sizes: FloatArray, link: Timeline[BandwidthLaw], own: Timeline[BandwidthLaw] | None
+    ) -> None:
+        super().__init__()
+        self.clock, self._sizes = clock, sizes
+        self._link_timeline, self._own_timeline = link, own
+        self._round = 1
+
+    def _laws_at(self, round: int, time_s: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
+        """Return the laws in force of the link and of the clients' own links, and the time until which both hold."""
+        link, until_s = self._link_timeline.at(round, time_s)
+        if self._own_timeline is None:
+            return link, None, until_s
+        own, own_until_s = self._own_timeline.at(round, time_s)
+        return link, own, min(until_s, own_until_s)
+
+
 class _Message:
     """A message in flight over the link of `client`, with `left` bytes to go at `since_s`."""
 

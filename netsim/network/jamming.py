@@ -175,6 +175,7 @@ class Jammer:
         self.next_round, self.next_s = None, _NEVER
 
     def _check_choice(self, chosen: IntArray, allowed: int) -> list[int]:
+        """Return the sub-channels that the law chose, as a list; raises AnswerError for any other answer."""
         # The law may be a user's class, so its answer is checked before use.
         chosen = np.asarray(chosen)
         if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.clock import FIRST, Clock
-from netsim.network.carriers import SERVER, Key, Ports, check_sizes
+from netsim.network.carriers import SERVER, Key, SharedLink, check_sizes
 
 if TYPE_CHECKING:
     from netsim.core.protocols import BandwidthLaw, BoolArray, FloatArray, IntArray, State, Timeline
@@ -46,7 +46,7 @@ def fair_level(limits: FloatArray, capacity: float) -> float:
     return (capacity - reached) / beyond if beyond else _EVER
 
 
-class VaryingMedium(Ports):
+class VaryingMedium(SharedLink):
     """Messages share a link of bandwidth `link` (its entity 0).
 
     A message is never faster than its client's `own` bandwidth, if given. Twin of `SharedMedium` for bandwidths that vary over
@@ -63,12 +63,8 @@ class VaryingMedium(Ports):
         link: Timeline[BandwidthLaw],
         own: Timeline[BandwidthLaw] | None = None,
     ) -> None:
-        super().__init__()
-        self.clock = clock
-        self._sizes = check_sizes(size_bytes, clients)
-        self._link_timeline, self._own_timeline = link, own
-        self._round = 1
-        self._link, self._own, self._until_s = self._laws(1, clock.now)
+        super().__init__(clock, check_sizes(size_bytes, clients), link, own)
+        self._link, self._own, self._until_s = self._laws_at(1, clock.now)
         self._capacity = 0.0
         self._link_changes_s = -_EVER
         """Time of the next change of the capacity, seconds."""
@@ -97,16 +93,8 @@ class VaryingMedium(Ports):
     def __len__(self) -> int:
         return len(self._keys)
 
-    def _laws(self, round: int, now: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
-        """Return the laws in force of the link and of the clients' own links, and the time until which both hold."""
-        link, until_s = self._link_timeline.at(round, now)
-        if self._own_timeline is None:
-            return link, None, until_s
-        own, own_until_s = self._own_timeline.at(round, now)
-        return link, own, min(until_s, own_until_s)
-
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        link, own, _ = self._laws(round, float(start_s.min(initial=self.clock.now)))
+        link, own, _ = self._laws_at(round, float(start_s.min(initial=self.clock.now)))
         if own is None:
             return link.ends_s(start_s, self._sizes[clients], np.zeros_like(clients)) - start_s
         both = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
@@ -146,7 +134,7 @@ class VaryingMedium(Ports):
     def _look_up(self, now: float) -> bool:
         """Update the laws in force; return True if they have changed. Rates stay until the next `_share`."""
         before = self._link, self._own
-        self._link, self._own, self._until_s = self._laws(self._round, now)
+        self._link, self._own, self._until_s = self._laws_at(self._round, now)
         if before[0] is self._link and before[1] is self._own:
             return False
         self._link_changes_s = -_EVER
@@ -207,6 +195,9 @@ class VaryingMedium(Ports):
                 self.clock.call_at(time_s, self._ring, time_s, FIRST)
 
     def _ring(self, at_s: float) -> None:
+        """Callback at the expected time of the next event: end the messages that are due, stop those whose links have stopped
+        for ever, and set new rates.
+        """
         if at_s != self._rings_s:
             return  # another call has taken its place
         self._rings_s = _EVER
@@ -242,7 +233,7 @@ class VaryingMedium(Ports):
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         self._round = round
-        self._link, self._own, self._until_s = self._laws(round, time_s)
+        self._link, self._own, self._until_s = self._laws_at(round, time_s)
         self._keys = [(kind, number) for kind, number in state["keys"]]
         self._clients = list(state["clients"])
         self._whole, self._left, self._rates = state["whole"].copy(), state["left"].copy(), state["rates"].copy()

@@ -219,6 +219,7 @@ class ConsensusPhase:
         return protocol.result()
 
     def _new_gossip(self, slot: int, ranks: IntArray) -> GossipProtocol:
+        """Return the gossip protocol of `slot`, by the rule of forwarding."""
         shared: dict[str, Any] = {
             "links": self.links,
             "draws": self._gossip_draws,

@@ -85,6 +85,7 @@ class OverlayRounds:
             self._needed[round] = Counter(target for _, target in arcs) + Counter(range(self.count))
 
     def _begin(self, node: int) -> None:
+        """Begin the next round of `node`: note the time, and start its work. With a centre only node 0 starts without work."""
         round = self._round[node] = self._round[node] + 1
         if round not in self._outgoing:
             self._plan(round)

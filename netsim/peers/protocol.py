@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from netsim.network.transport.message_draws import EdgeDraws
     from netsim.network.transport.messages import Message
     from netsim.network.transport.transport import Transport
+
+_EVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,24 @@ class PeerProtocol(ABC):
 
     def on_links_return(self, links: set[int]) -> None:  # noqa: B027 (most protocols do not mind)
         """Handle the return of `links` from an outage that was not known beforehand."""
+
+    def _await_returns(self) -> None:
+        """Handle the returns of links that are known beforehand, each at its time."""
+        following = self.links.cuts.next_return_s(self.links.clock.now)
+        if following < _EVER:
+            self.links.clock.call_at(following, self._on_known_return)
+
+    def _on_known_return(self, _: None) -> None:
+        if not self.live:
+            return
+        back = set(self.links.cuts.returning(self.links.clock.now))
+        if self._takes_returns(back):
+            self.on_links_return(back)
+        self._await_returns()
+
+    def _takes_returns(self, back: Collection[int]) -> bool:
+        """Return True if the protocol handles the return of the links `back`."""
+        return True
 
     def stop(self, _: None = None) -> None:
         """Stop: later messages and timers are ignored."""

@@ -66,6 +66,7 @@ class AllPresent(StateFields, Dispatch):
         return self._wait(number)
 
     def _wait(self, number: int) -> Process[None]:
+        """Wait until a client is present, or until a round of fixed length must begin; set the clients of the round."""
         pool = self.pool
         present = self._present()
         while not present.any():

@@ -34,6 +34,9 @@ def check_selection(
 
 
 def _clients(chosen: IntArray, selectable: BoolArray, at_most: int | None) -> IntArray:
+    """Return `chosen` as int64; raises AnswerError unless it names distinct, selectable clients, at least one and at most
+    `at_most`.
+    """
     chosen = np.asarray(chosen)
     if chosen.ndim != 1 or chosen.dtype.kind not in "iu" or len(chosen) == 0:
         raise AnswerError("policy", "select", chosen, "expected a non-empty 1-d array of client indices")

@@ -210,6 +210,7 @@ class WhenEnded(_OfOneRound):
         yield self._event
 
     def _on_end(self, update: Update) -> None:
+        """Count the end of an attempt of the open round, and close the round if its rule says so."""
         if update.handed_over:
             if not update.censored:
                 self._handed_over.append(update)

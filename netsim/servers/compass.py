@@ -96,6 +96,7 @@ class BySteps(StateFields, Dispatch):
         return np.flatnonzero(able)
 
     def _start(self, clients: IntArray) -> None:
+        """Assign steps to idle `clients` (n,), and begin their updates."""
         if not len(clients):
             return
         now, scheduler = self.pool.clock.now, self.scheduler
@@ -145,6 +146,7 @@ class GroupComplete(EndsOfRound):
         self.pool.causes.close_now("group complete", "latest time of a group")
 
     def _wait(self) -> Process[None]:
+        """Wait for updates that make a model, and begin new updates at idle clients meanwhile."""
         pool = self.pool
         while not self._ready:
             self.dispatch.refill()
@@ -173,6 +175,8 @@ class GroupComplete(EndsOfRound):
             self._over(scheduler.close(number))
 
     def _on_end(self, update: Update) -> None:
+        """Handle the end of an attempt: measure the client's speed, and pass its update to its group, or to a model of its own.
+        """
         client, scheduler, dispatch = update.client, self.dispatch.scheduler, self.dispatch
         self.ends.append(update)
         if update.censored:

@@ -366,6 +366,9 @@ class RoundLoop:
         self._ends.clear()
 
     def _open_round(self) -> Process[None]:
+        """Wait until the next round may open, and open it: medium, instruments, dispatch, assignment, close rule, in this
+        order.
+        """
         number, pool = self.round + 1, self.pool
         if self._asked_s is None:
             for on_open in self._on_open:
@@ -385,6 +388,7 @@ class RoundLoop:
         self.dispatch.send(number)
 
     def _close_round(self, closed_by: Cause) -> ClosedRound:
+        """Close the open round: collect its attempts, aggregate their updates, and report to the policy."""
         number, start_s, opened_by, pool = self.round + 1, self._start_s, self._opened_by, self.pool
         if not self.straggle and pool.under_way:
             pool.cut()

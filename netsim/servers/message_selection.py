@@ -128,6 +128,7 @@ class ChosenByPolicy:
         self._rng = self._draws.generator(self._number)
 
     def _outcome(self, ends: list[tuple[Update, float, float]]) -> RoundOutcome:
+        """Return the outcome of training messages that have ended, in the form of a round, for the policy."""
         pool, version = self._messages.pool, self._messages.round
         updates = [update for update, _, _ in ends]
         censored = np.array([update.censored for update in updates])

@@ -241,6 +241,7 @@ class Messages:
                 self._go_on(client)
 
     def _expire(self, number: int) -> None:
+        """Callback at the time at which message `number` expires: end it if it is still open."""
         message = self._open.pop(number, None)
         if message is None:
             return

@@ -285,6 +285,7 @@ class PeersAtWork(StateFields):
             self.protocol.on_timer(peer, key)
 
     def _on_end(self, update: Update) -> None:
+        """Handle the end of a peer's training: give the model to the protocol, or note that the peer has left."""
         peer = update.client
         self._training[peer] = False
         self._at_work -= 1

@@ -185,6 +185,7 @@ class TimedProbing(Probing):
             self.recorder.probe(self._row(probe, *told.get(probe.client, (_NAN, _NAN))))
 
     def _row(self, probe: Update, loss: float = _NAN, accuracy: float = _NAN) -> ProbeRow:
+        """Return the record of an ended probe, with the answer."""
         return ProbeRow(
             round=probe.round,
             client=probe.client,

@@ -273,6 +273,7 @@ class RoundServer(LoopServer):
         self._record(closed)
 
     def _record(self, closed: ClosedRound) -> None:
+        """Record a closed round and its attempts, after the evaluation of its model."""
         columns = self.loop.columns(closed)
         columns |= zip(ROUND_CAUSES, (*closed.opened_by, *closed.closed_by, closed.close_rule), strict=True)
         self.rows.record_round(closed)

@@ -171,6 +171,7 @@ class SlotServer(LoopServer, ABC):
         """
 
     def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: ColumnValues) -> None:
+        """Record a closed slot, after the evaluation of its model."""
         self.clients.charge()
         now, learner, opinion = self.clock.now, self.learner, float(opinions.mean())
         evaluation = learner.evaluate(slot, now, slot == self._last_round)
@@ -345,6 +346,7 @@ class FlDaServer(SlotServer):
         }
 
     def _decide(self, slot: int) -> Process[IntArray | Selection]:
+        """Run the consensus phase, by which clients choose the members of the slot."""
         if self._opinions is None:
             # Before slot 1 all clients test the first model, which gives the opinions of that slot.
             tested_s = self._test(0, self.clock.now)

@@ -84,6 +84,7 @@ def _cnn(
     norm: str = "none",
     kernel: int = 3,
 ) -> Shapes:
+    """Return the tensors of `kinds.cnn`; must follow its constructor layer by layer."""
     shapes, place, before = Shapes(), 0, planes
     for after in channels or ((32, 64, 64) if planes == 3 else (16, 32, 32)):
         shapes.convolution(f"layers.{place}", before, after, side=kernel)
@@ -108,6 +109,7 @@ def _cnn(
 def _cnn8(
     planes: int, side: int, classes: int, *, channels: Sequence[int] = (32, 32, 64, 64, 128, 128, 256, 256), norm: str = "group"
 ) -> Shapes:
+    """Return the tensors of `deep.cnn8`; must follow its constructor layer by layer."""
     shapes, place, before = Shapes(), 0, planes
     for i, after in enumerate(channels):
         shapes.convolution(f"{place}", before, after, bias=norm == "none")
@@ -121,6 +123,7 @@ def _cnn8(
 
 
 def _resnet18(planes: int, side: int, classes: int, *, norm: str = "batch") -> Shapes:
+    """Return the tensors of `deep.resnet18`; must follow its constructor layer by layer."""
     shapes, before = Shapes(), 64
     shapes.convolution("conv1", planes, before, bias=False)
     shapes.normalisation("bn1", norm, before)

@@ -37,6 +37,7 @@ class Bench:
         return replace(report, notes=tuple(self._trainer.notes[notes_before:]), seconds=time.perf_counter() - began)
 
     def _train(self, stack: Stack, vectors: Vectors) -> Report:
+        """Train a stack by the optimizer; `vectors` is overwritten with the results."""
         device = self._trainer.device
         states = None
         if stack.taken is not None:

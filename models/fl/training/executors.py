@@ -220,6 +220,7 @@ class OnWorkers:
     def _take(
         self, report: Report | None, rows: list[int], end: Vectors, states: OptimizerStates | None, measured: LossMeasures
     ) -> None:
+        """Add the results of a stack, whose clients are `rows` of the whole request, to the optimizer states and the losses."""
         assert report is not None
         if states is not None and report.taken is not None:
             states.keep(rows, end.moments, report.taken)

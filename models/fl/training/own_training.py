@@ -219,6 +219,7 @@ class OwnTraining:
         return {name: view[0].clone() for name, view in zip(self._layout.names, views, strict=True)}
 
     def _data(self, shard: IntArray, steps: IntArray) -> LocalData:
+        """Return the data of one client with the samples `shard`, and its planned `steps`, for a user's trainer."""
         chosen = torch.from_numpy(shard).to(self._x.device)
         # Renumber the samples within the client's own shard, which need not be sorted.
         order = np.argsort(shard, kind="stable")
@@ -234,6 +235,7 @@ class OwnTraining:
         )
 
     def _check_answer(self, answer: Any, start: Tensor, drawn: IntArray) -> Result:
+        """Return the checked answer of a user's trainer to one job; raises AnswerError for any other answer."""
         if not isinstance(answer, Trained):
             raise self._refusal(type(answer).__name__, "must be a models.fl.training.own_training.Trained")
         if not isinstance(answer.parameters, Mapping):

@@ -216,6 +216,7 @@ class Flows:
             self.clock.call_at(self._rings_s, self._ring, self._rings_s, FIRST)
 
     def _ring(self, at_s: float) -> None:
+        """Callback at the expected time of the next end: end all flows that are due, in the order in which they began."""
         if at_s != self._rings_s:
             return  # an earlier call has taken its place
         self._rings_s = _NEVER

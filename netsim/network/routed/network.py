@@ -317,6 +317,9 @@ class RoutedNetwork:
         return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in each])
 
     def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
+        """Return the seconds of one transfer that is alone on the network: its delay, then its bytes, piece by piece of
+        constant bandwidth.
+        """
         delay_s = self.transfers.delay_s(self.route(source, target), size_bytes)
         hops = self.hops(source, target)
         left, now = size_bytes / self.transfers.corrections.bandwidth_factor, start_s + delay_s

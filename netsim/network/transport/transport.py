@@ -392,6 +392,7 @@ class Transport:
         self.flying, self.batches = {}, {}
 
     def _end(self, message: Message) -> None:
+        """End a message at its arrival: record it, and call its handler; a lost one is sent again if the rule allows."""
         self._on_sent(message)
         # Most messages meet nothing, and then no cause is looked for.
         cause = None if self._plain and message.good else self._cause_of_loss(message)
@@ -438,6 +439,7 @@ class Transport:
         self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
 
     def _row(self, message: Message, outcome: str, cause: str | None = None) -> MessageRow:
+        """Return the record of a message that ends now with `outcome`."""
         source, target = self.sources[message.edge], self.targets[message.edge]
         return MessageRow(
             message.label[1],

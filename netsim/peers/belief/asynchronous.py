@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,10 +45,11 @@ class AsynchronousBelief(BeliefProtocol):
         for client in range(self.links.graph.clients):
             self._update(client)
         self._outstanding -= 1
-        self._watch()
+        self._await_returns()
         self._check()
 
     def _update(self, client: int) -> None:
+        """Compute the messages of `client`, and send those that changed by more than the tolerance."""
         rules, sent, number = self.rules, self._sent, self._number
         here, out = slice(self._starts[client], self._starts[client + 1]), self.links.outgoing[client]
         old = [sent[edge] for edge in out]
@@ -118,17 +118,6 @@ class AsynchronousBelief(BeliefProtocol):
         if all(cuts.cause(link, now, now) is None for link in waiting - cuts.down_indefinitely(now)):
             self.complete = True
             self.stop_at(now)
-
-    def _watch(self) -> None:
-        following = self.links.cuts.next_return_s(self.links.clock.now)
-        if following < math.inf:
-            self.links.clock.call_at(following, self._back)
-
-    def _back(self, _: None) -> None:
-        if not self.live:
-            return
-        self.on_links_return(set(self.links.cuts.returning(self.links.clock.now)))
-        self._watch()
 
     def on_links_return(self, links: set[int]) -> None:
         """Send every message again that did not arrive over `links`."""

@@ -26,7 +26,7 @@ class Flooding(GossipProtocol):
             self._agree()
         for client, held in enumerate(self.held):
             self._forward(client, held, -1)
-        self._watch()
+        self._await_returns()
         self._check()
 
     def _forward(self, client: int, news: Known, giver: int) -> None:
@@ -93,19 +93,9 @@ class Flooding(GossipProtocol):
                 return False
         return True
 
-    def _watch(self) -> None:
-        following = self.links.cuts.next_return_s(self.links.clock.now)
-        if following < math.inf:
-            self.links.clock.call_at(following, self._back)
-
-    def _back(self, _: None) -> None:
-        if not self.live:
-            return
-        back = set(self.links.cuts.returning(self.links.clock.now))
+    def _takes_returns(self, back: Collection[int]) -> bool:
         # Links that return repeatedly would always have messages in flight, and the protocol would never end.
-        if not (self.until_agreement and self._nothing_to_learn(back)):
-            self.on_links_return(back)
-        self._watch()
+        return not (self.until_agreement and self._nothing_to_learn(back))
 
     def on_links_return(self, links: set[int]) -> None:
         """Send the knowledge of both ends of each of `links` over it."""

@@ -44,6 +44,7 @@ class Push(GossipProtocol):
         self._repeat()
 
     def _repeat(self, _: None = None) -> None:
+        """Callback every `interval_s`: begin a repetition, in which each client sends to one random neighbour."""
         if not self.live:
             return
         rules, clock = self.rules, self.links.clock
