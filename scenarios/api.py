@@ -284,6 +284,7 @@ def _make_plan(
     variants: Iterable[str] | None,
     strict: bool,
 ) -> Plan:
+    """Return the plan of a sweep from the arguments of `sweep`."""
     keys, name = _tables(scenario)
     keys |= _script_key(script)
     listed = None if seeds is None else arguments.several("seeds", seeds, "range(10)")

@@ -56,6 +56,7 @@ def read_network(name: str) -> Underlay:
 
 
 def _read_csv(path: Path) -> Underlay:
+    """Return the network in a CSV file; raises ValueError that names the line."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.DictReader(file, skipinitialspace=True, strict=True)
         try:
@@ -77,6 +78,7 @@ def _read_csv(path: Path) -> Underlay:
 
 
 def _read_graph(path: Path) -> Underlay:
+    """Return the network in a GraphML or GML file; raises ValueError."""
     import networkx as nx
 
     try:
@@ -113,6 +115,7 @@ def _from_json(name: str, content: object) -> Underlay:
 
 
 def _attributes(place: str, values: Mapping[str, Any]) -> dict[str, float]:
+    """Return the numbers of a cable among `values`; raises ValueError that names `place`."""
     attributes = {}
     for name in ("km", "delay_s", "bytes_per_s"):
         text = values.get(name)

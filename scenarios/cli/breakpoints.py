@@ -71,6 +71,7 @@ def breakpoints(
 def _write(
     groups: Groups, out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]
 ) -> None:
+    """Write the figures and the tables of changes into `out`."""
     import pandas as pd
 
     from analysis.breakpoints.figure import course_figure, regret_around_changes_figure, shares_figure

@@ -207,6 +207,7 @@ Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
 
 @contextmanager
 def _lines(look: Look) -> Iterator[Telling]:
+    """Yield callbacks that print a line on the run now and then."""
     last_s = [time.perf_counter()]
 
     def update(simulation: Simulation) -> None:
@@ -226,6 +227,7 @@ def _lines(look: Look) -> Iterator[Telling]:
 
 @contextmanager
 def _panel(look: Look) -> Iterator[Telling]:
+    """Yield callbacks that update a panel on the terminal."""
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table

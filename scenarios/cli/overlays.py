@@ -78,6 +78,7 @@ def _sharing(text: str) -> Literal["by-degree", "fluid"]:
 
 
 def _show(silos: Silos, found: list[CycleTime], sharing: str) -> None:
+    """Print the cycle times of overlays as a table."""
     from analysis.documents.terminal import terminal_table
 
     fluid = sharing == "fluid"

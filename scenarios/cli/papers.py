@@ -71,6 +71,7 @@ def reproduce(
 
 
 def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
+    """Run all reproductions into `folder`, with a line for each."""
     from scenarios.papers.panels import play_all
     from scenarios.runs.folders import check_place, writing
 

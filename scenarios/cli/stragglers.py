@@ -59,6 +59,7 @@ def what_if(
 
 
 def _answers(told: list[Answer]) -> Table:
+    """Return a table for the terminal: the round as it was, and with each change."""
     from rich.table import Table
 
     was = told[0].was
@@ -152,6 +153,7 @@ def _check_range(only: tuple[int, int] | None, numbers: Any, folder: Path) -> No
 
 
 def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) -> None:
+    """Simulate rounds without each of their clients, and write the table `what_ifs` into the folder of the run."""
     import pyarrow.parquet as pq
 
     from scenarios.runs.folders import add_files

@@ -246,6 +246,7 @@ def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
 def _fit_phase(
     rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], log: Log, seeks_changes: bool
 ) -> PhaseFit:
+    """Return the estimates of one phase of one class, with change points if they are sought and found."""
     where = f"{phase} of class {group}"
     try:
         whole = _fit_rows(rows, phase, group, forced)

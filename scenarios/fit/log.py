@@ -221,6 +221,7 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
 
 
 def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
+    """Return the log of a table; raises UserError for missing or unknown columns, and values that cannot be."""
     import pandas as pd
 
     for column in table.columns:
@@ -345,6 +346,7 @@ def _clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
 
 
 def _groups(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: str) -> list[str]:
+    """Return the class of each client; raises UserError if a client has two."""
     if by == "client":
         return [f"client-{name}" for name in names]
     if "class" not in table or table["class"].isna().all():

@@ -43,6 +43,7 @@ def _svg(picture: Picture) -> str:
 
 
 def _phase_blocks(fit: PhaseFit) -> list[Block]:
+    """Return the blocks of a report on one phase of one class: tables of the estimates, and the figure."""
     cut = 100 * fit.durations.censored_share
     blocks: list[Block] = [Text(f"{fit.durations.number:,} durations, {cut:.1f} % cut off.")]
     if fit.speed is not None:

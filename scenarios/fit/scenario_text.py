@@ -67,6 +67,7 @@ def _short(value: float) -> float:
 
 
 def _phase_text(fits: list[PhaseFit]) -> str:
+    """Return the table of a phase as text, with a comment for each class."""
     comments = [comment for fit in fits for part in (fit, *fit.later) for comment in _comments(part)]
     phase, speeds = fits[0].phase, {fit.group: fit.speed for fit in fits if fit.speed is not None}
     if len(speeds) < len(fits):

@@ -80,6 +80,7 @@ class App:
             sys.modules.update(hidden)
 
     def _load(self, component: str) -> Any:
+        """Import a component of the app; raises UserError if that fails."""
         place: str = getattr(self, component)
         module, sign, name = place.partition(":")
         message = f"flower.app = {self.name!r}: {component} = {place!r}"

@@ -237,6 +237,7 @@ class SimulatedGrid(Grid):
         return [self._replies.pop(name) for name in names]
 
     def _push(self, given: list[Any]) -> list[str]:
+        """Send messages of the app into the simulation; return their ids."""
         if not given:
             return []
         self._asked = 0

@@ -105,6 +105,7 @@ class Nodes:
         return self._answer(message, reply)
 
     def _error_reply(self, message: Message, error: BaseException) -> Message:
+        """Return the reply to a message whose ClientApp raised `error`."""
         from flwr.app import Error
         from flwr.app import Message as AnyMessage
 
@@ -119,6 +120,7 @@ class Nodes:
             return AnyMessage(Error(internals.APP_RAISED, reason), reply_to=message)
 
     def _answer(self, message: Message, reply: Message) -> Answer:
+        """Return a reply with its load in the simulation: samples, and the times of `[flower.polls]`."""
         section, kind = self._section, message.metadata.message_type.partition(".")[0]
         if not reply.has_content():
             size = max(len(reply.error.reason or ""), 1)

@@ -75,6 +75,7 @@ class AppRun:
                 raise UserError(f"{message}; must be a {wanted.__name__} of flwr")
 
     def _run(self, serverapp: Any, clientapp: Any) -> None:
+        """Run the ServerApp on a simulated grid, to its end."""
         from flwr.app import Context, RecordDict
 
         from scenarios.flower.grid import SimulatedGrid

@@ -42,6 +42,7 @@ def blocks(sweep: Sweep, *, look: Look) -> list[Block]:
 
 
 def _figure(found: FloatArray, look: Look) -> ShownFigure:
+    """Draw the belief of each of the first clients, and the mean of all others, slot by slot."""
     from analysis.figures.lines import curve_note, draw_lines, round_axis
     from analysis.figures.style import headline, new_figure
 

@@ -27,6 +27,7 @@ def _learning(data: str, low: int, *few: str) -> dict[Size, Setup]:
 
 
 def _fig3_4(data: str, channels: str, scheduler: str, accuracy: float, smoke_samples: int) -> Reproduction:
+    """Return the reproduction of figures 3 and 4 for one data set, kind of channels and scheduler."""
     aware, plain = f"{scheduler}-aware", f"{scheduler}-random"
     per_cent = f"about {accuracy * 100:.0f}"
     return Reproduction(

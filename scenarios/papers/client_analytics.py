@@ -46,6 +46,7 @@ def _accuracy(
     against: tuple[str, ...] = (),
     slots: int = 200,
 ) -> Reproduction:
+    """Return a reproduction of accuracies over slots."""
     return Reproduction(
         name=name,
         paper=PAPER,

@@ -136,6 +136,7 @@ def _check_case(case: Any, place: str, play: Any) -> list[End]:
 
 
 def _play(case: Mapping[str, Any]) -> list[End]:
+    """Simulate one case; return the ends of its flows beside the expected ones."""
     clock = Clock()
     corrections, same_links = corrections_of(case["model"])
     links = [
@@ -196,6 +197,7 @@ def judge(cases: Path | None) -> Judgement:
 
 
 def _sections(found: Sequence[End], differing: int) -> list[Section]:
+    """Return the sections of the result: a table with a row for each flow."""
     from analysis.documents.blocks import Section, Table
 
     rows = [

@@ -76,6 +76,7 @@ def judge(cases: Path | None) -> Judgement:
 
 
 def _sections(found: Sequence[Cell]) -> list[Section]:
+    """Return the sections of the result: a table with a row for each cell."""
     from analysis.documents.blocks import Section, Table
 
     rows = [

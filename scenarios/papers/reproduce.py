@@ -178,6 +178,7 @@ def write(document: Document, out: Path) -> list[Path]:
 
 
 def _verdict(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
+    """Return the blocks of the verdict: a table with a row for each rule."""
     from analysis.documents.blocks import Table, Text
     rules = asked.what.rules
     blocks: list[Block] = []
@@ -209,6 +210,7 @@ def _tables_of(asked: Request, done: Sweep, comparison: Comparison) -> list[Bloc
 
 
 def _table(asked: Request, done: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
+    """Return the table of metrics, each beside the paper's number if there is one."""
     from analysis.documents.blocks import Table
     from analysis.documents.comparison_tables import comparison_cells, interval_words
 

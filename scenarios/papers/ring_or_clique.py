@@ -39,6 +39,7 @@ def sections(done: Sweep) -> list[Section]:
 
 
 def _table(done: Sweep, column: str, what: str, caption: str) -> Table:
+    """Return the table of rounds and seconds to the target, for ring and clique, and their ratios."""
     from analysis.documents.blocks import Table
     from analysis.documents.numbers import format_interval
     from analysis.statistics.intervals import mean_interval

@@ -115,6 +115,7 @@ def sections(times: Times, *, look: Look) -> list[Section]:
 
 
 def _figure(times: Times, look: Look) -> ShownFigure:
+    """Draw the time of a search against the number of clients, a line for each method."""
     from analysis.figures.style import headline, line_style, new_figure
 
     with look.apply():

@@ -149,6 +149,7 @@ def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int
 
 
 def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy: Accounts | None) -> list[str]:
+    """Return differences between the client table and the counts of the server, the largest leak, and the energy."""
     leak = 0.0
     rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(_JOULES if energy is not None else (), 0.0)
     for table in file.pieces(["outcome", "leak", *sent, *joules]):

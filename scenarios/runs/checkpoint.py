@@ -114,6 +114,7 @@ def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> object:
 
 
 def _unpack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
+    """Return the value that `_pack` has packed."""
     if not isinstance(value, list):
         return value
     kind, content = value

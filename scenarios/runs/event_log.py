@@ -58,6 +58,7 @@ class EventLog:
             self._writer.flush()
 
     def _open(self, step: int, now_s: float) -> None:
+        """Open the event file for appending. A resumed run marks its first step; earlier events from that step on are void."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 

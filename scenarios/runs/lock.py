@@ -44,6 +44,7 @@ def lock_file(folder: Path) -> Path:
 
 @contextmanager
 def _hold_lock_file(folder: Path) -> Iterator[None]:
+    """Hold a lock by a file beside the folder within the block; raises UserError if another process holds it."""
     path, mine = lock_file(folder), _process(os.getpid())
     while not _create(path, mine):
         holder = _holder(path)

@@ -130,6 +130,7 @@ def _from_the_start(
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> Notes:
+    """Write the beginning of a run into its folder, and simulate it."""
     with orderly(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
@@ -202,6 +203,7 @@ def _simulate(
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> Notes:
+    """Simulate a run, from the beginning or from `state`, write its files, and return its summary."""
     out, simulation = marker.folder, built.simulation
     totals = Totals(starts_s=change_points_s(built.channels))
     effort = Effort(0.0 if state is None else state["wall_time_s"])

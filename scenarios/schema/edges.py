@@ -225,6 +225,7 @@ def check_edges(scenario: "Scenario") -> None:
 
 
 def _check_network(scenario: "Scenario", edges: Edges) -> None:
+    """Refuse nodes of edges that do not go with `[network]`."""
     for i, tier in enumerate(edges.tiers):
         if tier.nearest is not None and scenario.network is None:
             why = "there are no routes; add [network], or give count, groups or table"
@@ -242,6 +243,7 @@ def _check_network(scenario: "Scenario", edges: Edges) -> None:
 
 
 def _check_rules(scenario: "Scenario", edges: Edges) -> None:
+    """Refuse tiers whose members are unclear, and rules that have no meaning for edges."""
     leaves = edges.leaves()
     if len(leaves) > 1:
         for i in leaves:
@@ -263,6 +265,7 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
 
 
 def _check_learner(scenario: "Scenario") -> None:
+    """Refuse options of `[learner]` that are not defined over edges."""
     learner = scenario.learner
     if learner is None:
         return

@@ -159,6 +159,7 @@ def _trained_by(scenario: Scenario) -> None:
 
 
 def _check_no_slots(scenario: Scenario) -> None:
+    """Refuse tables and policies that need a server with slots."""
     for name in SLOT_TABLES:
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", "belongs to servers with slots; leave it out, or set server.kind to fl-fa or fl-da")

@@ -78,6 +78,7 @@ class PeerTraining(Server):
         self._check_learner(scenario)
 
     def _check_learner(self, scenario: "Scenario") -> None:
+        """Refuse options of `[learner]` that have no meaning without a server."""
         learner, tested = scenario.learner, self.tested_peers
         if learner is None:
             if tested is not None:

@@ -88,6 +88,7 @@ def json_schema() -> JsonSchemaValue:
 
 
 def _share(node: object, shared: JsonSchemaValue) -> Any:
+    """Return the schema `node` with references in place of repeated parts, which are added to `shared`."""
     if isinstance(node, list):
         return [_share(entry, shared) for entry in node]
     if not isinstance(node, dict):
@@ -159,6 +160,7 @@ def _name(field: JsonSchemaValue) -> str:
 
 
 def _keys(table: JsonSchemaValue, tables: JsonSchemaValue) -> list[str]:
+    """Return the Markdown rows of a table of keys."""
     required = dict.fromkeys(table.get("required", ()), "required")
     alternatives = [option.get("required", ()) for option in table.get("anyOf", ())]
     for keys in alternatives:
@@ -200,6 +202,7 @@ def _paragraphs(description: str) -> list[str]:
 
 
 def _type(field: JsonSchemaValue) -> str:
+    """Return the type of a key in Markdown."""
     if "$ref" in field:
         name = _name(field)
         if name == _PER_CLIENT:

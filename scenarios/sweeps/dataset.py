@@ -104,6 +104,7 @@ def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
 
 
 def _write(folder: Path, table: TableName, part: _Part) -> Notes:
+    """Write one file of the data set, and return its entry of the list."""
     import pyarrow
     import pyarrow.parquet
 

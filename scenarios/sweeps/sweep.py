@@ -176,6 +176,7 @@ class _UnderWay:
                 self._keep(index, done, stop)
 
     def _keep(self, index: int, done: Done, stop: StopRequest) -> None:
+        """Note the result of run `index`: complete, stopped or failed."""
         planned = self._wanted[index].planned
         if done.stopped:
             stop.asked = True
@@ -196,6 +197,8 @@ class _UnderWay:
         write_manifest(self._folder, self._manifest())
 
     def _manifest(self) -> Notes:
+        """Return the content of `sweep.json`: the complete runs, and the missing ones."""
+
         def entry(p: Planned) -> Notes:
             return {"variant": p.variant, "label": p.label, "seed": p.seed}
 

@@ -146,6 +146,7 @@ def _check_header(place: Path, line: int, header: list[str]) -> None:
 
 
 def _row(place: Path, line: int, cells: Mapping[str, str], header: list[str]) -> Row:
+    """Return a checked line of the device table; raises UserError."""
     where = f"clients.devices: {place}, line {line}"
     for name in header:
         if not cells.get(name):

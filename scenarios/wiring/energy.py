@@ -61,6 +61,7 @@ def _charger(section: Battery, population: Population, streams: Streams) -> Foll
 def _batteries(
     section: Battery, population: Population, powers: Powers, presence: Availability, charger: FollowedPresence | None
 ) -> Batteries:
+    """Return the batteries of the clients; raises UserError."""
     names = ("capacity_j", "initial", "threshold", "charge_w")
     if section.capacity_j is None:
         raise UserError("energy.battery.capacity_j: is missing; give it, or a column battery_j in clients.devices")

@@ -109,6 +109,7 @@ class Law:
         return Law(self._group, self._path, self._context, inner, self._by_group)
 
     def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
+        """Return one of the laws with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError."""
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
             try:
                 keys = inner.component.model_dump(by_alias=True) | {name: spec}
@@ -222,6 +223,7 @@ class _Link:
         return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
 
     def _built(self, path: str, law_path: str | None) -> object:
+        """Return the engine's law: with the bytes of the message, and the added seconds, if they belong to the delay."""
         law = self.law.build(law_path)
         if self.what != "delay":
             return law

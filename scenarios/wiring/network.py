@@ -128,6 +128,7 @@ class Layout:
         return route.start, route.to
 
     def _written(self, i: int) -> Hops:
+        """Return the hops of route `i` of the file; raises UserError unless its cables follow one another."""
         route, key = self.section.routes[i], f"network.routes.{i}"
         node, hops, visited = route.start, [], {route.start}
         for place, name in enumerate(route.links):
@@ -225,6 +226,7 @@ def _from_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, Plan]
 
 
 def _generated(section: Generator, speed_km_per_s: float, generator: np.random.Generator) -> dict[str, Plan]:
+    """Return the cables of the generator, by name, with the keys of their levels."""
     rule = getattr(generators, section.kind.replace("-", "_"))
     keywords = section.keywords | ({"generator": generator} if section.kind == "waxman" else {})
     try:
@@ -350,6 +352,9 @@ def _let_jam(network: RoutedNetwork, layout: Layout, scenario: Scenario, context
 
 
 def _cable(plan: Plan, section: Network, context: Context) -> Cable:
+    """Return the engine's cable for a plan. Laws that take no time or lose nothing are left out, unless a script may change
+    them.
+    """
     link, alone = plan.link, replace(context, population=Population.single_client())
     # Scripts name a cable, not its place in the file.
     key = f"network.links.{plan.name}"
@@ -495,6 +500,7 @@ class _Expected:
 
 
 def _carried(network: RoutedNetwork, direction: Direction, size: Any, ends: Sequence[tuple[int, int]]) -> Carried:
+    """Return the carrier of one direction with its expected times; raises UserError for messages that take too long."""
     sizes = np.array(np.broadcast_to(size, (len(ends),)), np.float64)
     expected = _Expected(network, ends, sizes)
     mean_s = expected.mean_s(1, 0.0)

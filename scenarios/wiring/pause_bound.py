@@ -38,6 +38,7 @@ def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> Notes | None:
 
 
 def _bound(mu: FloatArray, delta: float, scenario: Scenario, rounds: int) -> Notes:
+    """Return the bound after `rounds` rounds with its constants."""
     reward: Any = scenario.metrics.reward
     given: Notes = {
         "clients": len(mu),

@@ -129,6 +129,7 @@ def decompress_s(scenario: Scenario, population: Population, sizes: Sizes) -> Fl
 
 
 def _codec_s(scenario: Scenario, population: Population, name: str, size: object) -> FloatArray:
+    """Return the seconds (K,) that compressing or decompressing a message takes; raises UserError."""
     key = f"payload.{name}_s_per_byte"
     s_per_byte = np.asarray(population.values(getattr(scenario.payload, f"{name}_s_per_byte"), key))
     with np.errstate(over="ignore"):

@@ -36,6 +36,7 @@ class Population:
         """True if the scenario gives groups."""
 
     def _groups(self, section: Clients) -> dict[str, IntArray]:
+        """Return the clients of each group: from `clients.groups`, or from the device table."""
         devices = self.devices
         if devices is None:
             return self._consecutive([group.name for group in section.groups], _shares(section), "clients.groups.{}.name") or {

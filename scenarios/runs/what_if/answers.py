@@ -128,6 +128,9 @@ def table_of(answers: Sequence[Answer]) -> object:
 
 
 def _open(folder: Path) -> tuple[Scenario, Run, float]:
+    """Return scenario, run and simulated seconds of a finished run; raises UserError for runs without rounds that can be
+    repeated.
+    """
     from analysis import open_run
 
     scenario = read_finished(folder)

@@ -231,6 +231,7 @@ class ScriptRunner:
             self._wait.load_state_dict(state["wait"])
 
     def _replay(self) -> None:
+        """Bring a fresh generator to the point of the checkpoint, by the answers in the journal."""
         if not self.journal.entries:
             return  # interrupted before the run began
         self._begin()

@@ -218,6 +218,7 @@ class ScriptedStates(_Law):
         return law, law, until_s
 
     def _means(self, law: Any, overlays: tuple[Overlay, ...]) -> FloatArray:
+        """Return the means of all sub-channels with the overlays applied; raises UserError for a mean outside [0, 1]."""
         means = np.array(law.success_probability(self._everyone), np.float64)
         for overlay in overlays:
             chosen = self._everyone if overlay.entities is None else overlay.entities

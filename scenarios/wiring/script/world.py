@@ -142,6 +142,7 @@ class World(Observed):
         return self._acts
 
     def _change(self, target: str, clients: Some, channels: Some, parameters: Keywords, *, scale: bool) -> Change:
+        """Check the arguments of a change, and apply it."""
         law = self._targets.find(target)
         if not parameters:
             raise UserError(f"{target}: changes nothing; name a parameter and its value")
