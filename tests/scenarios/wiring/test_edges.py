@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ NETWORK = {
     "bandwidth_bytes_per_s": 1000.0,
 }
 GROUPS = {"count": 4, "groups": [{"name": "a", "count": 2}, {"name": "b", "count": 2}]}
+
+
+def pause(world: Any) -> Iterator[float]:
+    """Wait for a second: a script."""
+    yield 1.0
+
+
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "no members": (study({"name": "edge"}), r"edges\.tiers\.0\.name = .edge.: give one of count, groups, table, nearest"),
     "two ways": (study(tier(groups=["a"])), r"edges\.tiers\.0\.groups = .*give one of count, groups, table, nearest"),
@@ -105,7 +113,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         r"channels = .\.\..: are of one server; leave them out",
     ),
     "a script": (
-        study(script={"kind": "tests.helpers.asking:Again", "rounds": [], "asked": []}),
+        study(script={"kind": f"{__name__}:pause"}),
         r"script = .*scripts do not know edges yet; leave it out",
     ),
     "probes": (study(probe={"timed": False}), r"probe = .\.\..: edges and clients are not asked before a selection yet"),
