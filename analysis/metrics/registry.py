@@ -216,13 +216,13 @@ _LISTED = (
         definitions.mean_of("disagreement"), "consensus", 100.0,
     ),
     Metric(
-        "messages", "messages a slot", "", "lower",
-        "Messages sent between clients, every sending counted, mean over slots.",
+        "messages", "messages a round", "", "lower",
+        "Messages sent between clients, every sending counted, mean over rounds, which are slots where there are any.",
         definitions.mean_of("messages"), "consensus",
     ),
     Metric(
-        "message_bytes", "bytes of messages a slot", "kB", "lower",
-        "Bytes of the messages sent between clients, mean over slots.",
+        "message_bytes", "bytes of messages a round", "kB", "lower",
+        "Bytes of the messages sent between clients, mean over rounds, which are slots where there are any.",
         definitions.mean_of("message_bytes"), "consensus", 1e-3,
     ),
 )  # fmt: skip

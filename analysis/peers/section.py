@@ -98,4 +98,4 @@ def _wait_blocks(run: Run) -> list[Block]:
     ]
     caption = f"Which peer waited for which: the {len(rows)} longest, of {len(pairs):,} pairs"
     note = "A wait lasts from the end of a training to the beginning of the next, which a message of the other peer let begin."
-    return [Text(words), Table("waits", caption, (["peer", "waited for", "for (s)", "times"], rows), note=note)]
+    return [Text(words), Table("waits", caption, (["peer", "waited for", "for (s)", "times"], rows), note=note, words=(0, 1))]

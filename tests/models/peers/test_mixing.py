@@ -30,6 +30,14 @@ def test_the_second_modulus_of_metropolis_weights_is_the_known_one(name):
     assert second_modulus(metropolis(graph=make())) == pytest.approx(modulus, abs=1e-9)
 
 
+@pytest.mark.parametrize(("graph", "strides", "modulus"), [(ring, [1], 0.9807852804), (exponential, [1, 2, 4, 8], 0.6)])
+def test_the_second_modulus_of_directed_graphs_is_the_known_one(graph, strides, modulus):
+    # Peer i hears from i - s for each stride s, and gives all of them and itself the same weight.
+    share = np.eye(16) / (len(strides) + 1)
+    weights = sum((np.roll(share, stride, axis=0) for stride in strides), share)
+    assert second_modulus(given(graph=graph(clients=16), weights=weights.tolist())) == pytest.approx(modulus, abs=1e-9)
+
+
 def test_a_path_of_three_by_hand():
     mixing = metropolis(graph=grid(clients=3, rows=1))
     assert mixing.matrix() @ [0, 0, 3] == pytest.approx([0, 1, 2])
