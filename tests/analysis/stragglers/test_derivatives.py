@@ -20,7 +20,7 @@ INEXACT = ("absences", "buffered, absences", "semi-synchronous")
 """Worlds in which a client's return, or a time of the clock, lies on the path."""
 
 
-@pytest.mark.parametrize("name", each_nth(4, WORLDS))
+@pytest.mark.parametrize("name", each_nth(3, WORLDS))
 def test_the_path_holds_what_moves_the_end(name: str) -> None:
     tables = WORLDS[name]
     view = run_records(played(tables))

@@ -13,7 +13,6 @@ from analysis.stragglers.records import run_records
 from tests.helpers.derivative_worlds import varied
 from tests.helpers.edge_tiers import constant, study, tier
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
-from tests.helpers.suites import each_nth
 
 LOSSY = varied(0.2, 0.5) | {"channel": {"kind": "bernoulli", "success": 0.9}}
 ROUGH: dict[str, Any] = {
@@ -45,7 +44,7 @@ def edges_of(tables: dict[str, Any]) -> list[str]:
     return regions + [f"edge-{n}" for n in range(tables["edges"]["tiers"][-1]["count"])]
 
 
-@pytest.mark.parametrize("name", each_nth(3, WORLDS))
+@pytest.mark.parametrize("name", WORLDS)
 def test_a_phase_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
     tables = WORLDS[name]
     path, was_s = critical_path(run_records(played(tables))), end_s(tables)
