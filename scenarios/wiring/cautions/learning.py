@@ -24,8 +24,9 @@ def short_jobs(outcome: Outcome) -> Iterator[Caution]:
     """Warn of workers whose jobs were shorter than the time to distribute them."""
     facts = None if outcome.learner is None else outcome.learner.worker_facts
     if facts is not None and facts["jobs"] and facts["job_s"] < _SHORT_S:
-        text = f"learner.workers: a job of training took {1000 * facts['job_s']:.2g} ms, less than to give it to a worker"
-        yield Caution("short-jobs", f"{text}; leave learner.workers out")
+        option = "--cluster" if "machines" in facts else "learner.workers"
+        text = f"{option}: a job of training took {1000 * facts['job_s']:.2g} ms, less than to give it to a worker"
+        yield Caution("short-jobs", f"{text}; leave {option} out")
 
 
 def not_finite(outcome: Outcome) -> Iterator[Caution]:
