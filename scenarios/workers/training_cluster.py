@@ -220,7 +220,7 @@ class TrainingCluster(TrainingWorkers):
             seat.desk,
             pickle.dumps((ticket.stack, shape)),
             numbers,
-            key=f"{self._name}-{ticket.number}-{ticket.attempts}-{line}",
+            key=f"{self._name}-{uuid.uuid4().hex}",
             workers=[seat.address],
             pure=False,
             retries=0,

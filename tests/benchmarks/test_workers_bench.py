@@ -13,6 +13,7 @@ import pytest
 
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
+from scenarios.runs.training_machines import TrainingMachines
 
 SERVERS: dict[str, dict[str, Any]] = {
     "synchronous": {"kind": "synchronous", "per_round": 10},
@@ -26,6 +27,8 @@ STUDIES: dict[str, tuple[dict[str, Any], str, int, int]] = {
 }
 PAIRS = 3
 MOST_JOB_S = 0.003
+MOST_ON_CLUSTER = 1.15
+"""Time on two workers of Dask's local cluster, in times of two processes."""
 
 
 def study(server: str, network: str, workers: int) -> dict[str, Any]:
@@ -53,10 +56,15 @@ def study(server: str, network: str, workers: int) -> dict[str, Any]:
     }
 
 
-def seconds(tables: dict[str, Any], folder: Path) -> float:
-    """Return the wall time of a round of ten clients, without the first."""
+def seconds(tables: dict[str, Any], folder: Path, cluster: str | None = None) -> float:
+    """Return the wall time of a round of ten clients, without the first; `cluster`: address of the workers, None: processes."""
     ends: list[float] = []
-    run(parse(tables), folder, overwrite=True, after_round=lambda simulation: ends.append(time.perf_counter()), checkpoint_s=1e9)
+
+    def note_end(simulation: Any) -> None:
+        ends.append(time.perf_counter())
+
+    machines = TrainingMachines(cluster=cluster)
+    run(parse(tables), folder, overwrite=True, after_round=note_end, checkpoint_s=1e9, machines=machines)
     rounds = 10 // tables["server"].get("buffer", 10)
     # The model is tested in the first and the last round.
     timed = ends[rounds - 1 : -1]
@@ -74,6 +82,19 @@ def test_two_workers_against_one(benchmark: Any, tmp_path: Path, server: str, ne
     benchmark.extra_info.update(gains=gains, seconds=pairs)
     print(f"\n{network}, {server}: {median(one for one, _ in pairs):.2f} s a round of ten, gains {np.round(gains, 2).tolist()}")
     assert median(gains) >= 1.6
+
+
+@pytest.mark.needs_torch
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="needs two cores")
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_local_cluster_against_processes(benchmark: Any, tmp_path: Path, server: str) -> None:
+    tables = study(server, "CNN on 28x28", 2)
+    pairs = [[seconds(tables, tmp_path / "run", cluster) for cluster in (None, "local:2")] for _ in range(PAIRS)]
+    ratios = sorted(cluster / processes for processes, cluster in pairs)
+    benchmark.pedantic(lambda: None, rounds=1)
+    benchmark.extra_info.update(ratios=ratios, seconds=pairs)
+    print(f"\nCNN on 28x28, {server}: a local cluster takes {np.round(ratios, 2).tolist()} of the time of processes")
+    assert median(ratios) <= MOST_ON_CLUSTER
 
 
 @pytest.mark.needs_torch
