@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingMachines:
-    """Where the clients of a run train, in place of `learner.workers` and `learner.devices`. No table depends on it.
+    """Places where the clients of a run train, in place of `learner.workers` and `learner.devices`. No table depends on them.
 
     Raises UserError where both are given.
     """

@@ -39,7 +39,7 @@ class PeerTraining(Server):
     kind: Literal["peers"] = "peers"
     """peers: training without a server, by a protocol between neighbours."""
     protocol: component_of("protocol")  # type: ignore[valid-type]
-    """When a peer trains, to which neighbours it sends, what it waits for, and how it combines."""
+    """Protocol of the peers: times of training, receivers of models, waits, and combination."""
     mixing: component_of("mixing") | None = None  # type: ignore[valid-type]
     """Weights by which a peer combines its model with those of its neighbours. Absent: metropolis, if the protocol uses any."""
     tested_peers: int | None = Field(default=None, ge=1)
