@@ -205,7 +205,8 @@ def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
         for place in places:
             send(arcs[place], end)
 
-    def send(arc: Arc, arrived: Callable[[], None]) -> None:
+    def send(arc: Arc, on_arrival: Callable[[], None]) -> None:
+        """Send one message: its flow begins after the latency of its route."""
         sites = [arc.source]
         latency_ms = 0.0
         for a, b in zip(arc.stops, arc.stops[1:], strict=False):
@@ -216,7 +217,7 @@ def _flows(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
         route = transfers.route([f"up {arc.source}", *core, f"down {arc.target}"])
 
         def begin(_: None) -> None:
-            waiting[transfers.send(route, size)] = arrived
+            waiting[transfers.send(route, size)] = on_arrival
 
         clock.call_in(latency_ms / 1e3, begin)
 

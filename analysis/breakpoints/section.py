@@ -31,10 +31,11 @@ def breakpoint_table(groups: Groups, *, window: int = WINDOW, unit: Unit = "roun
 
 
 def _row(summary: ChangeSummary) -> list[str]:
-    unwatched = math.isnan(summary.false_alarms.mean)
+    # The scheduler declares no changes.
+    declares_nothing = math.isnan(summary.false_alarms.mean)
     spread = [format_interval(summary.delay), format_interval(summary.false_alarms)]
-    counts = [MISSING] * 4 if unwatched else [f"{summary.declared:,}", f"{summary.missed:,}", *spread]
-    jamming = MISSING if unwatched else f"{summary.jamming:,}"
+    counts = [MISSING] * 4 if declares_nothing else [f"{summary.declared:,}", f"{summary.missed:,}", *spread]
+    jamming = MISSING if declares_nothing else f"{summary.jamming:,}"
     recovery = [MISSING] * 2
     if summary.watched:
         recovery = [f"{summary.recovered:,} of {summary.watched:,}", format_interval(summary.recovery)]
@@ -47,6 +48,6 @@ def recovery_is_known(row: list[str]) -> bool:
 
 
 def breakpoint_sections(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> list[Section]:
-    """Return the section on changes; empty where no run went through summary."""
+    """Return the section on changes; empty where no run went through a change."""
     table = breakpoint_table(groups, window=window, unit=unit)
     return [] if table is None else [Section("What changes did", [table])]

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from analysis.metrics.targets import Cost
 from analysis.statistics.intervals import Interval
 
-if TYPE_CHECKING:
-    pass
-
-
 MISSING = "—"
-
 
 UNITS: dict[Cost, tuple[str, float]] = {"seconds": ("seconds", 1.0), "bytes": ("MB", 1e-6), "joules": ("kJ", 1e-3)}
 """Unit in which tables and figures show a cost, and the factor to it."""

@@ -66,7 +66,8 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
 
     if not run.source.has(table):
         return
-    if _counts_communication(run, table):
+    if _numbers_communication_rounds(run, table):
+        # A row of the rounds table is a slot of several communication rounds.
         first, last = (first - 1) * run.rounds_per_row + 1, None if last is None else last * run.rounds_per_row
     for piece in run.pieces(table, COLUMNS[table]):
         rounds = piece.column("round")
@@ -76,8 +77,8 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
         yield piece.filter(inside)
 
 
-def _counts_communication(run: Run, table: TableName) -> bool:
-    """Return True if a table counts communication rounds, of which a slot has several, where there are slots."""
+def _numbers_communication_rounds(run: Run, table: TableName) -> bool:
+    """Return True if `round` in a table numbers communication rounds, False if it numbers slots, or there are none."""
     # Jams are of sub-channels or cables, else of messages between clients, which belong to slots.
     return table in ("clients", "probes") or (table == "jams" and (bool(run.scenario.get("channels")) or run.jams_cables))
 

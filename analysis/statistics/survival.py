@@ -17,7 +17,7 @@ class ReachedShare:
     """Kaplan-Meier estimate of the share of runs that have reached a target, over time."""
 
     times_s: FloatArray
-    """(n,), ascending: 0, then the times at which the share rises, then the end of the longest run."""
+    """(n,), ascending: 0, then the times at which a run reached the target or ended."""
     share: FloatArray
     """(n,): the share from each time on."""
     censored_s: FloatArray

@@ -236,19 +236,20 @@ class Durations:
         self._places = clients if places is None else places
         self.law = law
         self._draws = draws
-        self._spared: SkippedDraws[DelayLaw] = SkippedDraws(takes_no_time, clients)
+        self._skippable: SkippedDraws[DelayLaw] = SkippedDraws(takes_no_time, clients)
         self._no_time: Certain[float] = Certain(0.0)
-        self._never = False
+        self._never_takes_time = False
         """True once it is known that the phase will never take time."""
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> RoundDraw[float] | Certain[float]:
         """Return the durations of `clients` (n,) in `round`, seconds."""
-        if self._never:
+        if self._never_takes_time:
             return self._no_time
         law, until_s = self.law.at(round, time_s)
-        if until_s < _EVER or not self._spared.under(law):
+        # Only a law that holds for ever and takes no time makes the draw superfluous.
+        if until_s < _EVER or not self._skippable.under(law):
             return RoundDraw(self, round, clients, time_s)
-        self._never = self.law.fixed
+        self._never_takes_time = self.law.fixed
         return self._no_time
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
@@ -269,7 +270,7 @@ class Durations:
     def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
         """Return 0.0 if the law in force takes no time for any client, else None; and the time until which the law holds."""
         law, until_s = self.law.at(round, time_s)
-        return (0.0 if self._spared.under(law) else None), until_s
+        return (0.0 if self._skippable.under(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[FloatArray, float]:
         """Return the durations at uniforms `u` under the law in force, and the time until which the law holds."""
@@ -292,10 +293,12 @@ class Survivals:
         self._draws = draws
         self._state_draws = state_draws
         self._current: ChannelLaw | None = None
-        self._spared: SkippedDraws[ChannelLaw] = SkippedDraws(loses_nothing, clients)
+        self._skippable: SkippedDraws[ChannelLaw] = SkippedDraws(loses_nothing, clients)
         self._no_loss: Certain[bool] = Certain(True)
-        self._never = self._still = False
-        """`_never`: True once no transmission can ever be lost. `_still`: True once no sub-channel can ever have a state."""
+        self._never_loses = False
+        """True once no transmission can ever be lost."""
+        self._never_has_state = False
+        """True once no sub-channel can ever have a state."""
 
     def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
         """Return the law in force in `round` at `time_s`, and the time until which it holds."""
@@ -315,21 +318,22 @@ class Survivals:
 
     def open_round(self, round: int, time_s: float) -> None:
         """Advance the state of every sub-channel to `round`."""
-        if self._still:
+        if self._never_has_state:
             return
         law, _ = self.current_law(round, time_s)
         if not law.memoryless:
             law.step(self._state_draws.uniforms(round, self.clients))
-        self._still = law.memoryless and self.law.fixed
+        self._never_has_state = law.memoryless and self.law.fixed
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Draw[bool]:
         """Return the survival of the transmissions of `clients` (n,) in `round`."""
-        if self._never:
+        if self._never_loses:
             return self._no_loss
         law, until_s = self.current_law(round, time_s)
-        if until_s < _EVER or not self._spared.under(law):
+        # Only a law that holds for ever and loses nothing makes the draw superfluous.
+        if until_s < _EVER or not self._skippable.under(law):
             return RoundDraw(self, round, clients, time_s)
-        self._never = self.law.fixed
+        self._never_loses = self.law.fixed
         return self._no_loss
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Draw[bool]:
@@ -347,7 +351,7 @@ class Survivals:
     def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
         """Return True if the law in force loses nothing, else None; and the time until which the law holds."""
         law, until_s = self.current_law(round, time_s)
-        return (True if self._spared.under(law) else None), until_s
+        return (True if self._skippable.under(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[BoolArray, float]:
         """Return the survival at uniforms `u` under the law in force, and the time until which the law holds."""

@@ -71,11 +71,11 @@ def _answers(told: list[Answer]) -> Table:
     for answer in told:
         then = answer.then
         if then is None:
-            table.add_row(answer.change.words, "not at all", "", "", "", "")
+            table.add_row(answer.change.label, "not at all", "", "", "", "")
             continue
         who = "-" if then.last is None else str(then.last)
         took_s, saved_s = then.end_s - then.start_s, answer.saved_s
-        table.add_row(answer.change.words, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), who)
+        table.add_row(answer.change.label, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), who)
     return table
 
 

@@ -51,7 +51,7 @@ class Reports:
 
     def loss_of(self, metrics: Mapping[str, float]) -> float:
         """Return the loss among the `metrics` of a reply; NaN if there is none."""
-        return _find("loss", self.loss_key, metrics)
+        return _metric("loss", self.loss_key, metrics)
 
     def add_server(self, metrics: Mapping[str, Any]) -> None:
         """Add metrics that the server itself measured."""
@@ -64,11 +64,11 @@ class Reports:
         means = {kind: {name: total / weight for name, (total, weight) in of.items()} for kind, of in self._sums.items()}
         evaluated, trained, server = means.get("evaluate", {}), means.get("train", {}), self._server
         self._sums, self._server = {}, {}
-        loss = _find("loss", self.loss_key, server, evaluated)
+        loss = _metric("loss", self.loss_key, server, evaluated)
         return Reported(
-            accuracy=_find("acc", self.accuracy_key, server, evaluated),
+            accuracy=_metric("acc", self.accuracy_key, server, evaluated),
             loss=loss,
-            training_loss=_find("loss", self.loss_key, trained),
+            training_loss=_metric("loss", self.loss_key, trained),
             metrics=dict(item for source, found in sorted({**means, "server": server}.items()) for item in _names(source, found)),
         )
 
@@ -77,8 +77,11 @@ def _names(source: str, metrics: Mapping[str, float]) -> Iterator[tuple[str, flo
     return ((f"{source}.{name}", value) for name, value in sorted(metrics.items()) if math.isfinite(value))
 
 
-def _find(word: str, key: str | None, *sources: Mapping[str, float]) -> float:
-    """Return the metric `key`, or the first that has `word` in its name, of the first of `sources` that has it; NaN: none has."""
+def _metric(word: str, key: str | None, *sources: Mapping[str, float]) -> float:
+    """Return a metric of the first of `sources` that has it; NaN if none has.
+
+    It is `key`. Without a key it is "accuracy" for `word` "acc", "loss" for "loss", else the first with `word` in its name.
+    """
     for source in sources:
         names = [key] if key is not None else [{"acc": "accuracy"}.get(word, word), *(name for name in source if word in name)]
         for name in names:

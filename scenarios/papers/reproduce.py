@@ -180,6 +180,7 @@ def write(document: Document, out: Path) -> list[Path]:
 def _verdict(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
     """Return the blocks of the verdict: a table with a row for each rule."""
     from analysis.documents.blocks import Table, Text
+
     rules = asked.what.rules
     blocks: list[Block] = []
     if asked.size is Size.SMOKE:

@@ -164,7 +164,7 @@ def _check_run_of_sweep(out: Path, run: Path) -> None:
     marker.check()
 
 
-def open_sweep(out: Path, manifest: Notes, runs: Iterable[str]) -> None:
+def clear_sweep(out: Path, manifest: Notes, runs: Iterable[str]) -> None:
     """Take the runs, figures and tables of an earlier sweep out of the folder of a sweep with `runs`."""
     with writing(out):
         marker = Marker.read(out) or Marker(out, "sweep")

@@ -55,18 +55,22 @@ def told_until(folder: Path) -> list[str]:
     return [] if noted is None else describe(noted)
 
 
-def elsewhere(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
-    """Return the paths of complete runs that have a wanted identity under the name of another variant."""
+def find_under_other_variants(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
+    """Return by wanted number the path at which the same run lies, complete, under the name of another variant."""
     entries = read_manifest(folder).get("runs")
-    at = {
+    path_of_id = {
         entry["id"]: entry["path"]
         for entry in (entries if isinstance(entries, list) else [])
         if isinstance(entry, dict) and isinstance(entry.get("id"), str) and isinstance(entry.get("path"), str)
     }
-    return {index: at[w.id] for index, w in wanted.items() if w.id in at and _id(folder / at[w.id]) == w.id}
+    return {
+        index: path_of_id[run.id]
+        for index, run in wanted.items()
+        if run.id in path_of_id and _complete_run_id(folder / path_of_id[run.id]) == run.id
+    }
 
 
-def _id(out: Path) -> str | None:
+def _complete_run_id(out: Path) -> str | None:
     """Return the identity of a run that can be read, and that no limit of events cut short."""
     try:
         content = read_summary(out)

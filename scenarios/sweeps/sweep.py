@@ -12,7 +12,7 @@ from netsim.core.protocols import Notes
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.ending import make_folder
-from scenarios.runs.folders import check_sweep, extend_sweep, open_sweep, read_summary, write_manifest
+from scenarios.runs.folders import check_sweep, clear_sweep, extend_sweep, read_summary, write_manifest
 from scenarios.runs.identity import run_id, study_digest
 from scenarios.runs.lock import hold_lock
 from scenarios.runs.marker import Marker
@@ -23,7 +23,7 @@ from scenarios.sweeps import sequential_stopping
 from scenarios.sweeps.attempts import attempt_all, watching
 from scenarios.sweeps.cluster import open_workers
 from scenarios.sweeps.dataset import check_tables, gather_tables
-from scenarios.sweeps.earlier_runs import WantedRun, elsewhere, look, look_at_all, read_manifest
+from scenarios.sweeps.earlier_runs import WantedRun, find_under_other_variants, look, look_at_all, read_manifest
 from scenarios.sweeps.failure_list import Failures
 from scenarios.sweeps.options import NO_LIMITS, REFUSE, THIS_MACHINE, Earlier, Limits, Machines
 from scenarios.sweeps.plan import Plan, Planned, add_grid, choose_variants, further, plan, plan_grid
@@ -69,7 +69,7 @@ def sweep(
             check_sweep(folder, earlier.overwrite or earlier.resume, paths)  # another process may have begun a sweep there since
             under_way = _UnderWay(planned, folder, workers, machines.send_back, limits)
             workers.require(folder)
-            under_way.open(earlier)
+            under_way.prepare(earlier)
             with watching(workers, progress, stop):
                 try:
                     under_way.simulate(stop, machines.retries)
@@ -97,14 +97,17 @@ class _UnderWay:
         self._until: Notes | None = None
         self.failures = Failures(folder)
 
-    def open(self, earlier: Earlier) -> None:
-        """Remove results that are not wanted any more, or read the existing ones; raises UserError before any change."""
+    def prepare(self, earlier: Earlier) -> None:
+        """Prepare the folder: with `earlier.resume` take over what an earlier attempt left, otherwise remove it.
+
+        Raises UserError before any change.
+        """
         wanted = dict(enumerate(_identify(self._planned.runs)))
         if earlier.resume and Marker.read(self._folder) is not None:
-            self._look(wanted, earlier.allow_changed_code)
+            self._take_over(wanted, earlier.allow_changed_code)
             return
         self._wanted = wanted
-        open_sweep(self._folder, self._manifest(), [p.path for p in self._planned.runs])
+        clear_sweep(self._folder, self._manifest(), [p.path for p in self._planned.runs])
 
     def add_seeds(self, earlier: Earlier) -> bool:
         """Plan more seeds, where the differences of variants are not known well enough; whether there are any."""
@@ -119,14 +122,17 @@ class _UnderWay:
         more = _identify(further(self._planned, runs, add)) if add else []
         wanted = dict(enumerate(more, start=len(self._wanted)))
         if earlier.resume:
-            self._look(wanted, earlier.allow_changed_code)
+            self._take_over(wanted, earlier.allow_changed_code)
         else:
             extend_sweep(self._folder, [w.planned.path for w in more])
             self._wanted |= wanted
         return bool(more)
 
-    def _look(self, wanted: dict[int, WantedRun], allow_changed_code: bool) -> None:
-        """Look what an earlier attempt left of runs that are wanted, and want them."""
+    def _take_over(self, wanted: dict[int, WantedRun], allow_changed_code: bool) -> None:
+        """Add runs to the wanted ones, with what an earlier attempt left of them.
+
+        A run is complete (also under the name of another variant), cut off, damaged (which is a failure), or not there.
+        """
         damaged: dict[int, str] = {}
         states = look_at_all(
             wanted,
@@ -135,7 +141,8 @@ class _UnderWay:
             damaged=damaged.__setitem__,
             event_limit=self._limits.event_limit,
         )
-        moved = elsewhere({index: wanted[index] for index, what in states.items() if what == "nothing"}, self._folder)
+        missing = {index: wanted[index] for index, what in states.items() if what == "nothing"}
+        moved = find_under_other_variants(missing, self._folder)
         paths = [w.planned.path for w in wanted.values()]
         extend_sweep(self._folder, paths)
         if not self._wanted:
@@ -147,7 +154,7 @@ class _UnderWay:
         for index, text in damaged.items():
             self.failures.add(wanted[index].planned, text)
         for index in (index for index, what in states.items() if what == "complete"):
-            # One that was simulated with other code of the user's, which was allowed, is listed as the run that it is.
+            # A run that was made with other code, which the user allowed, is listed under its own identity.
             identity = read_summary(self._folder / wanted[index].planned.path).get("run_id")
             self._wanted[index] = replace(self._wanted[index], id=identity or wanted[index].id)
             self._complete.add(index)

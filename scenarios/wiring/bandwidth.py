@@ -175,7 +175,10 @@ def varies(section: Downlink, context: Context) -> bool:
 def build_carrier(
     section: Downlink, path: str, context: Context, clock: Clock, message: Message, *, foreseen: bool = True
 ) -> Carried:
-    """Return the carrier of `message` over the link at `path`; `foreseen` as in `_carrier`. Raises UserError."""
+    """Return the carrier of `message` over the link at `path`; raises UserError.
+
+    `foreseen`: the end of the bytes may be computed at their beginning.
+    """
     own = _own_link(section, path, context)
     if own is None and section.shared is None:
         return Carried(NoCarrier())

@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.schema.errors import UserError
+from scenarios.workers.allocator import keep_freed_memory
 from scenarios.workers.dask_client import connect
 from scenarios.workers.processes import Killed, Place
 from scenarios.workers.training import Failure, Ticket, TrainingWorkers, failure_of, portable_bytes, refusal, train
@@ -130,7 +131,7 @@ class TrainingCluster(TrainingWorkers):
 
         # The model of a job is part of its call, and may be large.
         stack.enter_context(dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 PB"}))
-        stack.callback(self._end)
+        stack.callback(self._release_all)
         try:
             problems = self._admit(list(self._client.nthreads()))
         except OSError as error:
@@ -185,11 +186,15 @@ class TrainingCluster(TrainingWorkers):
             if self._resources is not None:
                 self._feed()
 
-    def _end(self) -> None:
+    def _release_all(self) -> None:
+        """Let go of all jobs and workers as the run ends."""
         with self._lock:
+            # Emptied first: a cancelled future of a job that still runs would say that the scheduler has gone.
+            running = [future for seat in self._seats.values() for _, future in seat.running.values()]
             for seat in self._seats.values():
-                for _, future in seat.running.values():
-                    future.release()
+                seat.running = {}
+            for future in running:
+                future.release()
             # The client ends, too: then the workers drop their desks.
             self._seats, self._free, self._client = {}, [], None
 
@@ -378,24 +383,6 @@ class Desk:
         raise TypeError("a desk stays in the memory of its worker")
 
 
-def _keep_memory() -> None:
-    """Let this process use freed memory again, where the C library is glibc.
-
-    Dask sets MALLOC_TRIM_THRESHOLD_ for its workers. By that every large vector is given back to the system as it is freed, and
-    the pages of the next one are cleared again. A step of a CNN on 28x28 took 16.1 ms of CPU with it, 8.0 ms after this call.
-    """
-    import ctypes
-
-    with suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 32 * 2**20)
-        library.mallopt(_M_TRIM_THRESHOLD, 256 * 2**20)
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""Names of glibc's `mallopt`."""
-
-
 def _hostname() -> str:
     import socket
 
@@ -413,7 +400,7 @@ def _open(place: Place, wanted: dict[str, str | None], content: bytes, folder: s
         with suppress(OSError):  # a folder that this machine does not have; what is missed is named as it is looked for
             place.enter()
         parcel: _Parcel = pickle.loads(content)
-        _keep_memory()
+        keep_freed_memory()
         return _desk(parcel, name, folder if folder and Path(folder).is_dir() else None, worker.local_directory)
     except Exception as error:
         return Desk(None, name, "", refusal(error))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scenarios.schema.errors import UserError
+from scenarios.workers.allocator import keep_freed_memory
 from scenarios.workers.processes import Killed, Place, end, give_back, is_end_of_process, reason_of, start, submit, take_executor
 from scenarios.workers.scratch import scratch_folder
 from scenarios.workers.training import Failure, Ticket, TrainingWorkers, failure_of, portable_bytes, refusal, train
@@ -203,6 +204,7 @@ class _Seat:
         if self.site.folder not in _BENCHES:
             self.place.enter()
             _keep_process()
+            keep_freed_memory()
             threading.Thread(target=_beat, args=(self.beats, self.line, self.count), daemon=True).start()
             _BENCHES[self.site.folder] = (self.site.bench(self.device), f"worker {self.line}, process {os.getpid()}")
         return _BENCHES[self.site.folder]

@@ -186,7 +186,7 @@ class FirstPass:
         # Some clients may be in their second pass while others are still in their first.
         steps = torch.from_numpy(self.steps).to(losses.device)
         in_pass &= torch.arange(len(noted), device=losses.device)[:, None, None] < steps[:, None]
-        by_batch = None if self.measure == "all" else self._mean_of_batches(losses, in_pass, trained)
+        by_batch = None if self.measure == "all" else self._mean_square_of_batches(losses, in_pass, trained)
         losses *= in_pass
         # One transfer from the device for all clients.
         total, squares, samples = (
@@ -195,18 +195,19 @@ class FirstPass:
         with np.errstate(invalid="ignore"):
             self.mean, self.rms = total / samples, np.sqrt(squares / samples if by_batch is None else by_batch.cpu().numpy())
 
-    def _mean_of_batches(self, losses: Tensor, in_pass: Tensor, trained: Tensor) -> Tensor:
+    def _mean_square_of_batches(self, losses: Tensor, in_pass: Tensor, trained: Tensor) -> Tensor:
         """Return the mean of the squared `losses` (steps, n, batch) of the batches that `measure` names; (n,), NaN without any.
 
         `in_pass`, `trained`: masks of the losses of the first pass, and of all training.
         """
         taken = trained if self.measure == "last-batch" else in_pass
         means = (losses * taken).square().sum(2) / taken.sum(2)
-        value = torch.full_like(means[0], math.nan)
+        so_far = torch.full_like(means[0], math.nan)
         for mean in means[:1] if self.measure == "first-batch" else means:
-            newest = mean if self.measure != "moving-average" else value + _NEWEST * (mean - value)
-            value = torch.where(mean.isnan(), value, torch.where(value.isnan(), mean, newest))
-        return value
+            updated = mean if self.measure != "moving-average" else so_far + _NEWEST * (mean - so_far)
+            # A step without samples (NaN) leaves a client's value as it is; the first batch with samples starts it.
+            so_far = torch.where(mean.isnan(), so_far, torch.where(so_far.isnan(), mean, updated))
+        return so_far
 
 
 class StepLosses:

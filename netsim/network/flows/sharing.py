@@ -191,10 +191,14 @@ class Sharing:
             self._rehome(group, now_s)
 
     def _enter(self, group: PathClass, now_s: float) -> None:
+        """Add a new class to its links, and to a bundle.
+
+        A link that had one class is shared from now on, so that class may need another bundle.
+        """
         for link, weight in group.path.uses:
-            others = list(link.classes) if len(link.classes) == 1 else []
+            sole = list(link.classes) if len(link.classes) == 1 else []
             link.classes[group] = weight
-            for other in others:
+            for other in sole:
                 self._rehome(other, now_s)
         self._join(group, now_s)
 

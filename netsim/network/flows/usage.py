@@ -84,7 +84,7 @@ class Usage:
         self._since_s, self._changed = now_s, {}
 
     def settle(self, bundles: Iterable[PathBundle], now_s: float) -> None:
-        """Note the rates that hold from now on."""
+        """Close the accounts at the rates up to now, and note the rates that `solve` has just set."""
         for bundle in bundles:
             for _, _, one in bundle.order:
                 group: PathClass = one  # type: ignore[assignment]

@@ -324,15 +324,15 @@ class Transport:
             np.add.at(self.bytes_over, edges, size_bytes)
 
     def _set_out(self, message: Message) -> None:
-        """Start a message that has calls of its own on the clock."""
+        """Start a message that is in no batch. Its next call is its arrival or, with a carrier, the end of its delay."""
         self.flying[message.number] = message
         if self.jammed is not None:
             self.jammed.begin(message)
-        call, due_s = self._arrive, message.due_s
+        call, next_call_s = self._arrive, message.due_s
         if self._carries:
             call, message.stage, message.due_s = self._join, Stage.DELAY, _EVER
-        message.order = self.clock.call_at(due_s, call, message)
-        message.next_s = due_s
+        message.order = self.clock.call_at(next_call_s, call, message)
+        message.next_s = next_call_s
 
     def _await_next(self, batch: Batch) -> None:
         """Put the next arrival of a batch on the clock, or forget the batch."""

@@ -1,4 +1,4 @@
-"""Differences of the one round: a client is left out, the server waits less long, or more passes in a"""
+"""Changes to one round: a client is left out, the deadline is another, or bandwidths are multiplied."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Change:
         return self.value if self.sort == "deadline" else None
 
     @property
-    def words(self) -> str:
-        """For a table's header."""
+    def label(self) -> str:
+        """Label of the change in a row of a table."""
         where = "" if self.link is None else f" of {self.link}"
         return {
             "without": f"without client {self.client}",

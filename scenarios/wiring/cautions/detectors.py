@@ -9,13 +9,13 @@ from scenarios.wiring.cautions.outlook import Outlook
 
 
 def unseen_latency(outlook: Outlook) -> Iterator[Caution]:
-    """Warn of detectors on sub-channels of which only the durations of transmissions change.
+    """Warn of a detector if changes alter only how long transmissions take.
 
     A scheduler observes only if an update arrives within the round, not its duration.
     """
     scenario = outlook.scenario
     channels, scheduler = scenario.channels, scenario.scheduler
-    # A script may change anything; where a close cuts transmissions off, a longer one is seen.
+    # A script may change anything. A round that closes at a time loses a longer transmission, which the detector sees.
     if channels is None or scheduler is None or scenario.script is not None or scenario.server.limit_s is not None:
         return
     inner = scheduler.parameters().get("scheduler") or scheduler
@@ -25,8 +25,8 @@ def unseen_latency(outlook: Outlook) -> Iterator[Caution]:
     drawn = channels.random_changes
     changes = [f"channels.changes.{i}" for i, change in enumerate(channels.changes) if not change.channel]
     changes += ["channels.random_changes"] if drawn is not None and "channel." not in str(drawn.parameter) else []
-    present = len(channels.changes) + (drawn is not None)
-    if not changes or len(changes) < present or (detector is not None and detector.kind == "no-detection"):
+    change_count = len(channels.changes) + (drawn is not None)
+    if not changes or len(changes) < change_count or (detector is not None and detector.kind == "no-detection"):
         return
     what = "changes only how long a transmission takes, which no detector of scheduler.kind"
     why = "observes: it is told if an update arrived; change channel.success, or close rounds at a time"

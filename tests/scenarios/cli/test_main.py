@@ -184,17 +184,17 @@ def test_a_sweep_names_the_runs_that_a_warning_is_about(shell):
     assert (code, err.count(told)) == (0, 1)
 
 
-def test_a_sweep_that_is_interrupted_as_its_folder_is_opened_can_go_on(shell, monkeypatch):
-    opens = sweeps.open_sweep
+def test_a_sweep_that_is_interrupted_as_its_folder_is_cleared_can_go_on(shell, monkeypatch):
+    clears = sweeps.clear_sweep
 
     def interrupted(*given):
         os.kill(os.getpid(), signal.SIGINT)
-        opens(*given)
+        clears(*given)
 
-    monkeypatch.setattr(sweeps, "open_sweep", interrupted)
+    monkeypatch.setattr(sweeps, "clear_sweep", interrupted)
     code, _, err = shell("sweep", shell.file, "--out", shell.folder / "s", "--quiet", "--no-figures", "--jobs", "1")
     assert (code, "interrupted; 0 of 4 runs are complete" in err) == (130, True)
-    monkeypatch.setattr(sweeps, "open_sweep", opens)
+    monkeypatch.setattr(sweeps, "clear_sweep", clears)
     assert shell("sweep", shell.file, "--out", shell.folder / "s", "--quiet", "--no-figures", "--resume")[0] == 0
 
 

@@ -39,7 +39,7 @@ def test_twice_the_bandwidth_of_one_cable(link: str | None, takes_s: float, tmp_
     assert answer.then is not None
     assert answer.was.end_s - answer.was.start_s == pytest.approx(2.0, rel=1e-12)
     assert answer.then.end_s - answer.then.start_s == pytest.approx(takes_s, rel=1e-12)
-    assert link is None or f"of {link}" in answer.change.words
+    assert link is None or f"of {link}" in answer.change.label
 
 
 def test_a_cable_that_limits_alone(tmp_path: Path) -> None:
