@@ -162,7 +162,7 @@ def simulated_ms(silos: Silos, overlay: Overlay, *, fluid: bool = False) -> floa
 
 
 def _fixed_shares(silos: Silos, overlay: Overlay, clock: Clock) -> Carry:
-    """Return what brings messages over in the times of `Silos.message_ms`."""
+    """Return a function that calls `arrived` after the slowest message's time by `Silos.message_ms`."""
 
     @lru_cache(maxsize=max(overlay.period, 1))
     def times_s(round: int) -> list[float]:

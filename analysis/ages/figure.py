@@ -141,14 +141,15 @@ def aoi_variance_figure(
     `window`: None means a fiftieth of the run.
     """
     along = abscissa(groups, over)
-    windows: set[int] = set()
+    widths_used: set[int] = set()
 
-    def smooth(run: Run) -> Curve:
+    def smoothed_variance(run: Run) -> Curve:
+        """Return the moving mean of the variances of `run`; adds its width to `widths_used`."""
         number, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
         width = window or max(1, int(measured.sum()) // 50)
         if measured.any():
-            windows.add(width)
+            widths_used.add(width)
         return thin((number[measured], moving_mean(variance[measured], width)))
 
     def total(run: Run) -> Curve:
@@ -156,7 +157,7 @@ def aoi_variance_figure(
         measured = ~np.isnan(variance)
         return thin((number[measured], np.cumsum(variance[measured])))
 
-    over_rounds = curves_of(groups, smooth)
+    over_rounds = curves_of(groups, smoothed_variance)
     if not any(over_rounds.values()):
         return None
     cumulated = curves_of(groups, total)
@@ -173,7 +174,7 @@ def aoi_variance_figure(
             axes.set_ylabel(label)
             along.label(axes)
             axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=along.over == "rounds"))
-        widths = " to ".join(str(window) for window in sorted({min(windows), max(windows)}))
+        widths = " to ".join(str(width) for width in sorted({min(widths_used), max(widths_used)}))
         note = curve_note(over_rounds, f"sum over clients of (age - mean age)²; left: moving mean of {widths} rounds")
         headline(figure, "Variance of the age of information", note, lines, look=look)
     return figure

@@ -71,7 +71,7 @@ def comparison_table(source: Sweep | Comparison) -> Table:
     """Return a table for the terminal: each variant's metrics, mean ± half-width over seeds."""
     comparison = source if isinstance(source, Comparison) else compare(source)
     shown = _terminal_metrics(comparison)
-    caption = "; ".join([interval_words(comparison), *common_words(comparison, shown)])
+    caption = "; ".join([interval_words(comparison), *extent_words(comparison, shown)])
     return terminal_table(comparison.name, caption, comparison_cells(comparison, shown))
 
 
@@ -120,8 +120,11 @@ def interval_words(comparison: Comparison) -> str:
     return f"mean over {seeds} seeds ± half-width of the {format_percent(comparison.confidence)} interval"
 
 
-def common_words(comparison: Comparison, metrics: Sequence[str] | None = None) -> list[str]:
-    """Say in words up to where runs are compared: the horizons of costs, and the end at which the final accuracy is taken."""
+def extent_words(comparison: Comparison, metrics: Sequence[str] | None = None) -> list[str]:
+    """Say in words up to where runs are compared, and whether rounds are alike.
+
+    These are the horizons of costs, and the end at which the final accuracy is taken.
+    """
     words = []
     metrics = comparison.shown_metrics() if metrics is None else metrics
     if not comparison.rounds_alike:

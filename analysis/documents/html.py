@@ -201,17 +201,18 @@ def inline_svg(text: str, name: str, title: str, description: str) -> str:
     `name`: a word that no other picture of the page has. Coordinates of lines keep two decimals of a point.
     """
     start = text.index("<svg")
-    inner = re.sub(r"<metadata>.*?</metadata>", "", text[start:], count=1, flags=re.DOTALL)
-    inner = inner.replace("xlink:href", "href")
-    inner = re.sub(r'\b(id="|href="#|url\(#)', lambda found: f"{found[1]}{name}-", inner)
-    inner = re.sub(r' d="([^"]*)"', lambda found: f' d="{_round_coordinates(found[1])}"', inner)
-    inner = re.sub("#[0-9a-f]{6}", lambda found: _COLOURS.get(found[0], found[0]), inner)
-    head, rest = inner.split(">", 1)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", text[start:], count=1, flags=re.DOTALL)
+    svg = svg.replace("xlink:href", "href")
+    svg = re.sub(r'\b(id="|href="#|url\(#)', lambda found: f"{found[1]}{name}-", svg)
+    svg = re.sub(r' d="([^"]*)"', lambda found: f' d="{_round_coordinates(found[1])}"', svg)
+    svg = re.sub("#[0-9a-f]{6}", lambda found: _COLOURS.get(found[0], found[0]), svg)
+    head, rest = svg.split(">", 1)
     size = re.search(r'viewBox="[^"]*"', head)
     box = size[0] if size else ""
     ids = f"{name}-title {name}-desc"
-    told = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
-    return f'<svg {box} role="img" aria-labelledby="{ids}" xmlns="http://www.w3.org/2000/svg">{told}{rest.strip()}'
+    title_and_description = f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-desc">{escape(description)}</desc>'
+    start_tag = f'<svg {box} role="img" aria-labelledby="{ids}" xmlns="http://www.w3.org/2000/svg">'
+    return f"{start_tag}{title_and_description}{rest.strip()}"
 
 
 def _round_coordinates(path: str) -> str:

@@ -110,8 +110,9 @@ def least_extent(extents: Iterable[Extent]) -> Extent:
 
 
 def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> FloatArray:
-    """Return the mean of the values at times in (t - `smoothing_s`, t] for each t of `times_s` (n,), ascending; 0: the values
-    as they are.
+    """Return the mean of the values at times in (t - `smoothing_s`, t] for each t of `times_s` (n,), ascending.
+
+    With `smoothing_s` 0 the values are returned unchanged.
 
     ValueError: `smoothing_s` below 0.
     """
@@ -123,7 +124,7 @@ def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> 
     # At least the value itself: t - smoothing_s rounds to t where times are large.
     first = np.minimum(np.searchsorted(times, times - smoothing_s, side="right"), np.arange(times.size))
     # Sums over the window itself: differences of one running sum would miss a target by their rounding.
-    return np.array([array[start : end + 1].mean() for end, start in enumerate(first.tolist())])
+    return np.array([array[start : last + 1].mean() for last, start in enumerate(first.tolist())])
 
 
 def smooth_accuracy(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:

@@ -15,9 +15,9 @@ from analysis.documents.blocks import Block, Bullets, Document, Picture, Section
 from analysis.documents.comparison_tables import (
     aoi_regret_title,
     baseline_label,
-    common_words,
     comparison_cells,
     difference_cells,
+    extent_words,
     interval_words,
     short_run_note,
 )
@@ -96,7 +96,7 @@ def _scenario_blocks(sweep: Sweep, first: Run | None) -> list[Block]:
 
 
 def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
-    words = f"Numbers: {'; '.join([interval_words(comparison), *common_words(comparison)])}."
+    words = f"Numbers: {'; '.join([interval_words(comparison), *extent_words(comparison)])}."
     blocks: list[Block] = []
     if sweep.missing:
         blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))

@@ -34,10 +34,10 @@ def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> ReachedS
     times, ends = np.asarray(times_s, np.float64), np.asarray(ends_s, np.float64)
     if times.shape != ends.shape or not times.size:
         raise ValueError(f"times_s, ends_s: must be as many, and at least one; are {times.size} and {ends.size}")
-    open_ended = np.isinf(times)
-    steps = stats.ecdf(stats.CensoredData(uncensored=times[~open_ended], right=ends[open_ended])).cdf
+    censored = np.isinf(times)
+    steps = stats.ecdf(stats.CensoredData(uncensored=times[~censored], right=ends[censored])).cdf
     at = np.asarray(steps.quantiles, np.float64)
     last = max(float(ends.max()), float(at.max()))
     share = np.asarray(steps.probabilities, np.float64)
     times = np.concatenate([[0.0], at, [last]])
-    return ReachedShare(times, np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[open_ended]))
+    return ReachedShare(times, np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[censored]))

@@ -198,9 +198,10 @@ class PeerLearner:
         return reached
 
     def _levels(self, wanted: set[int]) -> list[list[int]]:
-        """Return the pending models that `wanted` ones are made of, in lists each of which needs earlier lists only."""
+        """Return the pending models among `wanted`, and those they are made of, by levels; a level needs only earlier ones."""
         depth: dict[int, int] = {}
         levels: list[list[int]] = []
+        # Ascending: a model is made of smaller numbers.
         for number in sorted(self._reached(wanted)):
             depth[number] = 1 + max(depth.get(model, 0) for model in self._pending[number].models)
             if depth[number] > len(levels):

@@ -64,7 +64,7 @@ class IndexPolicy(RankedScheduler):
     def index(self, round: int) -> list[float]:
         """Return the index of every channel in `round` (eq. 29); (N,)."""
         width = sqrt(1.5 * log(round - self._tau))
-        return [mean + width * narrowing for mean, narrowing in zip(self._exploit, self._narrowing, strict=True)]
+        return [mean + width * root for mean, root in zip(self._means_or_inf, self._inverse_roots, strict=True)]
 
     def _rank(self, view: SlotView) -> list[int]:
         index = self.index(view.round)
@@ -77,8 +77,8 @@ class IndexPolicy(RankedScheduler):
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
         for channel in used:
-            self._exploit[channel] = self._scores[channel]
-            self._narrowing[channel] = 1.0 / sqrt(self._counts[channel])
+            self._means_or_inf[channel] = self._scores[channel]
+            self._inverse_roots[channel] = 1.0 / sqrt(self._counts[channel])
         self._declared = ()
         detectors = self._detectors
         for channel, success in zip(used, won, strict=True):
@@ -98,14 +98,15 @@ class IndexPolicy(RankedScheduler):
     def _clear(self) -> None:
         """Reset the indices to those of channels without observations."""
         self._tau = self._restarts[-1] if self._restarts else 0
-        # The index is exploit + width * narrowing, and inf + 0 where there is no observation.
-        self._exploit = [inf] * self._channels
-        self._narrowing = [0.0] * self._channels
+        # The index is mean + width / sqrt(D_i), and inf + 0 where there is no observation.
+        self._means_or_inf = [inf] * self._channels
+        self._inverse_roots = [0.0] * self._channels
 
     def on_load(self) -> None:
+        """Recompute the indices from the restored counts."""
         super().on_load()
         self._clear()
         for channel, counts in enumerate(self._counts):
             if counts:
-                self._exploit[channel] = self._scores[channel]
-                self._narrowing[channel] = 1.0 / sqrt(counts)
+                self._means_or_inf[channel] = self._scores[channel]
+                self._inverse_roots[channel] = 1.0 / sqrt(counts)

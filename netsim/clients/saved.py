@@ -36,13 +36,13 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
     models = [ModelDraws.restore(medium, drawn) for drawn in state["models"]]
     sends = [SendDraws.restore(medium, drawn) for drawn in state["sends"]]
     updates = []
-    for saved, model, send in zip(state["alive"], state["model_of"], state["send_of"], strict=True):
+    for saved, model_place, send_place in zip(state["alive"], state["model_of"], state["send_of"], strict=True):
         update = Update.__new__(Update)
         for name in FIELDS:
             setattr(update, name, saved[name])
-        update.model_draws = models[model]
+        update.model_draws = models[model_place]
         if not update.outcome:
-            update.send_draws = sends[send]
+            update.send_draws = sends[send_place]
         updates.append(update)
     return updates
 

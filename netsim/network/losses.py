@@ -39,7 +39,7 @@ def causes_of_losses(
     starts_s: FloatArray,
     ends_s: FloatArray,
 ) -> Iterator[tuple[BoolArray | int, str]]:
-    """Yield places of lost transmissions (n,) with their causes; if a place comes twice, the last cause counts.
+    """Yield lost transmissions, as a mask (n,) or one place, with their cause; the last cause for a place counts.
 
     Array form of `cause_of_loss`, with the same precedence, for transmissions marked in `sent`. They cross the clients' own
     links, which no jammer reaches. `survives` None: the channels lose nothing.

@@ -63,15 +63,18 @@ def check_probe(asked: IntArray, idle: BoolArray) -> IntArray:
     return asked.astype(np.int64, copy=False)
 
 
-def check_schedule(channels: IntArray, clients: int, count: int, contention: bool) -> list[int]:
-    """Return the sub-channel of each client as a list; raises AnswerError for any other answer."""
+def check_schedule(channels: IntArray, clients: int, channel_count: int, contention: bool) -> list[int]:
+    """Return the sub-channel of each client as a list.
+
+    Raises AnswerError unless each client has one of `channel_count` sub-channels, no two the same without `contention`.
+    """
     channels = np.asarray(channels)
     if channels.shape != (clients,) or channels.dtype.kind not in "iu":
         raise AnswerError("scheduler", "assign", channels, f"expected the sub-channel of each of {clients} clients")
     chosen: list[int] = channels.tolist()
     different = set(chosen)
-    if min(different) < 0 or max(different) >= count:
-        raise AnswerError("scheduler", "assign", chosen, f"sub-channels count from 0 to {count - 1}")
+    if min(different) < 0 or max(different) >= channel_count:
+        raise AnswerError("scheduler", "assign", chosen, f"sub-channels count from 0 to {channel_count - 1}")
     if not contention and len(different) < clients:
         raise AnswerError("scheduler", "assign", chosen, "two clients must not share a sub-channel (no contention)")
     return chosen

@@ -39,7 +39,7 @@ Formats = Annotated[
 ]
 
 
-_OF_TABLES = ("smoothing_s",)
+_ALSO_OF_TABLES = ("smoothing_s",)
 """Options that tables take, too."""
 
 
@@ -64,11 +64,12 @@ class Looks:
 
         `formats`: True if formats are given, too.
         """
-        drawn = [field for field in fields(self) if field.name not in _OF_TABLES]
-        used_options = [field.name for field in drawn if getattr(self, field.name) != field.default]
-        named = [self._option(name) for name in used_options] + (["--figures"] if formats else [])
-        if named:
-            raise UserError(f"{', '.join(named)}: no figure is drawn; {remedy}")
+        of_figures = [field for field in fields(self) if field.name not in _ALSO_OF_TABLES]
+        options = [self._option(field.name) for field in of_figures if getattr(self, field.name) != field.default]
+        if formats:
+            options.append("--figures")
+        if options:
+            raise UserError(f"{', '.join(options)}: no figure is drawn; {remedy}")
 
     def _option(self, field: str) -> str:
         """Return the name of a field on the command line: in an annotation typer keeps the name of an option as its default."""

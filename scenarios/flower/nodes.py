@@ -86,7 +86,7 @@ class Nodes:
 
     def call(self, client: int, message: Message, time: AppTime) -> Answer:
         """Return the answer of a client's app to `message`; seeds the generators of the process."""
-        from flwr.app import Message as AnyMessage
+        from flwr.app import Message as MessageClass
 
         self._calls[client] = number = self._calls.get(client, 0) + 1
         self._pause_s = 0.0
@@ -97,7 +97,7 @@ class Nodes:
                 reply: Any = self._app(message, self._context(client))
         except (Exception, SystemExit) as error:
             return self._answer(message, self._error_reply(message, error))
-        if not isinstance(reply, AnyMessage):
+        if not isinstance(reply, MessageClass):
             kind = f"returned {type(reply).__name__} to a message {message.metadata.message_type!r} at node {node}"
             raise UserError(f"flower.app = {self._section.app!r}: its ClientApp {kind}; must return a Message")
         self.answered += 1
@@ -107,7 +107,7 @@ class Nodes:
     def _error_reply(self, message: Message, error: BaseException) -> Message:
         """Return the reply to a message whose ClientApp raised `error`."""
         from flwr.app import Error
-        from flwr.app import Message as AnyMessage
+        from flwr.app import Message as MessageClass
 
         # Skip netsim's own frames; use the last line outside of flwr, if there is one.
         frames = traceback.extract_tb(error.__traceback__)[1:]
@@ -117,7 +117,7 @@ class Nodes:
         self.raised.append(reason)
         logging.getLogger("netsim.flower").warning("the ClientApp raised: %s", reason)
         with internals.task_identity(message.metadata.dst_node_id):
-            return AnyMessage(Error(internals.APP_RAISED, reason), reply_to=message)
+            return MessageClass(Error(internals.APP_RAISED, reason), reply_to=message)
 
     def _answer(self, message: Message, reply: Message) -> Answer:
         """Return a reply with its load in the simulation: samples, and the times of `[flower.polls]`."""

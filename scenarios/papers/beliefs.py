@@ -28,27 +28,31 @@ def blocks(sweep: Sweep, *, look: Look) -> list[Block]:
     from analysis.documents.numbers import format_interval
     from analysis.statistics.intervals import mean_interval
 
-    found = np.array([belief_map(run) for run in sweep])
+    beliefs = np.array([belief_map(run) for run in sweep])
     rows = []
-    for slot in (slot for slot in SLOTS if slot <= found.shape[1]):
-        now = found[:, slot - 1]
+    for slot in (slot for slot in SLOTS if slot <= beliefs.shape[1]):
+        now = beliefs[:, slot - 1]
         columns = [mean_interval(now[:, n]) for n in range(CLIENTS)] + [mean_interval(now[:, CLIENTS:].mean(1))]
         rows.append([str(slot), *map(format_interval, columns)])
     header = ["slot", *(f"client {n}" for n in range(CLIENTS)), "mean of the others"]
-    note = f"Mean over {len(found)} seeds ± half-width of the 95 % interval. The paper has curves only; it counts clients from 1."
+    note = f"Mean over {len(beliefs)} seeds ± half-width of the 95 % interval."
+    note += " The paper has curves only; it counts clients from 1."
     caption = "Belief that a client should be selected"
     table = Table("beliefs", caption, (header, rows), note=note, words=())
-    return [table, Picture("beliefs", f"{caption}, slot by slot", _figure(found, look))]
+    return [table, Picture("beliefs", f"{caption}, slot by slot", _figure(beliefs, look))]
 
 
-def _figure(found: FloatArray, look: Look) -> ShownFigure:
-    """Draw the belief of each of the first clients, and the mean of all others, slot by slot."""
+def _figure(beliefs: FloatArray, look: Look) -> ShownFigure:
+    """Draw the belief of each of the first clients, and the mean of all others, slot by slot.
+
+    `beliefs`: (seeds, slots, clients).
+    """
     from analysis.figures.lines import curve_note, draw_lines, round_axis
     from analysis.figures.style import headline, new_figure
 
-    slots = np.arange(1.0, found.shape[1] + 1.0)
-    curves = {f"client {n}": [(slots, run[:, n]) for run in found] for n in range(CLIENTS)}
-    curves["mean of the others"] = [(slots, run[:, CLIENTS:].mean(axis=1)) for run in found]
+    slots = np.arange(1.0, beliefs.shape[1] + 1.0)
+    curves = {f"client {n}": [(slots, run[:, n]) for run in beliefs] for n in range(CLIENTS)}
+    curves["mean of the others"] = [(slots, run[:, CLIENTS:].mean(axis=1)) for run in beliefs]
     with look.apply():
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, slots, limits=(0.0, 1.0))

@@ -243,16 +243,20 @@ def _short(comparison: Comparison, name: str) -> str:
 
 
 def _slots_to_targets(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[float, list[str]]:
-    """Return the slots that each variant takes to each target, as text: restricted means, by the mean length of a slot."""
+    """Return the slots that each variant takes to each target, as text.
+
+    They are the restricted mean of seconds, divided by the mean length of a slot.
+    """
     from analysis import compare
     from analysis.documents.numbers import format_interval
 
     found = {}
     for target in what.targets if what.slots_to_target else ():
         compared = compare(done, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
-        slot_s = compared.until.time_s / compared.until.rounds if compared.until.rounds else 1.0
+        mean_slot_s = compared.until.time_s / compared.until.rounds if compared.until.rounds else 1.0
+        scale = 1.0 / mean_slot_s
         found[target] = [
-            format_interval(row["target_s"], scale=1.0 / slot_s) if row.reached["target_s"] else f"not by {compared.until.rounds}"
+            format_interval(row["target_s"], scale=scale) if row.reached["target_s"] else f"not by {compared.until.rounds}"
             for row in compared.rows
         ]
     return found

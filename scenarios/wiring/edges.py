@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -269,10 +269,21 @@ def _states(
     return LinkStates(clock=world.clock, medium=medium, above=layout.above, repeat=streams.repeat, round=lambda: shared.round)
 
 
+class _Stay(NamedTuple):
+    """Line of the file `edges.moves`: the client of the line belongs to `edge` from `start_s` to `end_s`."""
+
+    start_s: float
+    end_s: float
+    edge: int
+
+
 def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[Move]:
-    """Return the moves of the file `edges.moves`; raises UserError."""
+    """Return the moves of the file `edges.moves`; raises UserError.
+
+    A client moves at the start of each stay, and back home at its end unless another stay begins then or it never ends.
+    """
     assert section.moves is not None
-    stays: dict[int, list[tuple[float, float, int]]] = {}
+    stays: dict[int, list[_Stay]] = {}
     leaves = {name: edge for edge, name in enumerate(layout.names) if not layout.has_edges(edge)}
     for where, (client, start, end, edge) in read_table(section.moves, ("client", "start_s", "end_s", "edge"), "edges.moves"):
         if not (client.isascii() and client.isdigit() and int(client) < len(coordinator)):
@@ -286,17 +297,18 @@ def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[M
         if not 0 <= start_s < end_s:
             raise UserError(f"{where}: start_s = {start}, end_s = {end}: must be seconds, the first >= 0 and below the second")
         for other in stays.get(int(client), []):
-            if start_s < other[1] and other[0] < end_s:
-                problem = f"overlaps with {other[0]:g} to {other[1]:g} s, when it belongs to {layout.names[other[2]]!r}"
+            if start_s < other.end_s and other.start_s < end_s:
+                problem = f"overlaps with {other.start_s:g} to {other.end_s:g} s, when it belongs to {layout.names[other.edge]!r}"
                 remedy = "let one stay end before the next begins"
                 raise UserError(f"{where}: client {client} from {start} to {end} s {problem}; {remedy}")
-        stays.setdefault(int(client), []).append((start_s, end_s, leaves[edge]))
+        stays.setdefault(int(client), []).append(_Stay(start_s, end_s, leaves[edge]))
     moves = []
-    for client_number, lines in stays.items():
-        starts = {start_s for start_s, _, _ in lines}
-        moves += [Move(start_s, client_number, edge) for start_s, _, edge in lines]
+    for client_number, client_stays in stays.items():
+        starts = {stay.start_s for stay in client_stays}
+        moves += [Move(stay.start_s, client_number, stay.edge) for stay in client_stays]
         home = int(coordinator[client_number])
-        moves += [Move(end_s, client_number, home) for _, end_s, _ in lines if end_s not in starts and end_s < math.inf]
+        ends = [stay.end_s for stay in client_stays if stay.end_s not in starts and stay.end_s < math.inf]
+        moves += [Move(end_s, client_number, home) for end_s in ends]
     return moves
 
 

@@ -54,8 +54,8 @@ def buffered(world: World) -> Server:
     channels, pool = world.channels_and_pool(section.concurrency, refill=True)
     return buffered_server(
         pool=pool,
-        # It asks for one client at a time, and makes a model of several.
-        policy=world.policy(1, per_model=section.buffer),
+        # The server asks the policy for one client at a time, and makes a model of several.
+        policy=world.policy(per_round=1, per_model=section.buffer),
         learner=world.learner,
         streams=world.streams,
         concurrency=section.concurrency,

@@ -41,7 +41,7 @@ def fl_fa(world: World) -> Server:
     scenario = world.scenario
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
     pool: ClientPool = shared["training"].pool
-    uplink = _uplink(world, context, pool.medium.outages, jams=jams, here=presence_of(world, pool))
+    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, here=presence_of(world, pool))
     return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 
 
@@ -51,7 +51,7 @@ def fl_da(world: World) -> Server:
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     context, pool = _slot_context(world), shared["training"].pool
     # No opinion is uploaded here; the keys of its way are read all the same, so that a wrong one is refused.
-    _uplink(world, replace(context, targets=None), None)
+    _opinion_uplink(world, replace(context, targets=None), None)
     consensus = _consensus(world, context, pool)
     beliefs = world.scenario.output.beliefs_table
     return FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
@@ -148,7 +148,7 @@ def _opinion_learner(world: World) -> Any:
         return SlotLearner(learner=world.trained, local=scenario.opinions.local)
 
 
-def _uplink(
+def _opinion_uplink(
     world: World,
     context: Context,
     outages: ClientOutages | None,
@@ -156,6 +156,7 @@ def _uplink(
     jams: bool = False,
     here: Callable[[], BoolArray] | None = None,
 ) -> OpinionUplink:
+    """Return the uplink of opinions. `here`: which clients are present; None: all."""
     section = world.scenario.opinions
     assert section is not None
     transport = build_opinion_links(world, context, outages, jams=jams, here=here)

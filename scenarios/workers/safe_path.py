@@ -26,7 +26,7 @@ def restored_environment(names: Iterable[str]) -> Iterator[None]:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Start the Python processes of the block with a safe path.
+    """Set PYTHONSAFEPATH within the block: processes started in it import nothing from the present folder.
 
     `python -c` and `python -m`, by which processes of a pool and their helpers start, search the present folder before the
     standard library: a `json.py` beside a scenario would run in each of them. What a scenario names is still found: a worker

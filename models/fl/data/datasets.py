@@ -103,22 +103,26 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def _read_idx(kind: str, root: Path, published: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
-    """Return what `read_published` returns, from files in the format of MNIST."""
-    sums = {name.removesuffix(".gz"): md5 for name, md5 in published.resources}
+def _read_idx(kind: str, root: Path, dataset_class: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+    """Return train images, train labels, test images, test labels and the number of classes, from idx files.
+
+    `dataset_class`: the class of torchvision, which has the checksums of the packed files.
+    """
+    packed_md5 = {name.removesuffix(".gz"): md5 for name, md5 in dataset_class.resources}
     paths = data_paths(kind, root)
-    train_x, train_y, test_x, test_y = (_read_idx_file(kind, path, sums[path.name]) for path in paths)
+    train_x, train_y, test_x, test_y = (_read_idx_file(kind, path, packed_md5[path.name]) for path in paths)
     for x, y, path in ((train_x, train_y, paths[1]), (test_x, test_y, paths[3])):
         if len(x) != len(y) or y.max(initial=0) > 9:
             problem = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
             raise ParameterError("data.kind", kind, f"{problem}; get it again")
-    return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(published.classes)
+    return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(dataset_class.classes)
 
 
-def _check_sums(kind: str, root: Path, published: Any) -> None:
-    """Compare every file with the MD5 checksums of torchvision's class `published`, before anything is unpickled."""
+def _check_sums(kind: str, root: Path, dataset_class: Any) -> None:
+    """Compare every file with the MD5 checksums of the class of torchvision, before anything is unpickled."""
     paths = data_paths(kind, root)
-    sums = dict([*published.train_list, *published.test_list, (published.meta["filename"], published.meta["md5"])])
+    meta = dataset_class.meta
+    sums = dict([*dataset_class.train_list, *dataset_class.test_list, (meta["filename"], meta["md5"])])
     for path in paths:
         if _digest(path.read_bytes()) != sums[path.name]:
             raise ParameterError("data.kind", kind, f"{path} has a wrong checksum; get it again")
@@ -169,17 +173,17 @@ def read_published(kind: str, root: Path, download: bool) -> tuple[NDArray[Any],
         # The file is ordered by writer: every fifth image makes a test set of all writers.
         test = np.arange(len(digits)) % 5 == 0
         return digits[~test], labels[~test], digits[test], labels[test], 10
-    published = getattr(torchvision("datasets"), _TORCHVISION[kind])
+    dataset_class = getattr(torchvision("datasets"), _TORCHVISION[kind])
     if download:
         try:
-            published(str(root), train=True, download=True)
+            dataset_class(str(root), train=True, download=True)
         except (OSError, RuntimeError) as error:
             raise ParameterError("data.download", True, f"{kind} could not be downloaded to {root} ({error})") from error
     require_files(kind, root)
     if kind in ("mnist", "fashion-mnist"):
-        return _read_idx(kind, root, published)
-    _check_sums(kind, root, published)
-    parts = [published(str(root), train=train, download=False) for train in (True, False)]
+        return _read_idx(kind, root, dataset_class)
+    _check_sums(kind, root, dataset_class)
+    parts = [dataset_class(str(root), train=train, download=False) for train in (True, False)]
     out = []
     for part in parts:
         out += [np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)]

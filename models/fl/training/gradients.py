@@ -67,7 +67,7 @@ class Gradients:
         if self.by_hand is not None:
             return self.by_hand.scores(views, x)
         values = dict(zip(self._names, views, strict=True))
-        return cast("Tensor", functional_call(self._network, values, (self.laid_out(x),)))
+        return cast("Tensor", functional_call(self._network, values, (self.in_channels_last(x),)))
 
     def gradients_of_single(self, views: list[Tensor], slots: list[Tensor], x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
         """Write the gradients of a single copy, for its real samples (weight > 0) only; return their scores (samples, classes).
@@ -79,17 +79,15 @@ class Gradients:
             leaves = self._leaves(view[0].detach() for view in views[: self._count])
             # Buffers are views of the row, so that the network's changes of them are kept.
             values = [*leaves, *(view[0] for view in views[self._count :])]
-            inputs = self.laid_out(x[0][real])
+            inputs = self.in_channels_last(x[0][real])
             with self.autocast():
                 scores = cast("Tensor", functional_call(self._network, dict(zip(self._names, values, strict=True)), (inputs,)))
             total = self._loss.value(scores.float(), y[0][real]).mean()
         self._store(total, leaves, [slot[0] for slot in slots])
         return scores.detach()
 
-    def laid_out(self, x: Tensor) -> Tensor:
-        """Return images (B, C, H, W) with the channels of a pixel side by side in memory, if a CPU convolves and pools those
-        faster.
-        """
+    def in_channels_last(self, x: Tensor) -> Tensor:
+        """Return images (B, C, H, W) in channels-last layout where `channels_last`, which CPUs convolve faster."""
         if not self._channels_last:
             return x
         _, channels, height, width = x.shape

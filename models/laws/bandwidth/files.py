@@ -140,7 +140,7 @@ def _points(path: str, times: list[float], rates: list[float], line: int, end_s:
     """Return the steps of a trace read from `path`. Raises ParameterError for an `end_s` before its last line."""
     if end_s is not None and end_s <= times[-1]:
         raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the time of line {line} of {path}")
-    return _merge_steps(np.array(times), np.array(rates), end_s)
+    return _trace_of(np.array(times), np.array(rates), end_s)
 
 
 def _points_of_lists(times: list[float], rates: list[float], end_s: float | None) -> Points:
@@ -158,11 +158,14 @@ def _points_of_lists(times: list[float], rates: list[float], end_s: float | None
         raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the last of time_s")
     if not any(rates):
         raise ParameterError("bytes_per_s", rates, "carry nothing; give at least one above 0")
-    return _merge_steps(np.array(times, np.float64), np.array(rates, np.float64), end_s)
+    return _trace_of(np.array(times, np.float64), np.array(rates, np.float64), end_s)
 
 
-def _merge_steps(times: FloatArray, rates: FloatArray, end_s: float | None) -> Points:
-    """Return a trace of these steps, with equal neighbours merged."""
+def _trace_of(times: FloatArray, rates: FloatArray, end_s: float | None) -> Points:
+    """Return a trace of these steps, with equal neighbours merged.
+
+    Without `end_s` the last step is as long as the one before.
+    """
     if end_s is None:
         # A single step is the whole trace; its length does not matter.
         end_s = float(times[-1] + (times[-1] - times[-2])) if len(times) > 1 else 1.0
@@ -198,4 +201,4 @@ def _read_packets(path: str, packet_bytes: float) -> Points:
     edges = edges[edges < stamps[-1]]
     rates = np.zeros(len(edges))
     rates[np.searchsorted(edges, at)] = packets * packet_bytes / _MS
-    return _merge_steps(edges * _MS, rates, stamps[-1] * _MS)
+    return _trace_of(edges * _MS, rates, stamps[-1] * _MS)

@@ -61,15 +61,15 @@ class TransferLog:
         )
 
     def close_round(self, round: int, time_s: float) -> None:
-        """Record the bytes that have crossed each link in a round."""
+        """Record the bytes that have crossed each link in a round. A round that takes no time has no rows."""
         if time_s <= self._since_s:
             return
         self._usage.advance(time_s)
         for name, link in self._network.transfers.flows.links.items():
             carried = self._usage.bytes.get(name, 0.0) - self._before.get(name, 0.0)
             if carried > 0.0:
-                rate = self._usage.mean_capacity(link, time_s)
-                self._recorder.link(LinkRow(round, name, self._since_s, time_s, carried, rate))
+                mean_bytes_per_s = self._usage.mean_capacity(link, time_s)
+                self._recorder.link(LinkRow(round, name, self._since_s, time_s, carried, mean_bytes_per_s))
         self._since_s, self._before = time_s, dict(self._usage.bytes)
         self._usage.begin_period(time_s)
 

@@ -95,7 +95,7 @@ class EdgeDraws:
     def _parts_s(self, key: int, size_bytes: int) -> tuple[FloatArray | None, FloatArray, FloatArray]:
         """Return the delays (None: they take no time), bytes and flights of messages over each edge, seconds (E,) each."""
         links = self.links
-        delays_s = None if self._no_delay else self._draw(self._index(key, 0), _ALL, links.clock.now)[0]
+        delays_s = None if self._no_delay else self._draw(self._address(key, 0), _ALL, links.clock.now)[0]
         return delays_s, size_bytes / links.bandwidth_bytes_per_s, links.propagation_s
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
@@ -104,38 +104,38 @@ class EdgeDraws:
             self._renew(time_s)
         if self._no_delay and self._no_loss:
             return _NO_DELAYS, ALL_GOOD
-        index = self._index(key, attempt)
-        drawn = self._drawn.get(index)
+        address = self._address(key, attempt)
+        drawn = self._drawn.get(address)
         if drawn is None:
-            cost = self._reads[index] = self._reads.get(index, 0) + len(edges) + _CALL_READS
+            cost = self._reads[address] = self._reads.get(address, 0) + len(edges) + _CALL_READS
             # Read single edges until drawing all edges seems cheaper.
             if cost * _READ_COST <= self.links.graph.edges:
-                delays, goods = self._draw(index, edges, time_s)
+                delays, goods = self._draw(address, edges, time_s)
                 return _NO_DELAYS if delays is None else delays.tolist(), ALL_GOOD if goods is None else goods.tolist()
             while len(self._drawn) * self.links.graph.edges * _BYTES > _CACHED_BYTES:
                 del self._drawn[next(iter(self._drawn))]
-            delays, goods = self._draw(index, _ALL, time_s)
-            drawn = self._drawn[index] = delays, None if goods is None else goods.tobytes()
+            delays, goods = self._draw(address, _ALL, time_s)
+            drawn = self._drawn[address] = delays, None if goods is None else goods.tobytes()
         delays, good_bytes = drawn
         return (
             _NO_DELAYS if delays is None else [delays.item(edge) for edge in edges],
             ALL_GOOD if good_bytes is None else [good_bytes[edge] == 1 for edge in edges],
         )
 
-    def _draw(self, index: int, edges: list[int] | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
+    def _draw(self, address: int, edges: list[int] | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
         """Return the delays (n,) and survivals (n,) of messages over `edges`; None in place of delays that are all 0, or
         survivals that are all True.
         """
         slot, places, senders = self.label[1], self._places[edges], self.links.graph.source[edges]
         delays, goods = None, None
         if not self._no_delay:
-            delays, _ = self._delays.evaluate(slot, time_s, senders, self._delays.uniforms(index, places))
+            delays, _ = self._delays.evaluate(slot, time_s, senders, self._delays.uniforms(address, places))
         if not self._no_loss:
-            survivals, _ = self._survivals.evaluate(slot, time_s, senders, self._survivals.uniforms(index, places))
+            survivals, _ = self._survivals.evaluate(slot, time_s, senders, self._survivals.uniforms(address, places))
             goods = np.asarray(survivals, np.bool_)
         return delays, goods
 
-    def _index(self, key: int, attempt: int) -> int:
+    def _address(self, key: int, attempt: int) -> int:
         """Return the address of the draws of `key` at an `attempt` (from 0) in the present slot, different for each of them."""
         # A link that comes back often may cause more attempts than the lower word can hold; the rest goes to the upper word.
         high, low = attempt >> _ATTEMPT_BITS, attempt & _ATTEMPT_MASK
@@ -150,5 +150,5 @@ class StarDraws(EdgeDraws):
         self._places = links.graph.source
         self._attempts = attempts
 
-    def _index(self, key: int, attempt: int) -> int:
+    def _address(self, key: int, attempt: int) -> int:
         return self.label[1] * self._attempts + attempt

@@ -109,7 +109,7 @@ class ExchangeProtocol(TrainingProtocol):
         """True for peers whose training of this round is over."""
         self._sent = [0] * peers
         """Last round in which each peer has sent its model."""
-        self._first = self.order == "train-first"
+        self._trains_first = self.order == "train-first"
 
     def begin(self, peer: int) -> None:
         host, round = self.host, int(self.host.round[peer])
@@ -119,7 +119,7 @@ class ExchangeProtocol(TrainingProtocol):
             self._wait(peer, round)
             return
         self._ready[peer] = False
-        if not (self._first or sent):
+        if not (self._trains_first or sent):
             self._own[peer] = model = int(host.model[peer])
             self._sent[peer] = round
             self.send(peer, round, model)
@@ -129,7 +129,7 @@ class ExchangeProtocol(TrainingProtocol):
         round = int(self.host.round[peer])
         self._ready[peer] = True
         self._trained[peer] = model
-        if self._first:
+        if self._trains_first:
             self._own[peer] = model
             self._sent[peer] = round
             self.send(peer, round, model)
@@ -163,7 +163,7 @@ class ExchangeProtocol(TrainingProtocol):
             self.on_late(peer, edge, model)
         self._ready[peer] = False
         models, weights = self.mix(peer, round, self._own[peer], arrived)
-        if not self._first:
+        if not self._trains_first:
             # The step of the local training is added to the combined models.
             models += [self._trained[peer], self._own[peer]]
             weights += [1.0, -1.0]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from analysis.api import open_run, open_sweep
-from analysis.documents.comparison_tables import common_words, comparison_cells
+from analysis.documents.comparison_tables import comparison_cells, extent_words
 from analysis.metrics.comparison import compare
 from analysis.metrics.definitions import gini_coefficient, jain_index
 from analysis.metrics.registry import METRICS, metric, metric_names, metric_values, names_of
@@ -121,7 +121,7 @@ def test_rounds_of_different_servers_are_not_compared_by_their_latency(tmp_path:
     summary.write_text(json.dumps(content))
     found = compare(open_sweep(path))
     assert not found.rounds_alike
-    assert "a round of one is not a round of another" in common_words(found)[0]
+    assert "a round of one is not a round of another" in extent_words(found)[0]
     assert "mean_round_s" not in found.shown_metrics()
     assert "updates_per_s" in found.shown_metrics()
     assert compare(open_sweep(path), metrics=["mean_round_s"]).shown_metrics() == ("mean_round_s",)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from analysis.api import open_run, open_sweep
 from analysis.catalogue import draw_all
-from analysis.documents.comparison_tables import common_words, comparison_cells, difference_cells, short_run_note
+from analysis.documents.comparison_tables import comparison_cells, difference_cells, extent_words, short_run_note
 from analysis.gathering import gather
 from analysis.learning.figure import accuracy_figure, reached_figure
 from analysis.metrics.comparison import compare, write_comparison
@@ -369,7 +369,7 @@ def test_the_common_time_is_named_where_time_passes(tmp_path: Path) -> None:
         path = tmp_path / str(latency_s)
         write_sweep(path, runs, baseline="slow")
         comparison = compare(open_sweep(path))
-        told[latency_s] = [words for words in common_words(comparison) if words.startswith("final accuracy")]
+        told[latency_s] = [words for words in extent_words(comparison) if words.startswith("final accuracy")]
     assert told == {
         0.0: ["final accuracy: mean of the last 10 evaluations (nothing in these runs takes time)"],
         2.0: ["final accuracy: mean of the last 10 evaluations by 4 s"],

@@ -48,11 +48,12 @@ def train(weights, images, labels, *, epochs, rate, batch=16):
         order = np.random.permutation(len(labels))
         for start in range(0, len(order), batch):
             chosen = order[start : start + batch]
-            wrong = probabilities((matrix, bias), images[chosen])
-            losses.append(-np.log(wrong[np.arange(len(chosen)), labels[chosen]] + 1e-12).mean())
-            wrong[np.arange(len(chosen)), labels[chosen]] -= 1.0
-            matrix -= rate * images[chosen].T @ wrong
-            bias -= rate * wrong.sum(axis=0)
+            predicted = probabilities((matrix, bias), images[chosen])
+            losses.append(-np.log(predicted[np.arange(len(chosen)), labels[chosen]] + 1e-12).mean())
+            slope = predicted.copy()  # of the loss by the scores: less 1 at the label
+            slope[np.arange(len(chosen)), labels[chosen]] -= 1.0
+            matrix -= rate * images[chosen].T @ slope
+            bias -= rate * slope.sum(axis=0)
     return (matrix, bias), float(np.mean(losses))
 
 
