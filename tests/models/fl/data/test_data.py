@@ -305,8 +305,8 @@ def test_torchvision_loads_beside_this_torch():
 
 
 def test_a_data_set_is_read_once_for_all_runs_of_a_process(monkeypatch):
-    plain, read = data._read, []
-    monkeypatch.setattr(data, "_read", lambda *place: read.append(place) or plain(*place))
+    plain, read = data.read_published, []
+    monkeypatch.setattr(data, "read_published", lambda *place: read.append(place) or plain(*place))
     data._read_once.cache_clear()
     first, second = load("digits"), load("digits", scale="raw")
     data._read_once.cache_clear()
