@@ -41,11 +41,11 @@ LEAVES = {
     "network.md": {"two-towns", "loads"},
     "peers.md": {"ring", "graphs", "trained", "matcha", "one-peer", "choco", "epidemic", "push-sum", "ad-psgd", "gossip", "own"},
     "fit.md": set(),
-    "gallery.md": {"training", "changes", "beliefs", "core", "peers", "grid"},
+    "gallery.md": {"training", "changes", "beliefs", "core", "peers", "grid", "overlays", "fitted", "tiers", "flower"},
     "logs-to-deadline.md": {"deadlines"},
     "overlays.md": set(),
     "silos.md": {"silos", "edges", "away"},
-    "tiers.md": {"tiers", "rounds", "asynchronous"},
+    "tiers.md": {"tiers", "rounds", "asynchronous", "ahead"},
 }
 """The folders below runs/ that the blocks of a page leave."""
 

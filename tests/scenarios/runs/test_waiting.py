@@ -138,7 +138,7 @@ class Slow(Random):
 """
 
 
-WORKERS = [{"jobs": 1}, {"jobs": 2}, pytest.param({"scheduler": "local:2"}, marks=pytest.mark.slow)]
+WORKERS = [{"jobs": 1}, {"jobs": 2}, pytest.param({"cluster": "local:2"}, marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("workers", WORKERS, ids=str)
