@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from netsim.core.errors import AnswerError
 from scenarios.schema.errors import UserError, first_line, users_line
+from scenarios.workers.allocator import keep_freed_memory
 from scenarios.workers.processes import Killed
 
 if TYPE_CHECKING:
@@ -187,6 +188,8 @@ class TrainingWorkers(ABC):
 
     def _ensure_open(self) -> None:
         if self._resources is None:
+            # This process, too, combines models that may be large.
+            keep_freed_memory()
             with ExitStack() as stack:
                 self.open(stack)
                 self._tally.counted_s, self._tally.most = time.perf_counter(), max(self._tally.most, self.count)
