@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -26,13 +27,24 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-MARKED = re.compile(r"@pytest\.mark\.needs_torch\n(?:async )?def (\w+)\(")
+# Slow ones are not selected.
+MARKED = re.compile(r"(?<!@pytest\.mark\.slow\n)@pytest\.mark\.needs_torch\n(?:async )?def (\w+)\(")
+
+
+def imports_torch(text: str) -> bool:
+    """Return True if a module imports torch; programs in its strings may do so without it."""
+    if not re.search(r"^(?:import|from) torch\b", text, re.MULTILINE):
+        return False
+    statements = ast.parse(text).body
+    names = [alias.name for one in statements if isinstance(one, ast.Import) for alias in one.names]
+    names += [one.module or "" for one in statements if isinstance(one, ast.ImportFrom)]
+    return any(name.partition(".")[0] == "torch" for name in names)
 
 
 def test_what_trains_is_skipped_with_the_reason_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(BLOCKED, encoding="utf-8")  # so that processes that tests start lack it, too
     texts = {file: file.read_text(encoding="utf-8") for file in sorted((ROOT / "tests").rglob("test_*.py"))}
-    modules = [file for file, text in texts.items() if re.search(r"^(?:import|from) torch\b", text, re.MULTILINE)]
+    modules = [file for file, text in texts.items() if imports_torch(text)]
     marked = [f"{file}::{name}" for file, text in texts.items() if file not in modules for name in MARKED.findall(text)]
     recorded = "tests/golden/test_golden.py::test_the_tables_are_those_recorded[quickstart]"
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "tests/netsim/core/test_errors.py", *modules, *marked, recorded]

@@ -97,8 +97,8 @@ def test_a_local_cluster_against_processes(benchmark: Any, tmp_path: Path, serve
     assert median(ratios) <= MOST_ON_CLUSTER
 
 
-@pytest.mark.needs_torch
 def test_a_job_beside_its_training(benchmark: Any) -> None:
+    pytest.importorskip("torch")
     from scenarios.workers.training_processes import TrainingProcesses
     from tests.helpers.learners import batch_normed, deliver, make
 

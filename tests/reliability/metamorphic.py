@@ -365,7 +365,11 @@ RELATIONS: dict[str, Relation] = {
         _setting({"opinions.max_resends": 3}, unless=["opinions.channel", "outages", "script"], only=_kind("fl-fa", "fl-da"))
     ),
     "messages sent again when lost, of which none is": Relation(
-        _setting({"peers.max_resends": 3}, unless=["peers.channel", "peers.outages", "outages", "script"], only=_kind("fl-da"))
+        _setting(
+            {"peers.max_resends": 3},
+            unless=["peers.channel", "peers.outages", "outages", "script", "availability", "energy"],
+            only=_kind("fl-da"),
+        )
     ),
     "a jammer that has spent its budget": Relation(
         _setting(

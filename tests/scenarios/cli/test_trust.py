@@ -155,7 +155,7 @@ def test_an_interrupt_before_anything_is_written_leaves_nothing(shell, monkeypat
     def interrupt(*arguments, **settings):
         raise KeyboardInterrupt
 
-    for place in ("scenarios.runs.run.open_run", "scenarios.runs.run.build"):
+    for place in ("scenarios.runs.run.open_run", "scenarios.runs.training_machines.build"):
         with monkeypatch.context() as patch:
             patch.setattr(place, interrupt)
             code, _, err = shell.run()
