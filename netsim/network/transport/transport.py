@@ -136,9 +136,9 @@ class Transport:
         return self.in_flight + len(self.paused)
 
     def is_futile(self, calls: int, *, anywhere: bool) -> bool:
-        """Return True if no message can arrive any more, because links are down and nothing is scheduled that could mend them.
+        """Return True if no message can arrive any more, because links are down and nothing is scheduled that can restore them.
 
-        `calls`: calls of the clock that mend nothing, beside those of messages. `anywhere`: True if messages may be sent over any
+        `calls`: calls of the clock that restore no link, beside those of messages. `anywhere`: messages may be sent over any
         link; otherwise those that wait are all that will be sent.
         """
         own = len(self.flying) + len(self.batches) + len(self.paused)
