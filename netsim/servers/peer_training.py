@@ -43,7 +43,7 @@ _OFTEN = 16
 class ModelDraws(EdgeDraws):
     """Draws of messages at (own round of the sender, attempt, edge). They do not depend on the round of the run."""
 
-    def _index(self, key: int, attempt: int) -> int:
+    def _address(self, key: int, attempt: int) -> int:
         return attempt << 64 | key
 
 

@@ -9,7 +9,7 @@ import csv
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -333,7 +333,10 @@ def _closes_of_full_buffers(book: Ledger) -> Iterator[str]:
 
 
 def _closes_of_single_rounds(book: Ledger) -> Iterator[str]:
-    """A synchronous round closes at its deadline, its first n deliveries, or the end of its last attempt."""
+    """A synchronous round closes at its first n deliveries, the end of its last attempt, or its deadline.
+
+    With `at_least`, it waits past the deadline for so many deliveries, while so many can still arrive.
+    """
     server = book.scenario["server"]
     of_round = defaultdict(list)
     for row in book.clients:
@@ -341,15 +344,31 @@ def _closes_of_single_rounds(book: Ledger) -> Iterator[str]:
     for row in book.rounds:
         attempts = of_round[row["round"]]
         opened = min((one["selected_s"] for one in attempts), default=row["end_s"])
-        ends = sorted(one["outcome_s"] for one in attempts if one["outcome"] != "in_flight")
+        # An attempt is late because the round closed before its end.
+        ends = sorted(one["outcome_s"] for one in attempts if one["outcome"] not in ("in_flight", "late"))
         arrived = sorted(one["outcome_s"] for one in attempts if one["outcome"] == "delivered")
         expected = ends[-1] if len(ends) == len(attempts) and ends else math.inf
         if "first" in server and len(arrived) >= server["first"]:
             expected = min(expected, arrived[server["first"] - 1])
         if "deadline_s" in server:
-            expected = min(expected, opened + server["deadline_s"])
+            expected = min(expected, max(opened + server["deadline_s"], _end_of_wait(attempts, server.get("at_least"))))
         if attempts and book.key("policy.kind") != "fedcs" and not math.isclose(row["end_s"], expected, rel_tol=CLOSE):
             yield f"round {row['round']} closes at {row['end_s']}, not at {expected}"
+
+
+def _end_of_wait(attempts: Sequence[Row], at_least: int | None) -> float:
+    """Return when `at_least` attempts are delivered, or fewer can still be."""
+    if at_least is None or len(attempts) < at_least:
+        return -math.inf
+    ended = sorted(
+        (one["outcome_s"], one["outcome"] == "delivered") for one in attempts if one["outcome"] not in ("in_flight", "late")
+    )
+    delivered = failed = 0
+    for time_s, arrived in ended:
+        delivered, failed = delivered + arrived, failed + (not arrived)
+        if delivered >= at_least or len(attempts) - failed < at_least:
+            return float(time_s)
+    return math.inf
 
 
 def joules_are_watts_times_seconds(book: Ledger) -> Iterator[str]:

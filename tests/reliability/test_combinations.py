@@ -107,6 +107,7 @@ WRONG: list[tuple[str, str, dict[str, str], Callable[[Ledger], None]]] = [
     ("presence_is_kept", "buffered", {"presence": "trace"}, _put("clients", "outcome_s", 1e5)),
     ("rounds_close_as_said", "deadline", {}, _put("rounds", "end_s", lambda end_s: end_s * 1.01)),
     ("rounds_close_as_said", "first n", {}, _put("rounds", "end_s", lambda end_s: end_s * 1.01)),
+    ("rounds_close_as_said", "at least n", {}, _put("rounds", "end_s", lambda end_s: end_s * 1.01)),
     ("rounds_close_as_said", "semi-synchronous", {}, _put("rounds", "end_s", lambda end_s: end_s * 1.01)),
     ("rounds_close_as_said", "buffered", {}, _put("rounds", "delivered", _more)),
     ("joules_are_watts_times_seconds", "synchronous", {"energy": "metering"}, _put("clients", "compute_j", _more)),

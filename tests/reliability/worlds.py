@@ -25,6 +25,7 @@ SERVERS: dict[str, tuple[str, Settings]] = {
     "synchronous": ("synchronous", {"server": {"per_round": 4, "when_short": "proceed"}}),
     "deadline": ("synchronous", {}),
     "first n": ("synchronous", {"server": {"per_round": 5, "first": 2, "stragglers": "cancel"}}),
+    "at least n": ("synchronous", {"server": {"per_round": 5, "deadline_s": 0.5, "at_least": 3, "stragglers": "cancel"}}),
     "reselection": ("synchronous", {"server": {"per_round": 5, "deadline_s": 0.8, "reselect_busy": True}}),
     "semi-synchronous": ("semi-synchronous", {}),
     "buffered": ("buffered", {}),
