@@ -38,8 +38,9 @@ def fresh_environment(folder: Path) -> Path:
 
 
 def test_versions_agree() -> None:
-    (head, *_) = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert head.strip("[]") in (VERSION, "Unreleased")
+    heads = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert heads[0] == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(VERSION)}\] - \d{{4}}-\d\d-\d\d", heads[1])
     assert version() == VERSION
 
 
