@@ -207,6 +207,10 @@ class Evaluator:
         self.due_s = self._every_s * (math.floor(passed) + 1) if math.isfinite(passed) else time_s
         return True
 
+    def resume(self, due_s: float) -> None:
+        """Continue with the next evaluation due at `due_s`."""
+        self.due_s = due_s
+
     def forget(self) -> None:
         """Forget the last measurement, so that the same version number is measured again."""
         self._known = None

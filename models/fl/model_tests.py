@@ -135,7 +135,7 @@ class ModelTests:
         return {"due_s": self._evaluator.due_s, "best_loss": self._best_loss, "unscored": list(self.unscored)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._evaluator.due_s = float(state["due_s"])
+        self._evaluator.resume(float(state["due_s"]))
         self._best_loss = state["best_loss"]
         self.unscored = Unscored(*state["unscored"])
         self._evaluator.forget()

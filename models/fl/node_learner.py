@@ -31,7 +31,6 @@ class NodeLearner:
     """
 
     aggregates = True
-    round_columns: Sequence[str] = ()
 
     def __init__(
         self,
@@ -57,6 +56,7 @@ class NodeLearner:
         self._adopted: dict[tuple[int, int, int], ModelId] = {}
         """Starts of updates that other edges began, by client, round of that edge, and version as which the start counts here."""
         self.records_losses = learner.records_losses and len(clients) > 0
+        self.round_columns: Sequence[str] = learner.round_columns if above is None else ()
 
     @property
     def version(self) -> int:
@@ -219,7 +219,6 @@ def node_learners(
     root = NodeLearner(
         learner, versions=learner.versions, node=SERVER, above=None, weight="arrived", clients=np.zeros(0, np.int64)
     )
-    root.round_columns = learner.round_columns
     nodes = {-1: root}
     for edge, (over, weight) in enumerate(zip(above, weights, strict=True)):
         node = edge_node(edge)

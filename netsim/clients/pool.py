@@ -104,7 +104,7 @@ class ClientPool(Tallies):
 
     def follow_singly(self) -> None:
         """Run every attempt by events, because a listener reads single updates."""
-        self.whole_rounds.possible = False
+        self.whole_rounds.switch_off()
 
     @property
     def alive(self) -> dict[int, Update]:

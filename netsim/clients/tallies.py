@@ -37,7 +37,7 @@ class Tallies:
         self.ended = dict.fromkeys(OUTCOMES, 0)
         """Number of attempts ended so far."""
         self.numbered_ends = 0
-        """Attempts that were numbered in the order of their ends. Saved only where a round may be open as a state is taken."""
+        """Number of the next attempt to end by its own event."""
 
     def count_end(self, update: Update) -> None:
         """Count an attempt that ended by its own event, and number it in the order of ends. Numbers are compared within a round
@@ -83,4 +83,6 @@ class Tallies:
         for name in _KEPT:
             getattr(self, name)[:] = state[name]
         self.started, self.models_sent, self.ended = state["started"], state["models_sent"], dict(state["ended"])
+        # Later ends of a round under way come after those that are saved with it, which have smaller numbers.
+        self.numbered_ends = sum(self.ended.values())
         self.busy[:] = False

@@ -118,6 +118,10 @@ class WholeRounds:
         self._outlasting = False
         """True if some attempts outlast the round that closed last."""
 
+    def switch_off(self) -> None:
+        """Simulate all attempts of the run by events."""
+        self.possible = False
+
     def take(self, count: int) -> bool:
         """Return True if `count` attempts that begin now may be simulated as arrays."""
         pool = self._pool

@@ -398,6 +398,10 @@ class MessageServer(RoundServer):
         if any(message.trains for message in messages):
             self.choice.on_training()
 
+    def note_loss(self, timeout_s: float) -> None:
+        """Note that a message was lost for which the application waits up to `timeout_s`; inf: without a timeout."""
+        self.waited_for_lost_s = max(self.waited_for_lost_s, timeout_s)
+
     def wait(self, over: Event) -> None:
         """Run the simulation until `over`; raises RunOverError, and NothingScheduledError if `over` never happens."""
         try:

@@ -197,6 +197,10 @@ class PeersAtWork(StateFields):
         waits = [f"peer {peer} for {', '.join(map(str, others))}" for peer, others in awaited.items() if others]
         return "; ".join(waits[:_NAMED]) + (f"; and {len(waits) - _NAMED} more" if len(waits) > _NAMED else "")
 
+    def note_standstill(self) -> None:
+        """Note that no round can close any more, and who waits for whom."""
+        self.standstill = self.describe_waits() or "nothing is under way"
+
     def rounds_ahead(self) -> int:
         """Number of own rounds by which the farthest peer is ahead of the run's round."""
         return int(self.round.max()) - 1 - self.open_round
@@ -357,7 +361,7 @@ class AllFinished(EndsOfRound):
         pool, peers = self._pool, self._peers
         while not peers.is_closed():
             if peers.is_blocked():
-                peers.standstill = peers.describe_waits() or "nothing is under way"
+                peers.note_standstill()
                 raise NobodyLeftError
             if not pool.settled:
                 peers.waking.wake_at(float(pool.availability.next_change_s.min()))

@@ -296,7 +296,7 @@ class SimulatedGrid(Grid):
             elif sent.outcome in _ERRORS and (sent.outcome != "lost" or self.section.lost == "error"):
                 self._fail(name, instruction, *_ERRORS[sent.outcome])
             else:
-                self._server.waited_for_lost_s = max(self._server.waited_for_lost_s, self._timeout_s)
+                self._server.note_loss(self._timeout_s)
 
         return engine.Message(
             client=client,

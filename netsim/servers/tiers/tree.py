@@ -205,7 +205,6 @@ class TreeServer:
             "edges": [edge.state_dict() for edge in self.edges],
             "book": self._book.state_dict(),
             "before": dict(self._before),
-            "numbered_ends": [pool.numbered_ends for pool in (self.clients, self._nodes.pool)],
             "moves": None if self._moves is None else self._moves.state_dict(),
         }
 
@@ -220,7 +219,6 @@ class TreeServer:
             edge.load_state_dict(saved)
         self._book.load_state_dict(state["book"])
         self._before = dict(state["before"])
-        self.clients.numbered_ends, self._nodes.pool.numbered_ends = state["numbered_ends"]
         self._begun = True
         if self._moves is not None:
             self._moves.load_state_dict(state["moves"])
