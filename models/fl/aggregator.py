@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.errors import AnswerError
 from models.fl.aggregation.contribution import Contributions
 from models.fl.aggregation.rules import Arrivals, checked_factors, checked_step
 from models.fl.checks import check_fresh
@@ -83,8 +84,14 @@ class Aggregator:
         """Return the models (n, d) of the clients of `updates` after local training from `models`, without compression.
 
         A client whose update is not finite keeps the model that it started from.
+
+        Raises:
+            AnswerError: a user's trainer returned a state: models may be computed in another order than they were begun.
         """
         computed, _ = self.collect(updates, False, models, compress=False)
+        for result in computed.results.values():
+            if result.state is not None:
+                raise AnswerError("trainer", "train", result.state, "a peer keeps its model only; return no state")
         return computed.content.add_(computed.starts).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
 
     def compute_step(

@@ -24,7 +24,6 @@ _OF_A_SERVER = {
     "local_test_samples": "no peer has a test set of its own; leave it out",
     "optimizer_state": _KEPT,
     "batch_statistics": _KEPT,
-    "trainer": "a peer trains by the optimizer, or by local_training; leave it out",
 }
 """Keys of `[learner]` that peers refuse, each with the reason."""
 

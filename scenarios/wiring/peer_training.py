@@ -123,6 +123,8 @@ def _peer_learner(world: World) -> PeerLearner | None:
         return None
     from models.fl.peer_learner import PeerLearner
 
+    if world.trained.eager:
+        raise UserError("learner.trainer: trains ahead, which peers do not; set eager = False")
     tested, count = world.scenario.server.tested_peers, world.clients
     drawn = world.streams.generator("tested-peers").permutation(count)[: tested or count]
     return PeerLearner(learner=world.trained, tested=np.sort(drawn))

@@ -31,6 +31,12 @@ class Descent:
         return Trained(parameters=values, samples=sum(map(len, data.batches)), losses=torch.cat(losses)[: len(data.x)])
 
 
+class Unhurried(Descent):
+    """Trains when its results are needed."""
+
+    eager = False
+
+
 class Remembering:
     """Moves every parameter by the number of jobs that the client has done before; keeps that number."""
 

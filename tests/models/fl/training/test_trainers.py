@@ -153,3 +153,33 @@ def test_what_does_not_go_with_a_trainer_is_refused(tmp_path, monkeypatch, capsy
     assert (code, len(told.splitlines())) == (2, 1)
     assert words in told
     assert not (tmp_path / "out").exists()
+
+
+def on_a_ring(kind: str) -> dict[str, Any]:
+    """Peers on a ring that train by a class of `own_trainers`."""
+    study = tables(trainer={"kind": f"{OWN}:{kind}"})
+    del study["policy"]
+    return study | {"server": {"kind": "peers", "protocol": {"kind": "d-psgd"}}, "peers": {"topology": {"kind": "ring"}}}
+
+
+def test_peers_train_by_ones_own_trainer_as_by_the_built_in_steps(tmp_path) -> None:
+    own = on_a_ring("Unhurried")
+    built_in = own | {"learner": {key: value for key, value in own["learner"].items() if key != "trainer"}}
+    for name, study in (("own", own), ("built in", built_in)):
+        run(parse(study), tmp_path / name)
+    columns = ["loss", "accuracy", "consensus_distance"]
+    found, wanted = (open_run(tmp_path / name).rounds[columns].to_numpy() for name in ("own", "built in"))
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("Remembering", "a peer keeps its model only; return no state"),
+        ("UntilGood", "learner.trainer: trains ahead, which peers do not; set eager = False"),
+    ],
+)
+def test_peers_refuse_what_they_have_no_place_for(tmp_path, kind, words) -> None:
+    study = on_a_ring(kind)
+    with pytest.raises(UserError, match=words):
+        run(parse(study), tmp_path / "own")
