@@ -159,16 +159,16 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
     edges = {label: round_edges(groups[label][0], along) for label in shown}
     with look.apply():
         figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_in(shown, 0.42) * len(shown)), look=look)
-        for place, label in enumerate(shown):
+        for index, label in enumerate(shown):
             score = scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
             changed = edges[label][groups[label][0].row_of(score.changes or ()) - 1]
-            axes.vlines(changed, place - 0.36, place + 0.36, color=FAINT, linewidth=1.2, zorder=1)
+            axes.vlines(changed, index - 0.36, index + 0.36, color=FAINT, linewidth=1.2, zorder=1)
             declared = edges[label][declared_rounds(groups[label][0])]
             for cause, (marker, _) in MARKERS.items():
                 at = declared[[each_cause == cause for each_cause in score.causes]]
                 faces = "white" if cause == "jamming" else colour
-                axes.plot(at, np.full(len(at), place), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
+                axes.plot(at, np.full(len(at), index), marker, color=colour, mfc=faces, ms=6, ls="none", zorder=3)
         names = [f"{drawable(label, LETTERS)}\n{_counts(scores[label])}" for label in shown]
         axes.set_yticks(range(len(shown)), names, fontsize="small")
         axes.set_ylim(len(shown) - 0.5, -0.5)

@@ -55,9 +55,9 @@ def csv_text(table: Table) -> str:
     """
     header, rows = table.cells
     columns = []
-    for place, name in enumerate(header):
-        cells = [row[place] for row in rows]
-        columns += [(name, list(map(_inert, cells)))] if place in table.words else _numeric(name, cells)
+    for index, name in enumerate(header):
+        cells = [row[index] for row in rows]
+        columns += [(name, list(map(_inert, cells)))] if index in table.words else _numeric(name, cells)
     text = io.StringIO()
     lines = zip(*((_inert(name), *cells) for name, cells in columns), strict=True)
     csv.writer(text, lineterminator="\n").writerows(lines)

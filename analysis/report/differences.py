@@ -30,7 +30,7 @@ def interval_table(comparison: Comparison, margins: Mapping[str, float] | None =
     all_names = len(names)
     if all_names * len(comparison.differences) > MOST_ROWS:
         most = max(1, MOST_ROWS // len(comparison.differences))
-        names = [name for place, name in enumerate(names) if place < most or name in margins]
+        names = [name for index, name in enumerate(names) if index < most or name in margins]
     rows = [_row(comparison, row, name, margins) for name in names for row in comparison.differences if comparable(row, name)]
     if not rows:
         return None

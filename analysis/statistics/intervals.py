@@ -98,7 +98,7 @@ def paired_differences(
     limit = math.inf if horizon is None else horizon
     seeds: dict[object, int] = {}
     rows = np.array([seeds.setdefault(seed, len(seeds)) for seed in table["seed"].tolist()], dtype=np.intp)
-    places = {name: place for place, name in enumerate(variants)}
+    places = {name: index for index, name in enumerate(variants)}
     columns = np.array([places[str(name)] for name in table["variant"].tolist()], dtype=np.intp)
     matrix: FloatArray = np.full((len(seeds), len(variants)), math.nan)
     run = np.zeros(matrix.shape, bool)

@@ -96,12 +96,12 @@ class _Walk:
         source = self.run.tree or self.run
         rounds, attempts = source.rounds, source.attempts
         self.rounds: list[dict[Hashable, Any]] = rounds.to_dict("records")
-        self.place_of = {number: place for place, number in enumerate(rounds["round"].tolist())}
+        self.place_of = {number: index for index, number in enumerate(rounds["round"].tolist())}
         beyond = [] if self.run.beyond is None else self.run.beyond.to_dict("records")
         self.attempts: list[dict[Hashable, Any]] = [*attempts.to_dict("records"), *beyond]
         self.row_of = {attempt["number"]: row for row, attempt in enumerate(self.attempts)}
         self.servers = len(self.rounds) if self.run.tree is None else self.run.tree.servers
-        self.last_of_term = {row["term"]: place for place, row in enumerate(self.rounds) if row.get("term")}
+        self.last_of_term = {row["term"]: index for index, row in enumerate(self.rounds) if row.get("term")}
         self.place, self.time_s, self.exact = self.servers - 1, 0.0, True
         self.last_delivery = self._last_deliveries()
 

@@ -68,15 +68,15 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
             axes.barh(np.arange(order.size), width, left=np.nan_to_num(left), height=0.72, **style)
             if (width > 0.0).any():
                 legend.append((Patch(**style), name))
-        for place, client in enumerate(columns["client"][order].tolist()):
+        for position, client in enumerate(columns["client"][order].tolist()):
             if client in waited:
                 from_s, until_s, other = waited[client]
-                axes.barh(place, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
-                axes.text(until_s - begin, place, f"{other} ", ha="right", va="center", fontsize="x-small", color=INK)
+                axes.barh(position, until_s - from_s, left=from_s - begin, height=0.72, **surface_style(_WAITING))
+                axes.text(until_s - begin, position, f"{other} ", ha="right", va="center", fontsize="x-small", color=INK)
         if waited:
             legend.append((Patch(**surface_style(_WAITING)), "waiting for the peer named"))
         for outcome, marker in _MARKS.items():
-            at = [place for place, attempt in enumerate(order) if outcomes[attempt] == outcome]
+            at = [position for position, attempt in enumerate(order) if outcomes[attempt] == outcome]
             if at:
                 ends = np.nan_to_num(columns["outcome_s"][order][at], nan=last_s) - begin
                 axes.plot(ends, at, marker, color=INK, ms=6.0, zorder=4)

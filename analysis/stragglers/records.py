@@ -111,7 +111,7 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     own["term"] = np.where(own["term"] > 0, own["term"] + first, 0)
     rounds = pd.concat([server.assign(edge=None, term=0), own], ignore_index=True)
     nodes = [None if edge != edge or edge is None else str(edge) for edge in rounds["edge"]]
-    ids = {key: place + 1 for place, key in enumerate(zip(nodes, rounds["round"].tolist(), strict=True))}
+    ids = {key: index + 1 for index, key in enumerate(zip(nodes, rounds["round"].tolist(), strict=True))}
     over_clients = set(clients["coordinator"])
 
     def number(kind: str, after: float, node: str | None) -> float:

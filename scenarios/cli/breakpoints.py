@@ -54,9 +54,9 @@ def breakpoints(
         table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
         # On a narrow terminal numbers wrap, but names of variants stay whole.
         longest = max(len(word) for row in rows for word in row[0].split() or [""])
-        for place, name in enumerate(header):
-            justify: Literal["right", "left"] = "right" if place else "left"
-            table.add_column(name, justify=justify, overflow="fold", min_width=None if place else min(longest, MOST_LETTERS))
+        for index, name in enumerate(header):
+            justify: Literal["right", "left"] = "right" if index else "left"
+            table.add_column(name, justify=justify, overflow="fold", min_width=None if index else min(longest, MOST_LETTERS))
         for row in rows:
             table.add_row(*row)
         out_console.print(table)

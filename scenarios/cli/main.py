@@ -144,8 +144,8 @@ def run(
 
         shown.begin(built.simulation)
         summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs, wall=wall)
-    why = wall.words if wall.reached else "interrupted"
-    tell(summary, folder, shown=built.cautions, strict=strict, why=why, resumable=study.flower is None)
+    reason = wall.words if wall.reached else "interrupted"
+    tell(summary, folder, shown=built.cautions, strict=strict, why=reason, resumable=study.flower is None)
 
 
 @app.command()

@@ -341,7 +341,7 @@ def _clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
     _refuse(source, words == "", table["client"], "client", "is missing; every row names its client")
     codes, values = pd.factorize(words)
     distinct = sorted(values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
-    number = {name: place for place, name in enumerate(distinct)}
+    number = {name: index for index, name in enumerate(distinct)}
     return distinct, np.array([number[name] for name in values], np.int64)[codes]
 
 

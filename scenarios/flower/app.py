@@ -91,8 +91,8 @@ class App:
             for part in name.split("."):
                 value = getattr(value, part)
         except (Exception, SystemExit) as error:
-            why = f"{type(error).__name__}: {first_line(error)}"
-            raise UserError(f"{message}: cannot be imported: {why}; {_remedy(error)}") from error
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise UserError(f"{message}: cannot be imported: {reason}; {_remedy(error)}") from error
         return value
 
 
@@ -127,8 +127,8 @@ def app_folder(app: str) -> Path:
     if not place.is_dir() and place.parent == Path():
         place = next((file.parent for file in sorted(_LIBRARY.rglob(_PROJECT)) if file.parent.name == app), place)
     if not (place / _PROJECT).is_file():
-        why = f"has no {_PROJECT}" if place.is_dir() else "is no folder"
-        raise UserError(f"flower.app = {app!r}: {why}; give the folder of a Flower app, in which its {_PROJECT} lies")
+        reason = f"has no {_PROJECT}" if place.is_dir() else "is no folder"
+        raise UserError(f"flower.app = {app!r}: {reason}; give the folder of a Flower app, in which its {_PROJECT} lies")
     return place.resolve()
 
 

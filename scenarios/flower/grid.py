@@ -189,9 +189,9 @@ class SimulatedGrid(Grid):
         if self._asked < _MOST_QUESTIONS or pool.under_way or float(pool.availability.next_change_s.min()) < math.inf:
             return
         named, present = len(self._server.choice.clients()), int(self._server.messages.present().sum())
-        told = f"its ServerApp asked {_MOST_QUESTIONS:,} times for nodes without sending a message; {present} of {pool.count} are"
+        text = f"its ServerApp asked {_MOST_QUESTIONS:,} times for nodes without sending a message; {present} of {pool.count} are"
         nodes = "present, and no node will come or go" if named == present else f"present, of which the policy names {named}"
-        self.refuse(f"{told} {nodes}; let it wait for fewer, such as by min_available_nodes of its strategy")
+        self.refuse(f"{text} {nodes}; let it wait for fewer, such as by min_available_nodes of its strategy")
 
     def _receive(self, ids: list[str], timeout: float | None) -> list[Message]:
         """Return the replies to `ids` that arrive within `timeout` seconds; None: however long it takes."""

@@ -152,8 +152,8 @@ class Nodes:
 
     def _refuse_samples(self, message: Message, metrics: Mapping[str, float]) -> None:
         names = ", ".join(metrics) or "no metrics"
-        why = f"the reply to {_name(message)} has no such metric, and samples take time by [compute]; it has {names}"
-        raise UserError(f"flower.samples_key = {self._section.samples_key!r}: {why}; name the metric with the samples")
+        reason = f"the reply to {_name(message)} has no such metric, and samples take time by [compute]; it has {names}"
+        raise UserError(f"flower.samples_key = {self._section.samples_key!r}: {reason}; name the metric with the samples")
 
     def _epochs(self, key: str) -> float:
         value = self._run_config.get(key)

@@ -121,8 +121,8 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
         try:
             TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False)).validate_python(default)
         except ValidationError as error:
-            why = f"which its key cannot have ({error.errors()[0]['msg']})"
-            raise UserError(f"{where} has the default {default!r}, {why}; change the default or the annotation") from error
+            reason = f"which its key cannot have ({error.errors()[0]['msg']})"
+            raise UserError(f"{where} has the default {default!r}, {reason}; change the default or the annotation") from error
     return hint
 
 

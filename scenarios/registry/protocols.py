@@ -81,8 +81,8 @@ def complete(group: str, target: type) -> None:
                 try:
                     setattr(target, name, default)
                 except TypeError as error:
-                    why = f"lacks {name}, and nothing can be added to it"
-                    raise UserError(f"{target.__module__}:{target.__qualname__} {why}; name a class of your own") from error
+                    reason = f"lacks {name}, and nothing can be added to it"
+                    raise UserError(f"{target.__module__}:{target.__qualname__} {reason}; name a class of your own") from error
 
 
 def defaults(protocol: type) -> dict[str, Any]:
@@ -107,11 +107,11 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
     if group not in PROTOCOLS:
         return
     _check_members(protocol or PROTOCOLS[group][0], component, kind, path)
-    everyone = np.arange(clients)
+    all_clients = np.arange(clients)
     for name, checks in _QUESTIONS.get(group, {}).items():
-        answer = checks(component, everyone)
-        good = np.shape(answer) == (clients,) and np.asarray(answer).dtype.kind in "fiub"
-        if not (good and np.isfinite(answer).all() and np.min(answer, initial=0.0) >= 0):
+        answer = checks(component, all_clients)
+        valid = np.shape(answer) == (clients,) and np.asarray(answer).dtype.kind in "fiub"
+        if not (valid and np.isfinite(answer).all() and np.min(answer, initial=0.0) >= 0):
             raise UserError(f"{path}: {kind!r}: {name} returns {answer!r}; must be {clients} numbers, each finite and >= 0")
 
 

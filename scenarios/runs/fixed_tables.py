@@ -28,7 +28,7 @@ def given_tables(built: World, scenario: Scenario) -> dict[str, pa.Table]:
         tables["links"] = links_table(built.graph)
     network = built.network
     if network is not None and scenario.output.transfers_table:
-        tables["cables"] = cables_table(network.network.cables, network.layout.places)
+        tables["cables"] = cables_table(network.network.cables, network.layout.client_nodes)
     return tables
 
 
@@ -51,7 +51,7 @@ def links_table(graph: Any) -> pa.Table:
 
 
 def cables_table(cables: Sequence[Cable], places: Sequence[str]) -> pa.Table:
-    """Return the table `cables` of a network. `places`: node of each client."""
+    """Return the table `cables` of a network. `client_nodes`: node of each client."""
     clients = Counter(places)
     kinds = {"cable": pa.string(), "a": pa.string(), "b": pa.string(), "delay_s": pa.float64()}
     kinds |= {"clients_at_a": pa.int64(), "clients_at_b": pa.int64()}

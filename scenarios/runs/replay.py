@@ -43,8 +43,8 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
     """
     scenario = read_finished(folder)
     if read_ending(folder) == BY_EVENTS:
-        why = "ended by --event-limit, and the limit is not stored with the run"
-        raise UserError(f"{folder}: {why}; run it again without, and replay that")
+        problem = "ended by --event-limit, and the limit is not stored with the run"
+        raise UserError(f"{folder}: {problem}; run it again without, and replay that")
     with temporary_folder() as scratch:
         again = scratch / "run"
         try:

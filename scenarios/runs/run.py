@@ -166,8 +166,8 @@ def go_on(
         with resting():
             scenario, state = read_unfinished(folder)
             if scenario.flower is not None:
-                told = f"{folder}: a Flower app cannot go on from where it was, since its state is in its own program"
-                raise UserError(f"{told}; run it again: netsim run {folder / SCENARIO} --out {folder} --overwrite")
+                problem = f"{folder}: a Flower app cannot go on from where it was, since its state is in its own program"
+                raise UserError(f"{problem}; run it again: netsim run {folder / SCENARIO} --out {folder} --overwrite")
             if script:
                 scenario = parse({**scenario.model_dump(exclude_none=True, by_alias=True), **script}, str(out))
             if state is not None:

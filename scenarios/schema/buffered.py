@@ -84,8 +84,8 @@ class Buffered(Server):
             raise problem(("server", "urgent_notices"), True, "needs staleness_bound, which says what is too old")
         held = scenario.learner is not None or (scenario.work is not None and scenario.clients.data_sizes is not None)
         if not held:
-            why = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
-            raise problem(("server", "urgent_notices"), True, why)
+            reason = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
+            raise problem(("server", "urgent_notices"), True, reason)
 
     def _check_pacing(self) -> None:
         if self.pacing == "deliveries":
@@ -94,19 +94,21 @@ class Buffered(Server):
                     raise problem(("server", key), value, 'is of pacing by latency; set pacing = "latency", or leave it out')
             return
         if self.buffer > 1:
-            why = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
-            raise problem(("server", "buffer"), self.buffer, why)
+            reason = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
+            raise problem(("server", "buffer"), self.buffer, reason)
 
     def check_policy(self, policy: Any, scenario: "Scenario") -> None:
         """Refuse a policy that selects more than work at once, and with pacing by latency one that counts a model's updates."""
         super().check_policy(policy, scenario)
         chosen, clients = resolve("policy", policy.kind), scenario.clients.count
         if chosen.selects_everyone and self.concurrency < clients:
-            why = f"selects everyone at once; set server.concurrency = {clients}, or another policy"
-            raise problem(("policy", "kind"), policy.kind, why)
+            reason = f"selects everyone at once; set server.concurrency = {clients}, or another policy"
+            raise problem(("policy", "kind"), policy.kind, reason)
         if self.pacing == "latency" and chosen.counts_updates:
-            why = f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
-            raise problem(("server", "pacing"), self.pacing, why)
+            reason = (
+                f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
+            )
+            raise problem(("server", "pacing"), self.pacing, reason)
 
     def describe(self, scenario: "Scenario") -> str:
         """Return the number of clients at work and the event that makes a new model, in words."""

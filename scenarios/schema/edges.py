@@ -122,8 +122,8 @@ class Tier(Section):
         ways = WAYS
         keys = [name for name in ways if getattr(self, name) is not None]
         if len(keys) != 1:
-            why = f"give one of {', '.join(ways)}, which says who belongs to each edge"
-            raise problem((keys[1],) if keys else ("name",), getattr(self, keys[1]) if keys else self.name, why)
+            reason = f"give one of {', '.join(ways)}, which says who belongs to each edge"
+            raise problem((keys[1],) if keys else ("name",), getattr(self, keys[1]) if keys else self.name, reason)
         return self
 
 
@@ -184,8 +184,8 @@ class Edges(Section):
         below = {tier.above for tier in self.tiers}
         for i, tier in enumerate(self.tiers):
             if tier.name in below and tier.groups is not None:
-                why = "are groups of clients, and the members of this tier are edges; give count or table"
-                raise problem(("tiers", i, "groups"), tier.groups, why)
+                reason = "are groups of clients, and the members of this tier are edges; give count or table"
+                raise problem(("tiers", i, "groups"), tier.groups, reason)
         return self
 
     def leaves(self) -> list[int]:
@@ -207,9 +207,9 @@ def check_edges(scenario: "Scenario") -> None:
         "probe": "edges and clients are not asked before a selection yet; leave it out",
         "script": "scripts do not know edges yet; leave it out",
     }
-    for name, why in refused.items():
+    for name, reason in refused.items():
         if getattr(scenario, name) is not None:
-            raise problem((name,), "..", why)
+            raise problem((name,), "..", reason)
     if scenario.jammers:
         raise problem(("jammers",), "..", "jam sub-channels of one server; leave them out")
     refuse_reward(scenario, "measures a selection of clients by the server; leave it out")
@@ -228,11 +228,11 @@ def _check_network(scenario: "Scenario", edges: Edges) -> None:
     """Refuse nodes of edges that do not go with `[network]`."""
     for i, tier in enumerate(edges.tiers):
         if tier.nearest is not None and scenario.network is None:
-            why = "there are no routes; add [network], or give count, groups or table"
-            raise problem(("edges", "tiers", i, "nearest"), tier.nearest, why)
+            reason = "there are no routes; add [network], or give count, groups or table"
+            raise problem(("edges", "tiers", i, "nearest"), tier.nearest, reason)
         if (tier.nodes is None) != (scenario.network is None):
-            why = "there are no nodes; add [network], or leave it out" if tier.nodes else "must name the nodes of the edges"
-            raise problem(("edges", "tiers", i, "nodes"), tier.nodes, why)
+            reason = "there are no nodes; add [network], or leave it out" if tier.nodes else "must name the nodes of the edges"
+            raise problem(("edges", "tiers", i, "nodes"), tier.nodes, reason)
     if scenario.network is None:
         return
     for name in ("downlink", "uplink"):
@@ -249,8 +249,8 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
         for i in leaves:
             for key in ("count", "nearest"):
                 if getattr(edges.tiers[i], key) is not None:
-                    why = "does not say which clients belong to this tier, as there is another one; give groups or table"
-                    raise problem(("edges", "tiers", i, key), getattr(edges.tiers[i], key), why)
+                    reason = "does not say which clients belong to this tier, as there is another one; give groups or table"
+                    raise problem(("edges", "tiers", i, key), getattr(edges.tiers[i], key), reason)
     for i, tier in enumerate(edges.tiers):
         place = ("edges", "tiers", i, "server")
         if tier.server.own:
@@ -271,10 +271,10 @@ def _check_learner(scenario: "Scenario") -> None:
         return
     demands = learner.aggregation.demands
     if demands.name:
-        why = f"{demands.name} is not defined over edges yet; set aggregation.kind = 'size', 'equal' or 'fixed-share'"
-        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+        reason = f"{demands.name} is not defined over edges yet; set aggregation.kind = 'size', 'equal' or 'fixed-share'"
+        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, reason)
     if learner.buffer > 1:
         raise problem(("learner", "buffer"), learner.buffer, "leave it out: the rules of the edges say what makes a new model")
     if learner.contribution_samples:
-        why = "is not measured at edges yet; leave it out"
-        raise problem(("learner", "contribution_samples"), learner.contribution_samples, why)
+        reason = "is not measured at edges yet; leave it out"
+        raise problem(("learner", "contribution_samples"), learner.contribution_samples, reason)

@@ -102,8 +102,8 @@ def _check_overlay(scenario: Scenario) -> None:
     chosen, protocol = topology.overlay, DRAWN_OVERLAYS[topology.overlay]
     if not scenario.server.trains_peers or scenario.server.protocol.kind != protocol:
         remedy = f"set server.kind = 'peers' and server.protocol = {{ kind = \"{protocol}\" }}, or name another overlay"
-        why = f"uses other links in each round, which a protocol of peers chooses; {remedy}"
-        raise problem(("peers", "topology", "overlay"), chosen, why)
+        reason = f"uses other links in each round, which a protocol of peers chooses; {remedy}"
+        raise problem(("peers", "topology", "overlay"), chosen, reason)
 
 
 def _check_protection(scenario: Scenario) -> None:
@@ -125,26 +125,26 @@ def _trained_by(scenario: Scenario) -> None:
         return
     demands = learner.aggregation.demands
     if demands.fresh and not scenario.server.fresh:
-        why = f"{demands.name} goes with updates of the present model only; set server.kind = 'synchronous'"
-        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+        reason = f"{demands.name} goes with updates of the present model only; set server.kind = 'synchronous'"
+        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, reason)
     if demands.fresh and learner.staleness.kind != "none":
-        why = f"with {demands.name} no update is of an old model; leave it out"
-        raise problem(("learner", "staleness", "kind"), learner.staleness.kind, why)
+        reason = f"with {demands.name} no update is of an old model; leave it out"
+        raise problem(("learner", "staleness", "kind"), learner.staleness.kind, reason)
     reports = learner.reported_losses == "received"
     policy = scenario.policy
     wanted = learner.client_losses or (
         not scenario.server.slotted and policy is not None and resolve("policy", policy.kind).needs_losses
     )
     if reports and not wanted:
-        why = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
-        raise problem(("learner", "reported_losses"), "received", why)
+        reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
+        raise problem(("learner", "reported_losses"), "received", reason)
     if learner.reported_rms != "all" and not wanted:
-        why = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
-        raise problem(("learner", "reported_rms"), learner.reported_rms, why)
+        reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
+        raise problem(("learner", "reported_rms"), learner.reported_rms, reason)
     if (reports or demands.extra_pass is not None) and scenario.work is not None and scenario.work.partial_share:
         asks = "reported_losses" if demands.extra_pass is None else demands.name
-        why = f"{asks} has clients go through all their samples, which takes its time as of whole work; leave it out"
-        raise problem(("work", "partial_share"), scenario.work.partial_share, why)
+        reason = f"{asks} has clients go through all their samples, which takes its time as of whole work; leave it out"
+        raise problem(("work", "partial_share"), scenario.work.partial_share, reason)
     payload, privacy = scenario.payload, scenario.privacy
     try:
         check_exact(
@@ -164,8 +164,8 @@ def _check_no_slots(scenario: Scenario) -> None:
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", "belongs to servers with slots; leave it out, or set server.kind to fl-fa or fl-da")
     if scenario.peers is not None and not scenario.server.sends_between_clients:
-        why = "no client sends another a message here; leave it out, or set server.kind to fl-da or peers"
-        raise problem(("peers",), "..", why)
+        reason = "no client sends another a message here; leave it out, or set server.kind to fl-da or peers"
+        raise problem(("peers",), "..", reason)
     if scenario.policy is not None and scenario.policy.kind in (*OPINION_POLICIES, *INDEX_POLICIES):
         remedy = "fl-da" if scenario.policy.kind in INDEX_POLICIES else "fl-fa"
         raise problem(("policy", "kind"), scenario.policy.kind, f"learns from opinions; set server.kind = '{remedy}'")

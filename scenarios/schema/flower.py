@@ -83,9 +83,9 @@ class FlowerServer(Server):
         """It needs an app, which leaves nothing to train or to compress."""
         if scenario.flower is None:
             raise missing("flower", scenario)
-        for name, why in _NOT_BESIDE.items():
+        for name, reason in _NOT_BESIDE.items():
             if getattr(scenario, name) is not None:
-                raise problem((name,), "..", f"beside [flower]: {why}")
+                raise problem((name,), "..", f"beside [flower]: {reason}")
         for name in type(scenario.payload).model_fields:
             if name != "header_bytes" and getattr(scenario.payload, name) != getattr(Payload(), name):
                 raise problem(("payload", name), "..", "beside [flower]: the app's messages have their own sizes; leave it out")
@@ -100,11 +100,13 @@ class FlowerServer(Server):
         super().check_policy(policy, scenario)
         chosen = resolve("policy", policy.kind)
         if chosen.needs_updates:
-            why = "chooses by the content of updates, which stays within the app; choose another policy"
-            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {why}")
+            reason = "chooses by the content of updates, which stays within the app; choose another policy"
+            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}")
         if "truth" in inspect.signature(chosen).parameters and _depends_on_content(scenario):
-            why = "goes by expected latencies, which depend on bytes and samples that only the app knows; choose another policy"
-            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {why}, or give delays alone")
+            reason = (
+                "goes by expected latencies, which depend on bytes and samples that only the app knows; choose another policy"
+            )
+            raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}, or give delays alone")
 
     def describe(self, scenario: "Scenario") -> str:
         if scenario.policy is None or scenario.flower is None:
@@ -138,20 +140,20 @@ def _depends_on_content(scenario: "Scenario") -> bool:
 
 def _refuse_rounds(scenario: "Scenario") -> None:
     """Refuse change points and outages in rounds: an app begins rounds as it likes, and asynchronous ones have none."""
-    why = "beside [flower]: rounds begin as the app goes on; give seconds"
+    reason = "beside [flower]: rounds begin as the app goes on; give seconds"
     timed: dict[tuple[str | int, ...], Any] = {(name,): getattr(scenario, name) for name in ("downlink", "compute", "uplink")}
     if scenario.network is not None:
         timed |= {("network", "links", i): link for i, link in enumerate(scenario.network.links)}
     for place, section in timed.items():
         for i, change in enumerate(section.changes):
             if change.at_round is not None:
-                raise problem((*place, "changes", i, "at_round"), change.at_round, f"{why}, with at_s")
+                raise problem((*place, "changes", i, "at_round"), change.at_round, f"{reason}, with at_s")
         if section.random_changes is not None and section.random_changes.unit == "rounds":
-            raise problem((*place, "random_changes", "unit"), "rounds", f'{why}, with unit = "seconds"')
+            raise problem((*place, "random_changes", "unit"), "rounds", f'{reason}, with unit = "seconds"')
     for i, outage in enumerate(scenario.outages):
         for key in ("from_round", "to_round", "mean_up_rounds", "mean_down_rounds"):
             if (value := getattr(outage, key)) is not None:
-                raise problem(("outages", i, key), value, why)
+                raise problem(("outages", i, key), value, reason)
 
 
 def check_work(compute: Compute) -> bool:

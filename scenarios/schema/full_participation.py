@@ -80,11 +80,11 @@ class Safa(Server):
             raise problem(("server", "per_round"), self.per_round, f"must be at most the {count} clients of clients.count")
         if self.order == "speed":
             if self.selection != "after-all":
-                why = "goes with selection = 'after-all'; otherwise who comes first is picked"
-                raise problem(("server", "order"), "speed", why)
+                reason = "goes with selection = 'after-all'; otherwise who comes first is picked"
+                raise problem(("server", "order"), "speed", reason)
             if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
-                why = f"nothing says how fast clients train; give one of {', '.join(SPEEDS)} in [compute]"
-                raise problem(("server", "order"), "speed", why)
+                reason = f"nothing says how fast clients train; give one of {', '.join(SPEEDS)} in [compute]"
+                raise problem(("server", "order"), "speed", reason)
         refuse_aggregation(scenario, "the cache is averaged by the clients' samples, whatever their age")
 
     def describe(self, scenario: "Scenario") -> str:
@@ -128,17 +128,17 @@ class Compass(Server):
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
         check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
         if not any(getattr(scenario.compute, name) is not None for name in SPEEDS):
-            why = f"gives clients steps by their speed; give one of {', '.join(SPEEDS)} in [compute]"
-            raise problem(("server", "kind"), "compass", why)
+            reason = f"gives clients steps by their speed; give one of {', '.join(SPEEDS)} in [compute]"
+            raise problem(("server", "kind"), "compass", reason)
         learner = scenario.learner
         if learner is None:
             return
         if learner.aggregation.kind in _IN_FULL:
-            why = "would replace the model by a client's first update, which is applied alone; set kind = 'fixed-share'"
-            raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, why)
+            reason = "would replace the model by a client's first update, which is applied alone; set kind = 'fixed-share'"
+            raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, reason)
         if learner.aggregation.kind == "mixing" and learner.aggregation.parameters()["alpha"] == 1.0:
-            why = "would replace the model by a client's first update, which is applied alone; must be below 1"
-            raise problem(("learner", "aggregation", "alpha"), 1.0, why)
+            reason = "would replace the model by a client's first update, which is applied alone; must be below 1"
+            raise problem(("learner", "aggregation", "alpha"), 1.0, reason)
         if learner.buffer > 1:
             raise problem(("learner", "buffer"), learner.buffer, "leave it out: every close makes a new model")
 

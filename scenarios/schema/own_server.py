@@ -44,8 +44,8 @@ class OwnServer(Server):
         refuse_oracle(scenario)
         scheduler = scenario.scheduler
         if scheduler is not None and resolve("scheduler", scheduler.kind).contends and not self.contends:
-            why = f"lets clients collide, and {self.kind} does not; set contends = True in its class"
-            raise problem(("scheduler", "kind"), scheduler.kind, why)
+            reason = f"lets clients collide, and {self.kind} does not; set contends = True in its class"
+            raise problem(("scheduler", "kind"), scheduler.kind, reason)
         # Contention is an attribute of the class, which may use no sub-channels at all.
         check_channels(scenario, self.contends and scenario.channels is not None, "clients.count", 1)
         if not mode.selects:

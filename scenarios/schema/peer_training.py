@@ -60,8 +60,9 @@ class PeerTraining(Server):
         refuse_reward(scenario, "measures a selection, and here every peer takes part; leave it out")
         for name in ("scheduler", "channels", "energy"):
             if getattr(scenario, name) is not None:
-                why = "the power of messages between peers is not counted yet; leave it out" if name == "energy" else _NO_SERVER
-                raise problem((name,), "..", why)
+                no_energy = "the power of messages between peers is not counted yet; leave it out"
+                reason = no_energy if name == "energy" else _NO_SERVER
+                raise problem((name,), "..", reason)
         for name in ("downlink", "uplink"):
             section = getattr(scenario, name)
             if section != type(section)():
@@ -72,8 +73,9 @@ class PeerTraining(Server):
         if kind != "none":
             raise problem(("payload", "down_compression", "kind"), kind, "peers send as payload.compression says; leave it out")
         if scenario.privacy is not None and scenario.privacy.schedule.kind == "explicit":
-            why = "a peer whose budget is spent could not train on, and others would wait for it; use a schedule that never ends"
-            raise problem(("privacy", "schedule", "kind"), "explicit", f"{why}, such as geometric")
+            reason = "a peer whose budget is spent could not train on, and others would wait for it"
+            remedy = "use a schedule that never ends, such as geometric"
+            raise problem(("privacy", "schedule", "kind"), "explicit", f"{reason}; {remedy}")
         self._check_learner(scenario)
 
     def _check_learner(self, scenario: "Scenario") -> None:
@@ -90,10 +92,10 @@ class PeerTraining(Server):
         optimizer = learner.server_optimizer
         if optimizer.kind != "sgd" or optimizer != type(optimizer)():
             raise problem(("learner", "server_optimizer", "kind"), optimizer.kind, "there is no server; leave it out")
-        for name, why in _OF_A_SERVER.items():
+        for name, reason in _OF_A_SERVER.items():
             value = getattr(learner, name)
             if value != type(learner).model_fields[name].default:
-                raise problem(("learner", name), value, why)
+                raise problem(("learner", name), value, reason)
 
     def describe(self, scenario: "Scenario") -> str:
         """Name the protocol."""

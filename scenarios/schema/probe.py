@@ -73,8 +73,8 @@ def check_probes(scenario: "Scenario") -> None:
     """Raise a pydantic refusal where the policy, the server and `[probe]` do not go together."""
     policy, server, probe = scenario.policy, scenario.server, scenario.probe or Probe()
     if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:
-        why = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
-        raise problem(("policy", "kind"), policy.kind, why)
+        reason = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
+        raise problem(("policy", "kind"), policy.kind, reason)
     # From here on the policy asks, or there is nothing but a needless table to refuse.
     if policy is None or not asks(scenario):
         if scenario.probe is not None:
@@ -84,15 +84,15 @@ def check_probes(scenario: "Scenario") -> None:
     if not server.probes:
         raise problem(("policy", "kind"), policy.kind, f"asks clients for their loss before it selects: {server.why_no_probes}")
     if probe.timed and scenario.channels is not None:
-        why = "a probe has no sub-channel, as these are assigned to those selected; set it to false, or leave [channels] out"
-        raise problem(("probe", "timed"), True, why)
+        reason = "a probe has no sub-channel, as these are assigned to those selected; set it to false, or leave [channels] out"
+        raise problem(("probe", "timed"), True, reason)
     if probe.timed is False and question_of(scenario) == "profile":
         raise problem(("probe", "timed"), False, f"policy.kind = {policy.kind!r} learns how long updates take from its probes")
     # Without answers, and without a client selected, only a limit of time ends the round.
     longest_s = server.longest_probe_s
     if longest_s is None and server.limit_s is None and resolve("policy", policy.kind).may_select_nobody:
-        why = f"policy.kind = {policy.kind!r} may find nobody, and the round would never end; set it"
-        raise problem(("server", server.limit_key), None, why)
+        reason = f"policy.kind = {policy.kind!r} may find nobody, and the round would never end; set it"
+        raise problem(("server", server.limit_key), None, reason)
     if probe.timed and longest_s is not None and (probe.deadline_s is None or probe.deadline_s >= longest_s):
-        why = f"must be given, and be less than server.round_s = {longest_s}: rounds of fixed length do not wait for answers"
-        raise problem(("probe", "deadline_s"), probe.deadline_s, why)
+        reason = f"must be given, and be less than server.round_s = {longest_s}: rounds of fixed length do not wait for answers"
+        raise problem(("probe", "deadline_s"), probe.deadline_s, reason)

@@ -104,8 +104,8 @@ class Server(Component):
         parameters = policy.parameters() if self.fresh else {}
         for name, value in resolve("policy", policy.kind).uses_late_where.items():
             if parameters.get(name) is value:
-                why = f"counts on late updates, which server.kind = {self.kind!r} drops; leave it out"
-                raise problem(("policy", name), value, why)
+                reason = f"counts on late updates, which server.kind = {self.kind!r} drops; leave it out"
+                raise problem(("policy", name), value, reason)
 
     def describe(self, scenario: "Scenario") -> str:
         """Return the clients of a round in a few words."""
@@ -159,8 +159,8 @@ def refuse_links(scenario: "Scenario") -> None:
     """Refuse jammers of links between clients."""
     for i, jammer in enumerate(scenario.jammers):
         if jammer.links is not None:
-            why = "there are links between clients with fl-da only; give reach"
-            raise problem(("jammers", i, "links"), jammer.links, why)
+            reason = "there are links between clients with fl-da only; give reach"
+            raise problem(("jammers", i, "links"), jammer.links, reason)
 
 
 def require_policy(scenario: "Scenario", key: str, m: int) -> Any:
@@ -175,8 +175,8 @@ def require_policy(scenario: "Scenario", key: str, m: int) -> Any:
 def refuse_policy(scenario: "Scenario") -> None:
     """Refuse a policy, where all clients take part."""
     if scenario.policy is not None:
-        why = f"server.kind = {scenario.server.kind!r} selects nobody: all clients take part; leave it out"
-        raise problem(("policy", "kind"), scenario.policy.kind, why)
+        reason = f"server.kind = {scenario.server.kind!r} selects nobody: all clients take part; leave it out"
+        raise problem(("policy", "kind"), scenario.policy.kind, reason)
 
 
 def refuse_aggregation(scenario: "Scenario", why: str) -> None:

@@ -63,8 +63,8 @@ class Synchronous(Server):
         if self.first is not None and self.first > self.per_round:
             raise problem(("server", "first"), self.first, f"must be at most the {self.per_round} clients of server.per_round")
         if self.at_least is not None and self.at_least > self.per_round:
-            why = f"must be at most the {self.per_round} clients of server.per_round"
-            raise problem(("server", "at_least"), self.at_least, why)
+            reason = f"must be at most the {self.per_round} clients of server.per_round"
+            raise problem(("server", "at_least"), self.at_least, reason)
 
     @property
     def waits_past_limit(self) -> bool:
@@ -123,8 +123,8 @@ class Asynchronous(Server):
         check_channels(scenario, self.contention, "clients.count", scenario.clients.count)
         oracle, channels = scenario.metrics.oracle, scenario.channels
         if oracle not in (None, "none") and channels is not None and channels.count < scenario.clients.count:
-            why = f"gives each of {scenario.clients.count} clients one of channels.count = {channels.count}; leave it out"
-            raise problem(("metrics", "oracle"), oracle, why)
+            reason = f"gives each of {scenario.clients.count} clients one of channels.count = {channels.count}; leave it out"
+            raise problem(("metrics", "oracle"), oracle, reason)
 
     def describe(self, scenario: "Scenario") -> str:
         """Describe the participation: all clients, and the number of sub-channels."""

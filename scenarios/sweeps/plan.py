@@ -186,8 +186,8 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
         if full_name in named:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
         if len(quote(full_name, safe="")) > LONGEST_NAME:
-            why = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
-            raise UserError(f"{source}: sweep: a variant of {len(full_name)} letters, {full_name[:60]}.., {why}")
+            reason = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
+            raise UserError(f"{source}: sweep: a variant of {len(full_name)} letters, {full_name[:60]}.., {reason}")
         if full_name in _TAKEN:
             raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
         if full_label in labels:
@@ -195,8 +195,8 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
         lost = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
         if lost:
-            why = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
-            raise UserError(f"{source}: sweep.variants: {name!r} sets {lost[0]}, {why}")
+            reason = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
+            raise UserError(f"{source}: sweep.variants: {name!r} sets {lost[0]}, {reason}")
         changes = _kinds_first(changes | {key: value for key, value, _ in setting})
         shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
         if shared:

@@ -209,7 +209,7 @@ class _UnderWay:
         def entry(p: Planned) -> Notes:
             return {"variant": p.variant, "label": p.label, "seed": p.seed}
 
-        order = {variant: place for place, variant in enumerate(self._planned.variants)}
+        order = {variant: index for index, variant in enumerate(self._planned.variants)}
         ordered = sorted(self._wanted.items(), key=lambda item: order[item[1].planned.variant])
         return {
             "format": 1,

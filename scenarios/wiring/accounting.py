@@ -23,9 +23,9 @@ def require_accountant(scenario: Scenario) -> None:
 
 
 def accounts(scenario: Scenario, releases: int) -> Notes | None:
-    """Return the privacy loss of `releases` releases (of the client with most), or None if only sums are requested.
+    """Return the privacy loss of `releases` releases together, or None if the scenario asks only for sums.
 
-    Without training it is the loss that real releases would have.
+    `releases`: number of the client with the most. Without training, the result is the loss that real releases would have.
     """
     privacy = scenario.privacy
     if privacy is None or privacy.accountant == "sum":
@@ -33,7 +33,7 @@ def accounts(scenario: Scenario, releases: int) -> Notes | None:
     schedule: Any = construct(privacy.schedule, "schedule", "privacy.schedule", privacy.schedule.parameters(), {})
     assert privacy.mechanism != "none"
     assert privacy.total_delta is not None
-    # A budget may underflow to 0 after very many releases: nothing is then given away.
+    # A budget may underflow to 0 after very many releases. Such a release has no loss.
     budgets = [budget for budget in (float(schedule.epsilon(i)) for i in range(1, releases + 1)) if budget > 0]
     epsilon = composed_epsilon(
         privacy.accountant, privacy.mechanism, budgets, total_delta=privacy.total_delta, delta=privacy.delta
@@ -47,18 +47,18 @@ def accounts(scenario: Scenario, releases: int) -> Notes | None:
     }
 
 
-def accounts_in_words(scenario: Scenario, kept: Notes | None, unprotected: int = 0) -> str:
+def accounts_in_words(scenario: Scenario, loss: Notes | None, unprotected: int = 0) -> str:
     """Return the loss as a sentence that follows the guarantee; empty if only sums are requested.
 
     `unprotected`: number of unprotected numbers of an update, which the sentence does not cover.
     """
-    if kept is None:
+    if loss is None:
         return ""
     privacy = scenario.privacy
     assert privacy is not None
     whole = "the protected numbers of an update" if unprotected else "the whole update"
-    of = "one coordinate" if privacy.guarantee == "per_coordinate" else whole
+    subject = "one coordinate" if privacy.guarantee == "per_coordinate" else whole
     return (
-        f" By {_NAMES[kept['accountant']]} (dp-accounting), ({kept['epsilon']:.4g}, {kept['delta']:g})-LDP of {of} in all "
-        f"{kept['releases']} releases of that client together; sampling amplifies nothing: the server sees who sends each update."
+        f" By {_NAMES[loss['accountant']]} (dp-accounting), ({loss['epsilon']:.4g}, {loss['delta']:g})-LDP of {subject} in all "
+        f"{loss['releases']} releases of that client together; sampling amplifies nothing: the server sees who sends each update."
     )

@@ -34,6 +34,7 @@ def asynchronous(world: World) -> Server:
 
 
 def _oracle(scenario: Scenario, streams: Streams, supplied: Keywords) -> AgeMeter:
+    """Return the meter of the ages that the oracle's scheduler reaches; a null object without an oracle."""
     kind = scenario.oracle
     if kind == "none":
         return NoOracle()

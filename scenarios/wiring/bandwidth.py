@@ -40,7 +40,7 @@ class Carried:
 
     carrier: Carrier
     expected: tuple[Timeline[DelayLaw], ...] = ()
-    """Expected time of the bytes of a client that shares with no other: size over the mean bandwidth in the long run."""
+    """Expected seconds of each client's bytes when no other client shares the link: size over mean bandwidth."""
     least_s: FloatArray | float = 0.0
     """Least seconds of the bytes."""
     stops: bool = False
@@ -48,28 +48,29 @@ class Carried:
 
 
 class _Expected:
-    """Timeline of the expected time of the bytes of a client that shares with no other, at the mean bandwidth of the law in
-    force.
+    """Timeline of the expected seconds of each client's bytes, at the mean bandwidth of the law in force.
+
+    No other client shares the link.
     """
 
     fixed = False
 
     def __init__(self, own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray) -> None:
         self._own, self._shared, self._sizes = own, shared, sizes
-        self._known: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
+        self._cached: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
-        link = None if self._shared is None else self._shared.at(round, time_s)[0]
-        if self._known is None or self._known[0] is not law or self._known[1] is not link:
-            self._known = law, link, ConstantDelay(value_s=self.takes_s(law, link))
-        return self._known[2], until_s
+        own_law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
+        shared_law = None if self._shared is None else self._shared.at(round, time_s)[0]
+        if self._cached is None or self._cached[0] is not own_law or self._cached[1] is not shared_law:
+            self._cached = own_law, shared_law, ConstantDelay(value_s=self.takes_s(own_law, shared_law))
+        return self._cached[2], until_s
 
-    def takes_s(self, law: BandwidthLaw | None, link: BandwidthLaw | None) -> FloatArray:
-        """Return the seconds (K,) under the clients' own `law`, over the shared `link`."""
-        everyone = np.arange(len(self._sizes))
-        most = math.inf if link is None else float(link.mean_rate(_LINK)[0])
-        rates = np.full(len(everyone), most) if law is None else np.minimum(law.mean_rate(everyone), most)
+    def takes_s(self, own_law: BandwidthLaw | None, shared_law: BandwidthLaw | None) -> FloatArray:
+        """Return the seconds (K,) of the bytes at the lower of the mean bandwidths of both laws. None: an unlimited bandwidth."""
+        clients = np.arange(len(self._sizes))
+        shared_rate = math.inf if shared_law is None else float(shared_law.mean_rate(_LINK)[0])
+        rates = np.full(len(clients), shared_rate) if own_law is None else np.minimum(own_law.mean_rate(clients), shared_rate)
         return np.asarray(self._sizes / rates)
 
 
@@ -91,14 +92,14 @@ class _Number:
         with refusals_at(key, ("bytes_per_s",), {"bytes_per_s": key}):
             return Constant(bytes_per_s=self.values)
 
-    def laid(self, overlay: Overlay, path: str) -> _Number:
+    def with_overlay(self, overlay: Overlay, path: str) -> _Number:
         """Return the bandwidth after a change by a script."""
         values, population = self.value("bytes_per_s", path), self.context.population
         chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
         for name, value in overlay.parameters.items():
             self.value(name, path)
-            found = population.values(value, f"{path}.{name}", overlay.entities)
-            values[chosen] = values[chosen] * found if overlay.scale else found
+            new = population.values(value, f"{path}.{name}", overlay.entities)
+            values[chosen] = values[chosen] * new if overlay.scale else new
         return replace(self, values=values)
 
     def value(self, name: str, path: str) -> FloatArray:
@@ -133,7 +134,7 @@ class _Component:
             raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
         return built
 
-    def laid(self, overlay: Overlay, path: str) -> _Component:
+    def with_overlay(self, overlay: Overlay, path: str) -> _Component:
         """Return the bandwidth after a change by a script."""
         change = self.law.scale_by if overlay.scale else self.law.change
         return replace(self, law=change(overlay.parameters, overlay.entities, path))
@@ -147,29 +148,30 @@ class _Component:
         return self._built(path)
 
 
-class _Ahead:
-    """Timeline that joins the laws of a bandwidth, with a script's present changes, to one law over all time, so that messages
-    know their end at the beginning.
+class _JoinedSegments:
+    """Timeline that joins all segments of a scripted bandwidth, with the script's present changes, to one law over all time.
+
+    With one law, the end of a message is computed at its beginning.
     """
 
     fixed = False
 
     def __init__(self, law: ScriptedLaw) -> None:
         self._law = law
-        self._known: tuple[Sequence[Any], BandwidthLaw] | None = None
+        self._cached: tuple[Sequence[Any], BandwidthLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
         laws = self._law.laws_at(time_s)
-        if self._known is None or self._known[0] is not laws:
-            self._known = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
-        return self._known[1], math.inf
+        if self._cached is None or self._cached[0] is not laws:
+            self._cached = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
+        return self._cached[1], math.inf
 
 
 def varies(section: Downlink, context: Context) -> bool:
-    """Return True if the time of bytes on a link is more than a number of seconds that adds to its delay."""
-    numbers = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
-    altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
-    return section.shared is not None or section.bandwidth is not None or numbers or altered
+    """Return True if the seconds of bytes on a link are not a fixed number that can be added to its delay."""
+    changes = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
+    number_altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
+    return section.shared is not None or section.bandwidth is not None or changes or number_altered
 
 
 def build_carrier(
@@ -201,16 +203,16 @@ def build_carrier(
 
 
 def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
-    """Return True if under any law of a bandwidth nothing passes for one of `entities` from some time on."""
+    """Return True if a law of the bandwidth ends for ever for one of `entities`, as a trace without repetition does."""
     laws = () if bandwidth is None else bandwidth.laws
     return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
 
 
-def _refuse_endless(takes_s: FloatArray, key: str, what: str) -> None:
+def _refuse_endless(takes_s: FloatArray, key: str, entity: str) -> None:
     """Refuse a bandwidth at `key` if `takes_s`, the mean seconds of a message of each client or sub-channel, is too long."""
     if not takes_s.max() <= LONGEST_S:
-        shown = f"takes {takes_s.max():g} s on average for {what} {takes_s.argmax()}"
-        raise UserError(f"{key}: {shown}; must be at most {LONGEST_S:g} s")
+        problem = f"takes {takes_s.max():g} s on average for {entity} {takes_s.argmax()}"
+        raise UserError(f"{key}: {problem}; must be at most {LONGEST_S:g} s")
 
 
 def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, message: Message) -> Carrier | None:
@@ -251,57 +253,57 @@ def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[
 
 
 def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
+    """Return the timeline of one law that joins the segments of `own`; raises UserError for changes at rounds."""
     if len(own.laws) > 1 and own.unit != "seconds":
         raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
     if isinstance(own, ScriptedLaw):
-        return _Ahead(own)
+        return _JoinedSegments(own)
     return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=own.laws, starts_s=list(own.starts)))
 
 
 def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
-    """Return the bandwidth of sub-channels that changes over time, for messages of equal size; None if the bytes are a number
-    to add to the delay.
+    """Return the bandwidth of sub-channels that changes over time, for messages of equal size; raises UserError.
 
-    A bandwidth that changes in rounds is also such a number: it holds for messages that begin after the change. Raises
-    UserError.
+    None if the bytes take a fixed number of seconds, which is added to the delay. That holds for a bandwidth that changes at
+    rounds, too: the new number is for messages that begin after the change.
     """
-    numbers = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
+    number_changes = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
     scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
-    if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in numbers):
+    if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in number_changes):
         return None
     own = _own_link(section, "channels", context)
     assert own is not None
-    in_rounds = scripted and all(change.at_s is None for change in numbers)
+    in_rounds = scripted and all(change.at_s is None for change in number_changes)
     law: Timeline[BandwidthLaw] = own if in_rounds else _over_all_time(own, "channels")
     key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
     message.require_bytes(key)
     sizes = np.full(section.count, float(np.max(message.size_bytes)))
-    for one in own.laws:
-        _refuse_endless(sizes / one.mean_rate(np.arange(section.count)), key, "sub-channel")
+    for segment in own.laws:
+        _refuse_endless(sizes / segment.mean_rate(np.arange(section.count)), key, "sub-channel")
     return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
 
 
 def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
     """Return the clients' own bandwidth over time; None: unlimited."""
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
-    first: _Number | _Component
+    bandwidth: _Number | _Component
     if section.bandwidth is not None:
         law = Law.from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
-        first = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
+        bandwidth = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
         if section.random_changes is not None:
             steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
     elif section.bandwidth_bytes_per_s is not None:
         values = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
-        first = _Number(values, path, context)
+        bandwidth = _Number(values, path, context)
     else:
         if steps:
             changed_bandwidth(None, steps[0], path, context.population)
         return None
-    return _altered(join_steps(first, steps, path, "bandwidth", context), context)
+    return _altered(join_steps(bandwidth, steps, path, "bandwidth", context), context)
 
 
 def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
-    """Return `timeline` times the factor of the run, where it has one."""
+    """Return `timeline`, multiplied by the bandwidth factor of the run if there is one."""
     return timeline if context.multiplier is None else context.multiplier.over(timeline)
 
 
@@ -310,11 +312,11 @@ def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwi
     shared, path = section.shared, f"{path}.shared"
     assert shared is not None
     alone = replace(context, population=Population.single_client())
-    first: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
+    bandwidth: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
     if shared.bandwidth is not None:
         law = Law.from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
-        first = _Component(law, f"{path}.bandwidth", False)
-    return _altered(join_steps(first, [], path, "bandwidth", alone), context)
+        bandwidth = _Component(law, f"{path}.bandwidth", False)
+    return _altered(join_steps(bandwidth, [], path, "bandwidth", alone), context)
 
 
 def _carrier(
@@ -331,8 +333,8 @@ def _carrier(
     `altered`: True if a bandwidth may change at any time. `foreseen`: True if the time of the bytes may be computed when a
     message begins.
     """
-    everyone = np.arange(len(sizes))
-    # Laws that follow one another are of one kind: changes set parameters.
+    clients = np.arange(len(sizes))
+    # The first law tells the kind of all: change points only set parameters.
     constant = all(isinstance(timeline.laws[0], Constant) for timeline in (own, shared) if timeline is not None)
     if shared is not None and constant:
         return SharedMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
@@ -341,11 +343,11 @@ def _carrier(
     if shared is not None:
         return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
     assert own is not None
-    lasting = own.laws[0] if not altered and len(own.laws) == 1 else None
-    if foreseen and isinstance(lasting, Constant):
-        return FixedLinks(clients=len(sizes), bytes_per_s=lasting.mean_rate(everyone), size_bytes=sizes)
-    # What is lost as a trace ends does not end as a phase does.
-    if foreseen and lasting is not None and not np.isfinite(lasting.stops_s(everyone)).any():
+    only_law = own.laws[0] if not altered and len(own.laws) == 1 else None
+    if foreseen and isinstance(only_law, Constant):
+        return FixedLinks(clients=len(sizes), bytes_per_s=only_law.mean_rate(clients), size_bytes=sizes)
+    # KnownLinks cannot lose a message in flight, which happens when a trace ends.
+    if foreseen and only_law is not None and not np.isfinite(only_law.stops_s(clients)).any():
         return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
     return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
 
@@ -353,15 +355,15 @@ def _carrier(
 def _least_s(
     own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray, expected: _Expected, key: str
 ) -> FloatArray:
-    """Return the smallest seconds (K,) of the bytes under any law; raises UserError for a law under which they take too long."""
-    link = None if shared is None else shared.laws[0]
-    most = math.inf if link is None else float(link.peak_rate(_LINK)[0])
+    """Return the least seconds (K,) of the bytes under any law; raises UserError if they take too long under one of the laws."""
+    shared_law = None if shared is None else shared.laws[0]
+    shared_peak = math.inf if shared_law is None else float(shared_law.peak_rate(_LINK)[0])
     if own is None:
-        _refuse_endless(expected.takes_s(None, link), key, "client")
-        return np.asarray(sizes / most)
-    everyone, peaks = np.arange(len(sizes)), np.zeros(len(sizes))
-    # One after the other: there may be many laws, of many clients.
+        _refuse_endless(expected.takes_s(None, shared_law), key, "client")
+        return np.asarray(sizes / shared_peak)
+    clients, peaks = np.arange(len(sizes)), np.zeros(len(sizes))
+    # A running maximum needs memory for one law only; there may be many laws of many clients.
     for law in own.laws:
-        _refuse_endless(expected.takes_s(law, link), key, "client")
-        peaks = np.maximum(peaks, law.peak_rate(everyone))
-    return np.asarray(sizes / np.minimum(peaks, most))
+        _refuse_endless(expected.takes_s(law, shared_law), key, "client")
+        peaks = np.maximum(peaks, law.peak_rate(clients))
+    return np.asarray(sizes / np.minimum(peaks, shared_peak))

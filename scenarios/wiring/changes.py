@@ -28,18 +28,18 @@ class Step:
     parameters: Mapping[str, Any]
     bandwidth: Any
     path: str
-    """The scenario's key, for a complaint."""
+    """Key of the change in the scenario, for error messages."""
     speed: tuple[str, Any] | None = None
-    """The new speed of local training, and the key that gives it."""
+    """Key and value of the new speed of local training, or None."""
     factor: float | None = None
-    """Factor of a drawn change: `parameters` become the factor times their first values, independent of earlier changes; None
-    for a written change.
+    """Factor of a drawn change: `parameters` become this factor times their first values, whatever changed before. None for a
+    change written in the scenario.
     """
 
 
-class _Times(Mapping[str, FloatArray]):
-    """Arrays times a factor, multiplied at each access: the products of many changes of many clients would take too much
-    memory.
+class _ScaledParameters(Mapping[str, FloatArray]):
+    """Parameters times a factor. Each access multiplies anew, because stored products of many changes and clients would take
+    too much memory.
     """
 
     def __init__(self, first: Mapping[str, FloatArray], factor: float) -> None:
@@ -56,6 +56,8 @@ class _Times(Mapping[str, FloatArray]):
 
 
 class _Law(Protocol):
+    """Part of `scenarios.wiring.laws.Law` that drawn changes use."""
+
     def values(self, name: str, path: str) -> FloatArray: ...
 
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> _Law: ...
@@ -63,7 +65,7 @@ class _Law(Protocol):
     def build(self) -> Any: ...
 
 
-def written_steps(section: Timed, what: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
+def written_steps(section: Timed, law_kind: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
     """Return the steps of one law listed in `changes`.
 
     `numbers`: True to include changes of `bandwidth_bytes_per_s`. Raises UserError if they are out of order.
@@ -71,47 +73,47 @@ def written_steps(section: Timed, what: str, path: str, context: Context, *, num
     steps = []
     latest: dict[Unit, float] = {}
     for i, change in enumerate(section.changes):
-        place = f"{path}.changes.{i}"
+        key = f"{path}.changes.{i}"
         unit: Unit = "seconds" if change.at_round is None else "rounds"
         start = float(change.at_s or change.at_round or 0.0)
         if start < latest.get(unit, 0.0):
-            raise UserError(f"{place}: comes before the change above it; write changes in order of time")
+            raise UserError(f"{key}: comes before the change above it; write changes in order of time")
         latest[unit] = start
         if not isinstance(section, Link) and (change.channel or change.bandwidth or change.bandwidth_bytes_per_s is not None):
-            raise UserError(f"{place}: local training has neither channel nor bandwidth; delay, speed and noise can change")
+            raise UserError(f"{key}: local training has neither channel nor bandwidth; delay, speed and noise can change")
         if not isinstance(section, VaryingLink) and change.bandwidth:
-            raise UserError(f"{place}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
+            raise UserError(f"{key}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
         if not isinstance(section, Compute) and change.of_compute:
-            raise UserError(f"{place}: speed and noise are of [compute]; delay, channel and bandwidth can change")
-        speed = change.speed if what == "noise" else None
+            raise UserError(f"{key}: speed and noise are of [compute]; delay, channel and bandwidth can change")
+        speed = change.speed if law_kind == "noise" else None
         bandwidth = change.bandwidth_bytes_per_s if numbers else None
-        parameters = getattr(change, what)
+        parameters = getattr(change, law_kind)
         if parameters or bandwidth is not None or speed is not None:
-            clients = context.population.some(change.clients, f"{place}.clients")
-            steps.append(Step(unit, start, clients, parameters, bandwidth, place, speed))
+            clients = context.population.some(change.clients, f"{key}.clients")
+            steps.append(Step(unit, start, clients, parameters, bandwidth, key, speed))
     return steps
 
 
-def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Context) -> list[Step]:
+def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Context) -> list[Step]:
     """Return the steps of one law drawn by `random_changes`. Each multiplies the parameters' first values by one factor."""
     drawn = section.random_changes
     assert drawn is not None
-    names = _names(drawn, section, what, path)
+    names = _drawn_names(drawn, section, law_kind, path)
     if not names:
         return []
     horizon = drawn.horizon or (context.rounds if drawn.unit == "rounds" else context.time_limit_s)
     if horizon is None:
         raise UserError(f"{path}.horizon is missing; give it in seconds, or set time_limit_s")
     clients = context.population.some(drawn.clients, f"{path}.clients")
-    first = {name: _first(law, name, clients, f"{path}.parameter = {f'{what}.{name}'!r}") for name in names}
+    first_values = {name: _first_values(law, name, clients, f"{path}.parameter = {f'{law_kind}.{name}'!r}") for name in names}
 
     for end_name in ("factor_low", "factor_high"):
         factor = getattr(drawn, end_name)
         try:
-            # Any factor may be drawn, at this seed or at another: neither end of the range may lead to a refusal.
-            law.change(_Times(first, factor), clients, path).build()
+            # Another seed may draw any factor of the range, so the law must accept both ends.
+            law.change(_ScaledParameters(first_values, factor), clients, path).build()
         except UserError as error:
-            names_text = ", ".join(f"{what}.{name}" for name in names)
+            names_text = ", ".join(f"{law_kind}.{name}" for name in names)
             raise UserError(f"{path}.{end_name} = {factor}: takes {names_text} out of what is allowed ({error})") from error
     # Laws that change together, a delay and a channel, draw the same change points and factors.
     rng = context.streams.generator(f"changes.{path}")
@@ -126,13 +128,13 @@ def drawn_steps(section: Timed, law: _Law, what: str, path: str, context: Contex
     context.drawn_changes.extend(point for point in points if point not in context.drawn_changes)
     factors = draw_factor(low=drawn.factor_low, high=drawn.factor_high, count=drawn.count, rng=rng)
     return [
-        Step(drawn.unit, start, clients, _Times(first, factor), None, path, factor=factor)
+        Step(drawn.unit, start, clients, _ScaledParameters(first_values, factor), None, path, factor=factor)
         for start, factor in zip(starts.tolist(), factors.tolist(), strict=True)
     ]
 
 
-def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[str]:
-    """Return the names of the drawn parameters that belong to the law of `what`."""
+def _drawn_names(drawn: RandomChanges, section: Timed, law_kind: str, path: str) -> list[str]:
+    """Return the names of the drawn parameters that belong to the law of `law_kind`."""
     names = []
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
@@ -143,12 +145,12 @@ def _names(drawn: RandomChanges, section: Timed, what: str, path: str) -> list[s
             raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{part}.NAME' for part in allowed)}")
         if drawn.parameters.count(parameter) > 1:
             raise UserError(f"{path}.parameter = {parameter!r}: is named twice; name each once")
-        if kind == what:
+        if kind == law_kind:
             names.append(name)
     return names
 
 
-def _first(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatArray:
+def _first_values(law: _Law, name: str, clients: IntArray | None, path: str) -> FloatArray:
     """Return the values that factors multiply, one for each of `clients`."""
     values = law.values(name, path)
     values = values if clients is None else values[clients]

@@ -46,7 +46,7 @@ class ChannelTruth:
         self._means: FloatArray = np.zeros(spectrum.count)
 
     def means(self, round: int) -> FloatArray:
-        """(N,) the probability of each sub-channel to be Good, under the law in force now."""
+        """Return the probability (N,) of each sub-channel to be Good, under the law in force now."""
         if self._sequence is not None:
             return self._sequence.means(round)
         law, _ = self._timeline.at(round, self._clock.now)
@@ -55,13 +55,13 @@ class ChannelTruth:
         return self._means
 
     def states(self, round: int) -> BoolArray:
-        """(N,) where a transmission gets through as the round opens."""
+        """Return True (N,) for sub-channels that deliver a transmission at the opening of the round."""
         return self._spectrum.open_to_all()
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltChannels:
-    """The sub-channels of a scenario, as far as they do not depend on its server's clients."""
+    """The sub-channels of a scenario, before they are joined with the clients of a server."""
 
     access: AssignedAccess[Update]
     scheduler: ChannelScheduler
@@ -71,7 +71,10 @@ class BuiltChannels:
     def schedule(
         self, world: World, pool: ClientPool, *, places: int | None = None, refill: bool = False
     ) -> ScheduledChannels:
-        """Under a server with these clients; raises UserError."""
+        """Return the sub-channels scheduled for the clients of `pool`; raises UserError.
+
+        `places`: number of senders of a round. `refill`: a free sub-channel is assigned again at once.
+        """
         return ScheduledChannels(
             pool=pool,
             access=self.access,
@@ -92,8 +95,8 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     channels, scheduler = scenario.channels, scenario.scheduler
     assert channels is not None
     assert scheduler is not None
-    everyone = Population(Clients(count=channels.count))
-    context = replace(world.context.detached(), population=everyone)
+    clients = Population(Clients(count=channels.count))
+    context = replace(world.context.detached(), population=clients)
     law, sequence = channel_states(scenario, context)
     key = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
     if getattr(channels, key) is not None and np.ndim(world.sizes.up):
@@ -108,7 +111,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         streams=streams,
         contention=scenario.server.contends,
     )
-    # With links between clients, the jammers are theirs.
+    # With `[peers]` the jammers jam links between clients, and with cables they jam cables: none is left for sub-channels.
     actors = build_jammers(scenario, streams, channels.count) if scenario.peers is None and not scenario.jams_cables else []
     jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
     supplied = {

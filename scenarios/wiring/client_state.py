@@ -11,8 +11,8 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.compression import build_compressions
 from scenarios.wiring.training import learner_refusals, memory_bytes
 
-_NUMBER = 4
-"""Bytes."""
+_NUMBER_BYTES = 4
+"""Bytes of one number of a vector."""
 
 
 def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]:
@@ -25,49 +25,54 @@ def check_client_state(scenario: Scenario, trained: int | None) -> list[Caution]
     if section is not None and scenario.server.trains_peers:
         _check_peers(scenario, section, trained)
         return []
-    kinds = [0] if section is None else _vectors(scenario, section)
+    kinds = [0] if section is None else _kept_vectors(scenario, section)
     if section is None or not any(kinds):
         return []
     numbers = _numbers(section) if trained is None else trained
     if numbers is None:
         return []
-    limit, there, clients = section.client_state_bytes, memory_bytes(), _clients(scenario)
+    limit, memory, clients = section.client_state_bytes, memory_bytes(), _delivering_clients(scenario)
     # The limit holds for each kind of vectors, but the machine must hold all kinds.
-    limited, each = (_NUMBER * numbers * vectors for vectors in (max(kinds), sum(kinds)))
-    if limited > limit:
+    client_bytes, all_kinds_bytes = (_NUMBER_BYTES * numbers * vectors for vectors in (max(kinds), sum(kinds)))
+    if client_bytes > limit:
         with learner_refusals(section):
-            raise ParameterError("client_state_bytes", limit, f"less than the {limited:,} bytes that one client keeps; raise it")
+            raise ParameterError(
+                "client_state_bytes", limit, f"less than the {client_bytes:,} bytes that one client keeps; raise it"
+            )
     text = f"learner.client_state_bytes = {limit}: each of {clients:,} clients that may deliver keeps "
-    if limited * clients > limit:
-        text += f"{limited:,} bytes; once more than {limit // limited:,} have delivered, the run ends; raise it"
-    elif each * clients > there:
-        text += f"{each:,} bytes, and this machine has {there / 2**30:.3g} GiB; it holds {there // each:,} of them at most"
+    if client_bytes * clients > limit:
+        text += f"{client_bytes:,} bytes; once more than {limit // client_bytes:,} have delivered, the run ends; raise it"
+    elif all_kinds_bytes * clients > memory:
+        most = memory // all_kinds_bytes
+        text += f"{all_kinds_bytes:,} bytes, and this machine has {memory / 2**30:.3g} GiB; it holds {most:,} of them at most"
     else:
         return []
     return [Caution("client-state", f"{text}, or use a smaller network or fewer clients")]
 
 
 def _check_peers(scenario: Scenario, section: Learner, trained: int | None) -> None:
-    """Raise UserError where the models of all peers take more than there is for them."""
+    """Raise UserError if the models of all peers exceed `client_state_bytes` or the machine's memory."""
     numbers = _numbers(section) if trained is None else trained
     if numbers is None:
         return
-    count, limit, there = scenario.clients.count, section.client_state_bytes, memory_bytes()
-    kept = _NUMBER * numbers * count
-    # As a round closes, there are the models of before, those trained from them, and those combined from these.
-    needed = 3 * kept
+    count, limit, memory = scenario.clients.count, section.client_state_bytes, memory_bytes()
+    models_bytes = _NUMBER_BYTES * numbers * count
+    # At the close of a round each peer has three models: the last one, the trained one, and their combination.
+    needed = 3 * models_bytes
     with learner_refusals(section):
-        if kept > limit:
-            raise ParameterError("client_state_bytes", limit, f"the {count:,} models of peers take {kept:,} bytes; raise it")
-        if needed > there:
+        if models_bytes > limit:
+            raise ParameterError(
+                "client_state_bytes", limit, f"the {count:,} models of peers take {models_bytes:,} bytes; raise it"
+            )
+        if needed > memory:
             reason = (
                 f"has {numbers:,} parameters; {count:,} models of peers take {needed / 2**30:.1f} GiB or more as a round closes, "
-                f"and this machine has {there / 2**30:.1f} GiB; make it smaller, or use fewer clients"
+                f"and this machine has {memory / 2**30:.1f} GiB; make it smaller, or use fewer clients"
             )
             raise ParameterError("network.kind", section.network.kind, reason)
 
 
-def _vectors(scenario: Scenario, section: Learner) -> list[int]:
+def _kept_vectors(scenario: Scenario, section: Learner) -> list[int]:
     """Return the numbers of vectors as long as an update that a client keeps: of aggregation, compression and optimizer."""
     aggregation = section.aggregation
     corrects = not is_own("aggregation", aggregation.kind) and aggregation.demands.exact
@@ -87,7 +92,7 @@ def _numbers(section: Learner) -> int | None:
     return None if shapes is None else sum(shapes.message_sizes(options.trained, local=section.batch_statistics == "local")[0])
 
 
-def _clients(scenario: Scenario) -> int:
+def _delivering_clients(scenario: Scenario) -> int:
     """Return the largest number of clients of which an update can be delivered."""
     count, server = scenario.clients.count, scenario.server
     if scenario.rounds is None or not server.waits_for_all:

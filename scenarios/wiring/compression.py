@@ -27,24 +27,27 @@ def build_compressions(scenario: Scenario) -> Compressions:
     """Return the compressions of updates and models; raises UserError, also if there is nothing to compress."""
     payload = scenario.payload
     return Compressions(
-        _built(scenario, payload.compression, "compression", payload.up_bytes, "up_bytes"),
-        _built(scenario, payload.down_compression, "down_compression", payload.down_bytes, "down_bytes"),
+        _build_one(scenario, payload.compression, "compression", payload.up_bytes, "up_bytes"),
+        _build_one(scenario, payload.down_compression, "down_compression", payload.down_bytes, "down_bytes"),
     )
 
 
-def _built(scenario: Scenario, section: Component, name: str, given: object, size: str) -> Compression:
-    """Return one compression. `given`: size in the scenario by the key `size`."""
+def _build_one(scenario: Scenario, section: Component, name: str, stated: object, size_key: str) -> Compression:
+    """Return the compression at payload.NAME; raises UserError.
+
+    `stated`: size of the message in the scenario, or None; its key is payload.SIZE_KEY.
+    """
     compression: Compression = construct(section, "compression", f"payload.{name}", section.parameters(), {})
     if compression.exact:
         return compression
-    trains, place = scenario.learner is not None, f"payload.{name}.kind = {section.kind!r}"
-    if trains and given is not None:
-        raise UserError(f"payload.{size}: leave it out; payload.{name} and the network give the size")
+    trains, setting = scenario.learner is not None, f"payload.{name}.kind = {section.kind!r}"
+    if trains and stated is not None:
+        raise UserError(f"payload.{size_key}: leave it out; payload.{name} and the network give the size")
     if not trains and compression.ratio is None:
         remedy = f"add a [learner], or declare a ratio: payload.{name} = {{kind = 'declared', ratio = ..}}"
-        raise UserError(f"{place}: compresses what is trained, and nothing is; {remedy}")
-    if not trains and given is None and scenario.payload.adapter_bytes is None:
-        raise UserError(f"{place}: there are no bytes to compress; set payload.{size}")
+        raise UserError(f"{setting}: compresses what is trained, and nothing is; {remedy}")
+    if not trains and stated is None and scenario.payload.adapter_bytes is None:
+        raise UserError(f"{setting}: there are no bytes to compress; set payload.{size_key}")
     return compression
 
 

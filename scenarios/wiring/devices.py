@@ -38,7 +38,7 @@ KEYS = {
 }
 """Key of the scenario that each column of numbers fills."""
 _POSITIVE = ("samples_per_s", "down_bytes_per_s", "up_bytes_per_s", "battery_j", "share")
-_PLACES = ("class", "share", "client")
+_ROW_COLUMNS = ("class", "share", "client")
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,11 @@ class Row:
     name: str
     """The class; "" where the table has no column of that name."""
     client: int
-    """-1 where the table has no column of that name."""
+    """Number of the client; -1 where the table has no column of that name."""
     share: float
-    """NaN likewise."""
+    """Share of all clients; NaN where the table has no column of that name."""
     numbers: tuple[float, ...]
+    """Abilities, in the order of `Devices.columns`."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,18 @@ class Devices:
         return UserError(f"clients.devices: {self.path}, line {row.line}: {text}")
 
     def members(self, count: int) -> dict[str, IntArray]:
-        """Return the clients of each class, of a table with a line for each client; raises UserError unless these are all
-        clients.
+        """Return the clients of each class, from a table with one line for each client; raises UserError.
+
+        A table without classes has one class, "all".
         """
-        at = Counter(row.client for row in self.rows)
+        lines_of = Counter(row.client for row in self.rows)
         for row in self.rows:
             if row.client >= count:
                 raise self.refuse(row, f"client = {row.client}: must be below clients.count = {count}")
-            if at[row.client] > 1:
-                raise self.refuse(row, f"client = {row.client}: is there {at[row.client]} times; give each client one line")
-        if len(at) < count:
-            absent = next(client for client in range(count) if client not in at)
+            if lines_of[row.client] > 1:
+                raise self.refuse(row, f"client = {row.client}: is there {lines_of[row.client]} times; give each client one line")
+        if len(lines_of) < count:
+            absent = next(client for client in range(count) if client not in lines_of)
             raise UserError(f"clients.devices: {self.path}: has no line for client {absent}; give each of {count} clients one")
         classes: dict[str, list[int]] = {}
         for row in self.rows:
@@ -109,34 +111,35 @@ class Devices:
 
 def read_devices(path: str) -> Devices:
     """Return the table in a file; raises UserError that names the file and the line."""
-    place = data_file(path)
+    file = data_file(path)
     try:
-        found = csv_rows(lines_of(place))
+        numbered_rows = csv_rows(lines_of(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"clients.devices = {path!r}: cannot be read as a text file ({error})") from error
-    cells = ((n, [cell.strip() for cell in row]) for n, row in found)
-    rows = [(n, row) for n, row in cells if any(row) and not row[0].startswith("#")]
+    cells = ((line, [cell.strip() for cell in row]) for line, row in numbered_rows)
+    rows = [(line, row) for line, row in cells if any(row) and not row[0].startswith("#")]
     if len(rows) < 2:
         raise UserError(f"clients.devices = {path!r}: must hold a line of column names and at least one of a class or a client")
     header_line, header = rows[0]
-    _check_header(place, header_line, header)
+    _check_header(file, header_line, header)
     for number, row in rows[1:]:
         if len(row) > len(header):
             problem = f"has {len(row)} values for {len(header)} columns; write numbers without commas, or leave the last ones out"
-            raise UserError(f"clients.devices: {place}, line {number}: {problem}")
-    read = tuple(_row(place, number, dict(zip(header, row, strict=False)), header) for number, row in rows[1:])
+            raise UserError(f"clients.devices: {file}, line {number}: {problem}")
+    checked_rows = tuple(_row(file, number, dict(zip(header, row, strict=False)), header) for number, row in rows[1:])
     numbers = tuple(name for name in header if name in KEYS)
-    table = Devices(place, "client" in header, numbers, read)
+    table = Devices(file, "client" in header, numbers, checked_rows)
     if not table.by_client:
         _check_classes(table)
     return table
 
 
-def _check_header(place: Path, line: int, header: list[str]) -> None:
-    where = f"clients.devices: {place}, line {line}"
+def _check_header(file: Path, line: int, header: list[str]) -> None:
+    """Raise UserError for unknown or repeated columns, and for columns that do not go together."""
+    where = f"clients.devices: {file}, line {line}"
     for i, name in enumerate(header):
-        if name not in (*_PLACES, *KEYS):
-            raise UserError(f"{where}: unknown column {name!r}; {did_you_mean(name, (*_PLACES, *KEYS))}")
+        if name not in (*_ROW_COLUMNS, *KEYS):
+            raise UserError(f"{where}: unknown column {name!r}; {did_you_mean(name, (*_ROW_COLUMNS, *KEYS))}")
         if name in header[:i]:
             raise UserError(f"{where}: column {name!r} is there twice; leave one out")
     if "client" in header and "share" in header:
@@ -145,9 +148,9 @@ def _check_header(place: Path, line: int, header: list[str]) -> None:
         raise UserError(f"{where}: no column is class or client; name the class of each line, or its client")
 
 
-def _row(place: Path, line: int, cells: Mapping[str, str], header: list[str]) -> Row:
+def _row(file: Path, line: int, cells: Mapping[str, str], header: list[str]) -> Row:
     """Return a checked line of the device table; raises UserError."""
-    where = f"clients.devices: {place}, line {line}"
+    where = f"clients.devices: {file}, line {line}"
     for name in header:
         if not cells.get(name):
             raise UserError(f"{where}: {name} is missing; give each line a value in every column, or leave the column out")
@@ -164,17 +167,19 @@ def _row(place: Path, line: int, cells: Mapping[str, str], header: list[str]) ->
 
 
 def _number(where: str, name: str, text: str) -> float:
+    """Return the number in a cell; raises UserError."""
     try:
         value = float(text)
     except ValueError:
         raise UserError(f"{where}: {name} = {text!r}: must be a number") from None
-    above = name in _POSITIVE
-    if not math.isfinite(value) or value < 0 or (above and value == 0):
-        raise UserError(f"{where}: {name} = {text}: must be finite and {'> 0' if above else '>= 0'}")
+    positive = name in _POSITIVE
+    if not math.isfinite(value) or value < 0 or (positive and value == 0):
+        raise UserError(f"{where}: {name} = {text}: must be finite and {'> 0' if positive else '>= 0'}")
     return value
 
 
 def _check_classes(table: Devices) -> None:
+    """Raise UserError for a class with two lines."""
     for i, row in enumerate(table.rows):
         if any(row.name == other.name for other in table.rows[:i]):
             raise table.refuse(row, f"class {row.name!r} is there twice; give each class one line, or a column client")
@@ -193,18 +198,19 @@ def fill_keys(scenario: Scenario, devices: Devices | None) -> Scenario:
 
 
 def _refuse_changes(scenario: Scenario, key: str) -> None:
-    """Of a law of bandwidth, which a column replaces; a change of the speed says itself how that must be given."""
-    place, _, name = key.rpartition(".")
+    """Raise UserError for a change of a bandwidth law that a column replaces. Changes of a speed are checked elsewhere."""
+    section, _, name = key.rpartition(".")
     if name != "bandwidth_bytes_per_s":
         return
-    link: VaryingLink = getattr(scenario, place)
+    link: VaryingLink = getattr(scenario, section)
     for i, change in enumerate(link.changes):
         if change.bandwidth:
-            why = f"clients.devices gives {key} in place of the law; change that, or leave the column out"
-            raise UserError(f"{place}.changes.{i}.bandwidth = {change.bandwidth!r}: {why}")
+            reason = f"clients.devices gives {key} in place of the law; change that, or leave the column out"
+            raise UserError(f"{section}.changes.{i}.bandwidth = {change.bandwidth!r}: {reason}")
 
 
 def _replace_key(section: Any, path: list[str], value: Any) -> Any:
+    """Return the section with `value` at `path`; unchanged if a table on the path is absent."""
     name, *rest = path
     if rest:
         inner = getattr(section, name, None)

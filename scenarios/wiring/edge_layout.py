@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Routes(Protocol):
-    """The network, as far as distances go (`scenarios.wiring.network.Layout`)."""
+    """Distances in the network of a scenario. `scenarios.wiring.network.Layout` fulfils it."""
 
-    places: list[str]
+    client_nodes: list[str]
     """The node of each client."""
 
     def distance(self, a: str, b: str, measure: str, key: str) -> float:
@@ -30,7 +30,7 @@ class Routes(Protocol):
 
 @dataclass
 class Layout:
-    """The tree of a scenario. Edges are numbered so that an edge above comes before the edges below it."""
+    """The tree of a scenario. An edge has a lower number than the edges below it."""
 
     names: list[str] = field(default_factory=list)
     """Name of each edge."""
@@ -48,16 +48,16 @@ class Layout:
 
     def nodes(self, section: Edges) -> list[str]:
         """Return the node of each edge in `[network]`."""
-        places = dict.fromkeys(self.tiers, 0)
+        used = dict.fromkeys(self.tiers, 0)
         result = []
         for tier in self.tiers:
-            named = section.tiers[tier].nodes or []
+            nodes = section.tiers[tier].nodes or []
             count = self.tiers.count(tier)
-            if len(named) != count:
-                problem = f"names {len(named)} nodes for {count} edges; name one for each, in their order"
+            if len(nodes) != count:
+                problem = f"names {len(nodes)} nodes for {count} edges; name one for each, in their order"
                 raise UserError(f"edges.tiers.{tier}.nodes: {problem}")
-            result.append(named[places[tier]])
-            places[tier] += 1
+            result.append(nodes[used[tier]])
+            used[tier] += 1
         return result
 
     def has_edges(self, edge: int) -> bool:
@@ -68,7 +68,7 @@ class Layout:
 def lay_out(section: Edges, population: Population, routes: Routes | None) -> Layout:
     """Return the tree; `routes`: of `[network]`, if there is one. Raises UserError."""
     layout, numbers = Layout(), dict[str, int]()
-    order = _from_above(section)
+    order = _top_down(section)
     for i in order:
         for name in _edge_names(section, i, population):
             if name in numbers:
@@ -77,54 +77,54 @@ def lay_out(section: Edges, population: Population, routes: Routes | None) -> La
             layout.names.append(name)
             layout.tiers.append(i)
     layout.above = [-1] * len(layout.names)
-    of_clients: dict[int, int] = {}
+    edge_of_client: dict[int, int] = {}
     for i in order:
-        tier, edges = section.tiers[i], [edge for edge, place in enumerate(layout.tiers) if place == i]
-        below = [edge for edge, place in enumerate(layout.tiers) if section.tiers[place].above == tier.name]
+        tier, edges = section.tiers[i], [edge for edge, tier_number in enumerate(layout.tiers) if tier_number == i]
+        below = [edge for edge, tier_number in enumerate(layout.tiers) if section.tiers[tier_number].above == tier.name]
         members = [layout.names[edge] for edge in below] if below else [str(client) for client in range(population.count)]
         if tier.nearest is None:
-            belonging = _dealt(tier, i, members, layout.names, edges, population)
+            edge_of_member = _assign(tier, i, members, layout.names, edges, population)
         else:
             assert routes is not None
             nodes = layout.nodes(section)
-            belonging = _nearest(tier, i, edges, [nodes[edge] for edge in below] if below else routes.places, routes)
-        for member, over in belonging.items():
+            edge_of_member = _nearest(tier, i, edges, [nodes[edge] for edge in below] if below else routes.client_nodes, routes)
+        for member, parent in edge_of_member.items():
             if below:
-                layout.above[below[member]] = over
-            elif member in of_clients:
-                other = layout.names[of_clients[member]]
+                layout.above[below[member]] = parent
+            elif member in edge_of_client:
+                other = layout.names[edge_of_client[member]]
                 raise UserError(f"edges.tiers.{i}: client {member} belongs to {other!r} already; name it once")
             else:
-                of_clients[member] = over
-    _require_all(section, layout, of_clients, population)
-    layout.coordinator = [of_clients[client] for client in range(population.count)]
+                edge_of_client[member] = parent
+    _require_all(section, layout, edge_of_client, population)
+    layout.coordinator = [edge_of_client[client] for client in range(population.count)]
     for edge, name in enumerate(layout.names):
         if not len(layout.members(edge)):
             i = layout.tiers[edge]
             key = (
                 f"edges.tiers.{i}" if (nearest := section.tiers[i].nearest) is None else f"edges.tiers.{i}.nearest = {nearest!r}"
             )
-            told = f"nobody belongs to edge {name!r}; leave it out, or give it members"
+            problem = f"nobody belongs to edge {name!r}; leave it out, or give it members"
             if nearest is not None:
-                told = f"nobody is nearest to edge {name!r} at {layout.nodes(section)[edge]!r}; leave its node out of nodes"
-            raise UserError(f"{key}: {told}")
+                problem = f"nobody is nearest to edge {name!r} at {layout.nodes(section)[edge]!r}; leave its node out of nodes"
+            raise UserError(f"{key}: {problem}")
     return layout
 
 
-def _require_all(section: Edges, layout: Layout, of_clients: Mapping[int, int], population: Population) -> None:
+def _require_all(section: Edges, layout: Layout, edge_of_client: Mapping[int, int], population: Population) -> None:
     """Refuse a client without an edge, and an edge without an edge of the tier above."""
-    lacking = next((client for client in range(population.count) if client not in of_clients), None)
-    if lacking is not None:
+    missing = next((client for client in range(population.count) if client not in edge_of_client), None)
+    if missing is not None:
         i = section.leaves()[-1]
         key = next(name for name in WAYS if getattr(section.tiers[i], name) is not None)
-        raise UserError(f"edges.tiers.{i}.{key}: client {lacking} belongs to no edge; give each client one")
+        raise UserError(f"edges.tiers.{i}.{key}: client {missing} belongs to no edge; give each client one")
     for edge, name in enumerate(layout.names):
-        if layout.above[edge] < 0 and (over := section.tiers[layout.tiers[edge]].above) is not None:
-            i = next(i for i, tier in enumerate(section.tiers) if tier.name == over)
-            raise UserError(f"edges.tiers.{i}: edge {name!r} belongs to no edge of tier {over!r}; give it one")
+        if layout.above[edge] < 0 and (above := section.tiers[layout.tiers[edge]].above) is not None:
+            i = next(i for i, tier in enumerate(section.tiers) if tier.name == above)
+            raise UserError(f"edges.tiers.{i}: edge {name!r} belongs to no edge of tier {above!r}; give it one")
 
 
-def _from_above(section: Edges) -> list[int]:
+def _top_down(section: Edges) -> list[int]:
     """Return the numbers of the tiers, each after the one above it."""
     numbers = {tier.name: i for i, tier in enumerate(section.tiers)}
 
@@ -135,53 +135,55 @@ def _from_above(section: Edges) -> list[int]:
 
 
 def _edge_names(section: Edges, i: int, population: Population) -> list[str]:
+    """Return the names of the edges of tier `i`, in their order; raises UserError for an unknown group."""
     tier = section.tiers[i]
     count = tier.count if tier.nearest is None else len(tier.nodes or [])
     if count is not None:
-        return [f"{tier.name}-{place}" for place in range(count)]
+        return [f"{tier.name}-{index}" for index in range(count)]
     if tier.groups is not None:
-        for place, group in enumerate(tier.groups):
+        for index, group in enumerate(tier.groups):
             if group not in population.members:
                 problem = f"is no group of clients; {did_you_mean(group, population.members)}"
-                raise UserError(f"edges.tiers.{i}.groups.{place} = {group!r}: {problem}")
+                raise UserError(f"edges.tiers.{i}.groups.{index} = {group!r}: {problem}")
         return list(dict.fromkeys(tier.groups))
     return list(dict.fromkeys(edge for _, edge, _ in _rows(tier, i)))
 
 
 def _rows(tier: Tier, i: int) -> list[tuple[str, str, str]]:
-    """Return member and edge of each line of the tier's table, and where the line stands; raises UserError."""
+    """Return member, edge and location in the file of each line of the tier's table; raises UserError."""
     assert tier.table is not None
     key = f"edges.tiers.{i}.table"
     return [(member, edge, where) for where, (member, edge) in read_table(tier.table, ("member", "edge"), key)]
 
 
-def _nearest(tier: Tier, i: int, edges: list[int], places: Sequence[str], routes: Routes) -> dict[int, int]:
-    """Return the nearest of the tier's `edges` to each member, by its place among the members; `places`: their nodes."""
+def _nearest(tier: Tier, i: int, edges: list[int], member_nodes: Sequence[str], routes: Routes) -> dict[int, int]:
+    """Return the nearest of the tier's `edges` to each member, by index of the member. `member_nodes`: node of each member."""
     measure, key = str(tier.nearest), f"edges.tiers.{i}.nearest"
-    at = dict(zip(edges, tier.nodes or [], strict=True))
+    node_of = dict(zip(edges, tier.nodes or [], strict=True))
     return {
-        member: min(edges, key=lambda edge: routes.distance(at[edge], place, measure, key)) for member, place in enumerate(places)
+        member: min(edges, key=lambda edge: routes.distance(node_of[edge], node, measure, key))
+        for member, node in enumerate(member_nodes)
     }
 
 
-def _dealt(tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population) -> dict[int, int]:
-    """Return the edge of each of `members`, by its place among them; `edges`: the numbers of the tier's edges."""
+def _assign(tier: Tier, i: int, members: list[str], names: list[str], edges: list[int], population: Population) -> dict[int, int]:
+    """Return the edge of each of `members`, by index of the member; raises UserError. `edges`: numbers of the tier's edges."""
     if tier.count is not None:
         if tier.count > len(members):
-            told = f"nobody belongs to edge {names[edges[len(members)]]!r}: there are {len(members)} members; give fewer edges"
-            raise UserError(f"edges.tiers.{i}.count = {tier.count}: {told}")
+            problem = f"nobody belongs to edge {names[edges[len(members)]]!r}: there are {len(members)} members; give fewer edges"
+            raise UserError(f"edges.tiers.{i}.count = {tier.count}: {problem}")
         parts = np.array_split(np.arange(len(members)), tier.count)
-        return {place: edge for edge, part in zip(edges, parts, strict=True) for place in part.tolist()}
-    by_name = {names[edge]: edge for edge in edges}
+        return {index: edge for edge, part in zip(edges, parts, strict=True) for index in part.tolist()}
+    edge_of_name = {names[edge]: edge for edge in edges}
     if tier.groups is not None:
-        return {client: by_name[group] for group in tier.groups for client in population.members[group].tolist()}
+        return {client: edge_of_name[group] for group in tier.groups for client in population.members[group].tolist()}
     edge_of: dict[int, int] = {}
-    places = {member: place for place, member in enumerate(members)}
+    index_of = {member: index for index, member in enumerate(members)}
     for member, edge, where in _rows(tier, i):
-        if member not in places:
-            told = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
-            raise UserError(f"{where}: member {member!r} is not known; {told}")
-        if places[member] in edge_of:
-            raise UserError(f"{where}: member {member!r} belongs to {names[edge_of[places[member]]]!r} already; name it once")
-        edge_of[places[member]] = by_name[edge]
+        if member not in index_of:
+            problem = f"must be a client from 0 to {len(members) - 1}" if members[0] == "0" else did_you_mean(member, members)
+            raise UserError(f"{where}: member {member!r} is not known; {problem}")
+        if index_of[member] in edge_of:
+            raise UserError(f"{where}: member {member!r} belongs to {names[edge_of[index_of[member]]]!r} already; name it once")
+        edge_of[index_of[member]] = edge_of_name[edge]
     return edge_of

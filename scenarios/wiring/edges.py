@@ -81,8 +81,8 @@ class NodeWorld(World):
         absent = {name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None}
         rule = self.section.model_copy(update=absent) if absent else self.section
         key = "per_round" if "per_round" in rule.parameters() else "concurrency"
-        if self.path == "policy" and (most := rule.parameters()[key]) > self.count:
-            raise UserError(f"server.{key} = {most}: must be at most the {self.count} edges below the server")
+        if self.path == "policy" and (number := rule.parameters()[key]) > self.count:
+            raise UserError(f"server.{key} = {number}: must be at most the {self.count} edges below the server")
         return rule
 
     @property
@@ -121,42 +121,43 @@ def tree(world: World, compose: Composer) -> TreeServer:
     assert section is not None
     layout = lay_out(section, world.population, None if world.network is None else world.network.layout)
     context = _edge_context(world, layout)
-    starts: list[TreeServer] = []
+    # The pool of edges needs the server, which is built after it: the callback looks it up here.
+    built: list[TreeServer] = []
     presence = _presence(section, context)
-    nodes = _edge_pool(world, section, layout, context, presence, lambda attempt: starts[0].begin_term(attempt))
-    pool = world.new_pool()
-    media = {"clients": SharedMedium(pool), "nodes": SharedMedium(nodes)}
-    of_clients, of_nodes = Coordinators(pool), Coordinators(nodes)
+    edge_pool = _edge_pool(world, section, layout, context, presence, lambda attempt: built[0].begin_term(attempt))
+    client_pool = world.new_pool()
+    media = {"clients": SharedMedium(client_pool), "nodes": SharedMedium(edge_pool)}
+    client_coordinators, edge_coordinators = Coordinators(client_pool), Coordinators(edge_pool)
     coordinator = np.array(layout.coordinator, np.int64)
-    attendance = TreeAttendance(clients=pool, coordinator=coordinator, above=layout.above)
+    attendance = TreeAttendance(clients=client_pool, coordinator=coordinator, above=layout.above)
     learners = _learners(world, section, layout)
     servers: dict[int, RoundServer] = {}
-    views: dict[int, Members] = {}
+    members_of: dict[int, Members] = {}
     for node in range(-1, len(layout.names)):
         of_edges = node < 0 or layout.has_edges(node)
         name = None if node < 0 else layout.names[node]
-        whole, medium = (nodes, media["nodes"]) if of_edges else (pool, media["clients"])
-        mine = np.array(layout.above) == node if of_edges else coordinator == node
-        view = Members(
-            pool=whole, name=name, mine=mine, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
+        pool, medium = (edge_pool, media["nodes"]) if of_edges else (client_pool, media["clients"])
+        belongs = np.array(layout.above) == node if of_edges else coordinator == node
+        members = Members(
+            pool=pool, name=name, mine=belongs, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
         )
-        (of_nodes if of_edges else of_clients).views[name] = view
+        (edge_coordinators if of_edges else client_coordinators).views[name] = members
         # With moves, one edge may get all clients.
-        count = int(np.count_nonzero(mine)) if of_edges or section.moves is None else world.clients
+        count = int(np.count_nonzero(belongs)) if of_edges or section.moves is None else world.clients
         models = world.learner if learners is None else learners[node]
-        node_world = _node_world(world, layout, node, view, count, models, (context, presence) if of_edges else None)
-        servers[node], views[node] = compose(node_world), view
+        node_world = _node_world(world, layout, node, members, count, models, (context, presence) if of_edges else None)
+        servers[node], members_of[node] = compose(node_world), members
         if not isinstance(servers[node], RoundServer):
-            told = "coordinates slots, which edges do not know; let compose return a RoundServer"
-            raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {told}")
+            problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
+            raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
     edges = [
         Edge(
             number=node,
             name=name,
             above=None if layout.above[node] < 0 else layout.names[layout.above[node]],
-            edges=nodes,
+            edges=edge_pool,
             server=servers[node],
-            members=views[node],
+            members=members_of[node],
             rule=_edge_rule(section.tiers[layout.tiers[node]]),
             models=NoModels() if learners is None else learners[node],
         )
@@ -165,16 +166,19 @@ def tree(world: World, compose: Composer) -> TreeServer:
     server = TreeServer(
         root=servers[-1],
         edges=edges,
-        clients=of_clients,
-        nodes=of_nodes,
+        clients=client_coordinators,
+        nodes=edge_coordinators,
         media=media,
-        moves=None if section.moves is None else _moves(world, layout, of_clients, of_nodes, coordinator, edges, media["nodes"]),
+        moves=None
+        if section.moves is None
+        else _moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"]),
     )
-    starts.append(server)
+    built.append(server)
     return server
 
 
 def _edge_rule(tier: Tier) -> EdgeRule:
+    """Return the rule by which an edge of this tier works for its parent."""
     return EdgeRule(rounds=tier.rounds, goes_on=tier.goes_on)
 
 
@@ -182,14 +186,14 @@ def _node_world(
     world: World,
     layout: Layout,
     node: int,
-    view: Members,
+    members: Members,
     count: int,
     models: Learner,
     of_edges: tuple[Context, Availability] | None,
 ) -> NodeWorld:
-    """Return what the server of `node` is put together of, -1: the root; `count`: its members.
+    """Return the parts of the server of `node` (-1: the root), which has `count` members.
 
-    `of_edges`: where members are edges, their context and presence; None: members are clients.
+    `of_edges`: context and presence of the members if they are edges; None if they are clients.
     """
     section = world.scenario.edges
     assert section is not None
@@ -197,16 +201,16 @@ def _node_world(
     if node >= 0:
         tier = section.tiers[layout.tiers[node]]
         rule, policy, path = tier.server, tier.policy, f"edges.tiers.{layout.tiers[node]}.policy"
-    kept = {field.name: getattr(world, field.name) for field in fields(World)}
+    parts = {field.name: getattr(world, field.name) for field in fields(World)}
     population = world.population
     if of_edges is not None:
-        kept |= {"data_sizes": _registered(world, layout), "availability": of_edges[1]}
+        parts |= {"data_sizes": _registered(world, layout), "availability": of_edges[1]}
         population = of_edges[0].population
     streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{layout.names[node]}.")
-    kept["context"] = replace(world.context, population=population, streams=streams)
+    parts["context"] = replace(world.context, population=population, streams=streams)
     return NodeWorld(
-        **kept,
-        members=view,
+        **parts,
+        members=members,
         count=count,
         section=rule,
         policy_section=policy,
@@ -243,7 +247,10 @@ def _moves(
 def _states(
     world: World, layout: Layout, nodes: ClientPool, shared: SharedMedium, moves: Sequence[Move], coordinator: IntArray
 ) -> StateTransfers:
-    """Return what carries states of clients between edges, as members of nodes above in rounds of `shared`; raises UserError."""
+    """Return the carrier of clients' states between edges; raises UserError.
+
+    Without `[network]`, links of the tree carry them, with draws by the rounds of `shared`.
+    """
     section, wired = world.scenario.edges, world.network
     assert section is not None
     assert section.state_bytes is not None
@@ -252,7 +259,7 @@ def _states(
         visited: dict[int, set[int]] = {}
         for move in moves:
             visited.setdefault(move.client, {int(coordinator[move.client])}).add(move.edge)
-        for source, target in sorted({way for group in visited.values() for way in permutations(group, 2)}):
+        for source, target in sorted({pair for edges_visited in visited.values() for pair in permutations(edges_visited, 2)}):
             if section.state_bytes:
                 wired.require_way_between((ends[source], ends[target]))
         return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
@@ -313,7 +320,7 @@ def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[M
 
 
 def _registered(world: World, layout: Layout) -> FloatArray:
-    """Return the samples of the clients below each edge (E,)."""
+    """Return the number of samples of the clients below each edge (E,)."""
     samples = np.zeros(len(layout.names))
     np.add.at(samples, layout.coordinator, world.data_sizes)
     for edge in reversed(range(len(layout.names))):
@@ -333,6 +340,7 @@ def _edge_context(world: World, layout: Layout) -> Context:
 
 
 def _presence(section: Edges, context: Context) -> Availability:
+    """Return the availability law of the edges; raises UserError."""
     keywords = resolve_parameters(section.availability, "availability", "edges.availability", context.population)
     count = context.population.count
     law: Availability = construct(section.availability, "availability", "edges.availability", keywords, {"clients": count})

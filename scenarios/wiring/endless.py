@@ -15,16 +15,18 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.cautions.outlook import HasLaws
 
 MOST_CHANGES = 10**6
-"""Largest number of changes in one phase of an update: some ten seconds of computing, and a hundred megabytes of a path."""
+"""Largest number of changes in one phase of an update. They take about ten seconds and a hundred megabytes."""
 
 
-class _Short(NamedTuple):
-    """A time after which something changes, again and again."""
+class _Change(NamedTuple):
+    """A change of the world that repeats, such as the steps of a bandwidth."""
 
     key: str
     value: Any
     each_s: float
+    """Mean time between two changes."""
     what: str
+    """Name of the changes, for messages."""
 
 
 def refuse_endless(
@@ -34,53 +36,55 @@ def refuse_endless(
 
     `timelines`: laws of the durations of phases. `carried`: laws of the times of bytes over a bandwidth.
     """
-    short = [*_outages(scenario), *_dwells(scenario), *_steps(scenario), *_presence(scenario)]
-    if not short:
+    changes = [*_outages(scenario), *_dwells(scenario), *_steps(scenario), *_presence(scenario)]
+    if not changes:
         return
-    everyone = np.arange(clients)
+    all_clients = np.arange(clients)
     laws: Iterator[DelayLaw] = chain(
         (law for timeline in timelines for law in timeline.laws), (timeline.at(1, 0.0)[0] for timeline in carried)
     )
-    longest_s = max((float(law.mean_s(everyone).max()) for law in laws), default=0.0)
+    longest_s = max((float(law.mean_s(all_clients).max()) for law in laws), default=0.0)
     longest_s = max(longest_s, *(section.resend_after_s for section in (scenario.opinions, scenario.peers) if section), 0.0)
     # A round of fixed length ends in any case.
     if not scenario.server.own:
         longest_s = max(longest_s, scenario.server.parameters().get("round_s") or 0.0)
     if scenario.time_limit_s is not None:
         longest_s = min(longest_s, scenario.time_limit_s)
-    for duration in short:
-        if longest_s > MOST_CHANGES * duration.each_s:
-            passing = f"{longest_s / duration.each_s:.2g} {duration.what} would pass in a phase of {longest_s:g} s"
+    for change in changes:
+        if longest_s > MOST_CHANGES * change.each_s:
+            problem = f"{longest_s / change.each_s:.2g} {change.what} would pass in a phase of {longest_s:g} s"
             remedy = f"at most {MOST_CHANGES:,} may; give a longer time, or a shorter phase"
-            raise UserError(f"{duration.key} = {duration.value!r}: {passing}, and {remedy}")
+            raise UserError(f"{change.key} = {change.value!r}: {problem}, and {remedy}")
 
 
-def _outages(scenario: Scenario) -> Iterator[_Short]:
+def _outages(scenario: Scenario) -> Iterator[_Change]:
+    """Yield the outages that repeat."""
     for i, outage in enumerate(scenario.outages):
         if outage.mean_up_s is not None and outage.mean_down_s is not None:
-            yield _Short(f"outages.{i}.mean_up_s", outage.mean_up_s, outage.mean_up_s + outage.mean_down_s, "outages")
+            yield _Change(f"outages.{i}.mean_up_s", outage.mean_up_s, outage.mean_up_s + outage.mean_down_s, "outages")
 
 
-def _presence(scenario: Scenario) -> Iterator[_Short]:
-    """Of clients that come and go, and of chargers, by means that are numbers."""
+def _presence(scenario: Scenario) -> Iterator[_Change]:
+    """Yield the changes of presence of clients and chargers, if their mean times are numbers."""
     battery = None if scenario.energy is None else scenario.energy.battery
     charging = None if battery is None else battery.charging
     for path, law in (("availability", scenario.availability), ("energy.battery.charging", charging)):
         means = {} if law is None or law.kind != "markov" else law.parameters()
         on_s, off_s = means.get("mean_on_s"), means.get("mean_off_s")
         if isinstance(on_s, int | float) and isinstance(off_s, int | float):
-            yield _Short(f"{path}.mean_on_s", on_s, on_s + off_s, "comings and goings")
+            yield _Change(f"{path}.mean_on_s", on_s, on_s + off_s, "comings and goings")
 
 
-def _dwells(scenario: Scenario) -> Iterator[_Short]:
+def _dwells(scenario: Scenario) -> Iterator[_Change]:
+    """Yield the dwells of jammers that last seconds."""
     for i, jammer in enumerate(scenario.jammers):
         if jammer.dwell_s is not None:
-            yield _Short(f"jammers.{i}.dwell_s", jammer.dwell_s, jammer.dwell_s, "dwells")
+            yield _Change(f"jammers.{i}.dwell_s", jammer.dwell_s, jammer.dwell_s, "dwells")
 
 
-def _steps(scenario: Scenario) -> Iterator[_Short]:
-    """Of the bandwidths that are drawn step by step."""
-    given = {
+def _steps(scenario: Scenario) -> Iterator[_Change]:
+    """Yield the steps of bandwidths that change step by step."""
+    bandwidths = {
         "downlink.bandwidth": scenario.downlink.bandwidth,
         "downlink.shared.bandwidth": None if scenario.downlink.shared is None else scenario.downlink.shared.bandwidth,
         "uplink.bandwidth": scenario.uplink.bandwidth,
@@ -89,12 +93,12 @@ def _steps(scenario: Scenario) -> Iterator[_Short]:
         "opinions.bandwidth": None if scenario.opinions is None else scenario.opinions.bandwidth,
         "peers.bandwidth": None if scenario.peers is None else scenario.peers.bandwidth,
     }
-    for path, component in given.items():
+    for path, component in bandwidths.items():
         laws = {path: component}
         if isinstance(component, ByGroup):
             laws = {f"{path}.groups.{name}": law for name, law in component.groups.items()}
-        for place, law in laws.items():
+        for key, law in laws.items():
             for name, value in {} if law is None else law.parameters().items():
                 # The law itself refuses values that are no numbers or times.
                 if name in ("step_s", "mean_stay_s") and np.size(value) and np.mean(value) > 0:
-                    yield _Short(f"{place}.{name}", value, float(np.mean(value)), "steps of the bandwidth")
+                    yield _Change(f"{key}.{name}", value, float(np.mean(value)), "steps of the bandwidth")

@@ -15,8 +15,8 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.population import Population, resolve_parameters
 
-_MOST_W = 1e6
-"""Beside a megawatt, what other clients draw would be lost in the sums over time."""
+_LARGEST_W = 1e6
+"""Largest power. A larger one would make the power of other clients vanish in the sums, by rounding."""
 
 
 def build_energy(scenario: Scenario, population: Population, streams: Streams, presence: Availability) -> Energy | None:
@@ -26,13 +26,15 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
         return None
     names = ("idle_w", "compute_w", "send_w", "receive_w", "off_w")
     watts = {name: _per_client(getattr(section, name), f"energy.{name}", population) for name in names}
-    for name, each in watts.items():
-        if each.max() > _MOST_W:
-            raise UserError(f"energy.{name} = {each.max():g} for client {each.argmax()}: must be at most {_MOST_W:g} watts")
+    for name, values in watts.items():
+        if values.max() > _LARGEST_W:
+            raise UserError(
+                f"energy.{name} = {values.max():g} for client {values.argmax()}: must be at most {_LARGEST_W:g} watts"
+            )
     with refusals_at("energy", names):
         powers = Powers(**watts)
-    # Not before: they may come from a table of devices.
-    if not any(each.any() for each in watts.values()):
+    # Checked only now, because the powers may come from a table of devices.
+    if not any(values.any() for values in watts.values()):
         remedy = "give idle_w, compute_w, send_w or receive_w above 0, or leave the table out"
         if section.battery is None:
             raise UserError(f"energy.idle_w = 0: nothing draws any power; {remedy}")
@@ -46,10 +48,12 @@ def build_energy(scenario: Scenario, population: Population, streams: Streams, p
 
 
 def _per_client(spec: object, path: str, population: Population) -> FloatArray:
+    """Return a number, or a value for each client, as an array (K,); raises UserError."""
     return np.broadcast_to(np.asarray(population.values(spec, path), np.float64), (population.count,))
 
 
 def _charger(section: Battery, population: Population, streams: Streams) -> FollowedPresence | None:
+    """Return the times at which the batteries of clients charge, or None; raises UserError."""
     if section.charging is None:
         return None
     path = "energy.battery.charging"
@@ -69,15 +73,15 @@ def _batteries(
     for name in ("initial", "threshold"):
         # A ramp that leads to 1 may pass it by rounding.
         parameters[name] = np.where(np.isclose(parameters[name], 1.0, rtol=0.0, atol=1e-12), 1.0, parameters[name])
-    # What a charge gains beyond it is more than any battery holds in an instant, and its product with a time may be no number.
-    if parameters["charge_w"].max() > _MOST_W:
+    # A larger charge fills any battery at once, and its product with a time may overflow.
+    if parameters["charge_w"].max() > _LARGEST_W:
         worst = parameters["charge_w"].argmax()
-        place = f"energy.battery.charge_w = {parameters['charge_w'][worst]:g} for client {worst}"
-        raise UserError(f"{place}: must be at most {_MOST_W:g} watts")
-    nowhere = np.zeros(population.count, np.bool_)
+        setting = f"energy.battery.charge_w = {parameters['charge_w'][worst]:g} for client {worst}"
+        raise UserError(f"{setting}: must be at most {_LARGEST_W:g} watts")
+    never = np.zeros(population.count, np.bool_)
     with refusals_at("energy.battery", names):
         return Batteries(
             **parameters,
             draw_w=np.where(presence.on, powers.idle_w, powers.off_w),
-            charging=nowhere if charger is None else charger.presence.on,
+            charging=never if charger is None else charger.presence.on,
         )

@@ -29,13 +29,11 @@ def add_extra_pass(
     trained: FederatedLearner | None,
     delays: dict[str, HasLaws],
 ) -> tuple[Training, dict[str, HasLaws]]:
-    """Return local training, and the timelines `delays` of an update's phases, with the time of that pass if there is one;
-    raises UserError.
+    """Return local training and the phase timelines `delays`, with the time of the additional pass if there is one.
 
-    A forward pass takes `work.forward_share` of training on a sample, one with gradients as much as training.
-
-    With a speed it is a pass more over the samples. Without one `compute.delay` is the time of the whole training, and the pass
-    takes that times its share and the samples held over those trained on, as a probe does. Compressing takes what it takes.
+    A forward pass takes `work.forward_share` of the time of training on the same samples; a pass with gradients takes the same
+    time as training. With a speed in `[compute]`, the pass adds to the time of each sample. Without a speed `compute.delay` is
+    the time of the whole training, and the pass multiplies it. The time to compress stays the same. Raises UserError.
     """
     training, share = build_training(scenario, context, plan, trained), _share(scenario)
     # The samples of clients are unknown if a scenario is only checked.
@@ -56,7 +54,7 @@ def _share(scenario: Scenario) -> float:
         return 0.0
     extra = learner.aggregation.demands.extra_pass
     if extra == "gradient":
-        # On its way it finds the loss, too.
+        # A pass with gradients gives the loss, too.
         return 1.0
     if extra is None and learner.reported_losses == "training":
         return 0.0

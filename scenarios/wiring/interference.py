@@ -19,6 +19,6 @@ def channels_lose(scenario: Scenario) -> bool:
     channels = scenario.channels
     if channels is None:
         return False
-    # With links between clients, or cables that they name, the jammers are theirs.
+    # With `[peers]` the jammers jam links between clients, and with cables they jam cables.
     jammed = bool(scenario.jammers) and scenario.peers is None and not scenario.jams_cables
     return channels.states is not None or channels.channel.kind != "perfect" or jammed or scenario.server.contends

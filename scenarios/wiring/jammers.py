@@ -28,16 +28,16 @@ def build_jammers(
     for i, section in enumerate(scenario.jammers):
         path = f"jammers.{i}"
         keywords = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
-        when: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
-        when["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
+        dwells: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
+        dwells["dwell_rounds"] = section.dwell_rounds or (1 if section.dwell_s is None else None)
         if section.links is not None and link_between is not None:
             with refusals_at(path, ("links",)):
                 keywords["reach"] = sorted({link_between(a, b) for a, b in section.links})
         if isinstance(section.cables, list) and cable is not None:
-            keywords["reach"] = sorted({cable(name, f"{path}.cables.{place}") for place, name in enumerate(section.cables)})
+            keywords["reach"] = sorted({cable(name, f"{path}.cables.{index}") for index, name in enumerate(section.cables)})
         supplied = {"channels": channels, "reachable": range(channels) if keywords["reach"] is None else keywords["reach"]}
         law = construct(section.law, "jammer", f"{path}.law", section.law.parameters(), supplied)
         draws = streams[f"jammer.{section.name}"]
-        with refusals_at(path, {*keywords, *when}):
-            jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**when), **keywords))
+        with refusals_at(path, {*keywords, *dwells}):
+            jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**dwells), **keywords))
     return jammers

@@ -59,9 +59,9 @@ class Law:
         """Return the law as the scenario sets it; raises UserError."""
         population = context.population
         if not isinstance(component, ByGroup):
-            everyone = np.arange(population.count)
+            clients = np.arange(population.count)
             keywords = resolve_parameters(component, group, path, population)
-            return cls(group, path, context, [_Inner(component, path, keywords, everyone)], False)
+            return cls(group, path, context, [_Inner(component, path, keywords, clients)], False)
         inner = []
         for name, law in component.groups.items():
             members, place = population.group(name, f"{path}.groups"), f"{path}.groups.{name}"
@@ -146,7 +146,7 @@ class Law:
         values = values if chosen is None else values[chosen]
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)
 
-    def laid(self, overlay: Overlay, path: str) -> Law:
+    def with_overlay(self, overlay: Overlay, path: str) -> Law:
         """Return the law after a script's change."""
         change = self.scale_by if overlay.scale else self.change
         return change(overlay.parameters, overlay.entities, path)
@@ -205,9 +205,9 @@ class _Link:
             return replace(self, law=law)
         return replace(self, law=law, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
 
-    def laid(self, overlay: Overlay, path: str) -> _Link:
+    def with_overlay(self, overlay: Overlay, path: str) -> _Link:
         """Return the law after a script's change."""
-        return replace(self, law=self.law.laid(overlay, path))
+        return replace(self, law=self.law.with_overlay(overlay, path))
 
     def value(self, name: str, path: str) -> Any:
         """Return a parameter of the law."""

@@ -13,11 +13,16 @@ class BandwidthTimeline(Timeline[BandwidthLaw], Protocol):
     """A timeline that knows all of its laws and change points."""
 
     @property
-    def laws(self) -> Sequence[BandwidthLaw]: ...
+    def laws(self) -> Sequence[BandwidthLaw]:
+        """All laws, in the order in which they come into force."""
+
     @property
-    def starts(self) -> Sequence[float]: ...
+    def starts(self) -> Sequence[float]:
+        """Change points between the laws, in `unit`."""
+
     @property
-    def unit(self) -> Literal["rounds", "seconds"]: ...
+    def unit(self) -> Literal["rounds", "seconds"]:
+        """Unit of `starts`."""
 
 
 class Multiplier:
@@ -53,7 +58,7 @@ class Multiplied:
 
     def __init__(self, timeline: BandwidthTimeline, multiplier: Multiplier) -> None:
         self._timeline, self._multiplier = timeline, multiplier
-        self._known: tuple[BandwidthLaw, float, BandwidthLaw] | None = None
+        self._cached: tuple[BandwidthLaw, float, BandwidthLaw] | None = None
 
     @property
     def laws(self) -> Sequence[BandwidthLaw]:
@@ -76,6 +81,6 @@ class Multiplied:
         if factor == 1.0:
             return law, until_s
         # Carriers compare laws by identity to see a change: the same law and factor give the same object.
-        if self._known is None or self._known[0] is not law or self._known[1] != factor:
-            self._known = law, factor, Multiple(law=law, factor=factor)
-        return self._known[2], until_s
+        if self._cached is None or self._cached[0] is not law or self._cached[1] != factor:
+            self._cached = law, factor, Multiple(law=law, factor=factor)
+        return self._cached[2], until_s

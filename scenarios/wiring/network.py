@@ -45,7 +45,7 @@ from scenarios.wiring.outages import outage_of, schedule_in_seconds
 from scenarios.wiring.payload import LONGEST_S
 from scenarios.wiring.population import Context, Population
 
-_UNWRITTEN = NetworkLink(a="-", b="-")
+_DEFAULT_LINK = NetworkLink(a="-", b="-")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Plan:
     delay_s: float = 0.0
     km: float | None = None
     bytes_per_s: float | None = None
-    link: NetworkLink = _UNWRITTEN
+    link: NetworkLink = _DEFAULT_LINK
     path: str = "network"
 
 
@@ -68,34 +68,35 @@ class Layout:
     def __init__(self, section: Network, clients: int, generator: np.random.Generator) -> None:
         self.section = section
         self.plans = _plans(section, generator)
-        self._numbers = {plan.name: n for n, plan in enumerate(self.plans)}
+        self._cable_numbers = {plan.name: number for number, plan in enumerate(self.plans)}
         self.nodes = list(dict.fromkeys([node for plan in self.plans for node in (plan.a, plan.b)]))
-        self._sites = {node: n for n, node in enumerate(self.nodes)}
+        self._node_numbers = {node: number for number, node in enumerate(self.nodes)}
         self._check_node(section.server, "network.server")
-        self.places = self._places(clients)
-        self._given = {self._ends(i): self._written(i) for i in range(len(section.routes))}
+        self.client_nodes = self._place_clients(clients)
+        self._stated_routes = {self._route_ends(i): self._stated_hops(i) for i in range(len(section.routes))}
         self._hops: dict[tuple[str, str], Hops] = {}
-        # Pieces that no cable joins are refused here.
+        # Computing the routes refuses a network that is not connected.
         self.underlay  # noqa: B018
 
     def _check_node(self, node: str, key: str) -> None:
-        if node not in self._sites:
+        if node not in self._node_numbers:
             raise UserError(f"{key} = {node!r}: is no node of the network; {did_you_mean(node, self.nodes)}")
 
-    def _places(self, clients: int) -> list[str]:
+    def _place_clients(self, clients: int) -> list[str]:
         """Return the node of each client."""
         section = self.section
         if isinstance(section.clients, list):
             for i, node in enumerate(section.clients):
                 self._check_node(node, f"network.clients.{i}")
             if len(section.clients) != clients:
-                named = len(section.clients)
-                reason = f"client {named} has no node" if named < clients else "there are fewer clients"
-                raise UserError(f"network.clients: names {named} nodes for {clients} clients: {reason}; name one for each")
+                count = len(section.clients)
+                reason = f"client {count} has no node" if count < clients else "there are fewer clients"
+                raise UserError(f"network.clients: names {count} nodes for {clients} clients: {reason}; name one for each")
             return section.clients
-        ends = Counter(node for plan in self.plans for node in (plan.a, plan.b))
-        wanted = [node for node in self.nodes if section.clients == "others" or ends[node] == 1]
-        nodes = [node for node in wanted if node != section.server]
+        cable_counts = Counter(node for plan in self.plans for node in (plan.a, plan.b))
+        # "leaves" are the nodes with one cable.
+        candidates = [node for node in self.nodes if section.clients == "others" or cable_counts[node] == 1]
+        nodes = [node for node in candidates if node != section.server]
         if not nodes:
             raise UserError(f"network.clients = {section.clients!r}: there is no such node; name the node of each client")
         return [nodes[client % len(nodes)] for client in range(clients)]
@@ -109,7 +110,7 @@ class Layout:
             length = {"delay": plan.delay_s * 1e3, "km": plan.km, "hops": 1.0}[routing]
             if length is None:
                 raise UserError(f"network.routing = 'km': cable {plan.name!r} has no km; give it, or set routing = 'delay'")
-            cables.append(Length(self._sites[plan.a], self._sites[plan.b], delay_ms=length))
+            cables.append(Length(self._node_numbers[plan.a], self._node_numbers[plan.b], delay_ms=length))
         try:
             return Underlay("network", tuple(self.nodes), tuple(cables), ties="sites")
         except ParameterError as error:
@@ -117,30 +118,31 @@ class Layout:
 
     def cable(self, name: str, key: str) -> int:
         """Return the number of a cable; raises UserError."""
-        if name not in self._numbers:
-            raise UserError(f"{key} = {name!r}: is no cable of the network; {did_you_mean(name, self._numbers)}")
-        return self._numbers[name]
+        if name not in self._cable_numbers:
+            raise UserError(f"{key} = {name!r}: is no cable of the network; {did_you_mean(name, self._cable_numbers)}")
+        return self._cable_numbers[name]
 
-    def _ends(self, i: int) -> tuple[str, str]:
+    def _route_ends(self, i: int) -> tuple[str, str]:
+        """Return the first and the last node of `network.routes.I`; raises UserError for an unknown node."""
         route = self.section.routes[i]
         self._check_node(route.start, f"network.routes.{i}.from")
         self._check_node(route.to, f"network.routes.{i}.to")
         return route.start, route.to
 
-    def _written(self, i: int) -> Hops:
+    def _stated_hops(self, i: int) -> Hops:
         """Return the hops of route `i` of the file; raises UserError unless its cables follow one another."""
         route, key = self.section.routes[i], f"network.routes.{i}"
         node, hops, visited = route.start, [], {route.start}
-        for place, name in enumerate(route.links):
-            n = self.cable(name, f"{key}.links.{place}")
-            plan = self.plans[n]
+        for index, name in enumerate(route.links):
+            cable = self.cable(name, f"{key}.links.{index}")
+            plan = self.plans[cable]
             if node not in (plan.a, plan.b):
-                raise UserError(f"{key}.links.{place} = {name!r}: does not begin at {node!r}, where the cable before it ends")
+                raise UserError(f"{key}.links.{index} = {name!r}: does not begin at {node!r}, where the cable before it ends")
             node = plan.b if node == plan.a else plan.a
             if node in visited:
-                raise UserError(f"{key}.links.{place} = {name!r}: leads back to {node!r}, a loop; leave the loop out")
+                raise UserError(f"{key}.links.{index} = {name!r}: leads back to {node!r}, a loop; leave the loop out")
             visited.add(node)
-            hops.append((n, node))
+            hops.append((cable, node))
         if node != route.to:
             raise UserError(f"{key}: ends at {node!r}, not at {route.to!r}; name the cables up to there")
         return hops
@@ -148,46 +150,48 @@ class Layout:
     def node(self, end: int) -> str:
         """Return the node of a client, of the server (SERVER), or of an end that `other_end` has numbered."""
         if end >= 0:
-            return self.places[end]
+            return self.client_nodes[end]
         return self.section.server if end == SERVER else self.nodes[SERVER - 1 - end]
 
     def other_end(self, node: str, key: str) -> int:
         """Return the number, below SERVER, of an end that is neither a client nor the server. Raises UserError."""
         self._check_node(node, key)
-        return SERVER - 1 - self._sites[node]
+        return SERVER - 1 - self._node_numbers[node]
 
     def hops(self, source: int, target: int) -> Hops:
         """Return the route between two ends, each a client's number, SERVER, or a number of `other_end`."""
-        return self.way(self.node(source), self.node(target))
+        return self.route_between(self.node(source), self.node(target))
 
-    def way(self, a: str, b: str) -> Hops:
-        """Return the route between two nodes."""
-        known = self._hops.get((a, b))
-        if known is None:
-            known = self._hops[a, b] = self._found(a, b)
-        return known
+    def route_between(self, a: str, b: str) -> Hops:
+        """Return the route between two nodes, each a name."""
+        hops = self._hops.get((a, b))
+        if hops is None:
+            hops = self._hops[a, b] = self._find_route(a, b)
+        return hops
 
     def distance(self, a: str, b: str, measure: str, key: str) -> float:
         """Return the propagation delay, the km or the number of cables ("hops") from `a` to `b`; raises UserError."""
         for node in (a, b):
             self._check_node(node, key)
         total = 0.0
-        for n, _ in self.way(a, b):
-            plan = self.plans[n]
+        for cable, _ in self.route_between(a, b):
+            plan = self.plans[cable]
             if measure == "km" and plan.km is None:
                 raise UserError(f"{key} = 'km': cable {plan.name!r} has no km; give it, or set nearest = 'delay'")
             total += {"delay": plan.delay_s, "km": plan.km or 0.0, "hops": 1.0}[measure]
         return total
 
-    def _found(self, a: str, b: str) -> Hops:
-        if (a, b) in self._given:
-            return self._given[a, b]
-        if (b, a) in self._given:
-            there = self._given[b, a]
-            nodes = [b, *(node for _, node in there)]
-            return [(n, nodes[place]) for place, (n, _) in reversed(list(enumerate(there)))]
-        way = self.underlay.ways[self._sites[a]][self._sites[b]]
-        return [(n, self.nodes[site]) for n, site in zip(way.cables, way.sites[1:], strict=True)]
+    def _find_route(self, a: str, b: str) -> Hops:
+        """Return the route that the scenario states for `a` to `b`, or for `b` to `a`; else the shortest one."""
+        if (a, b) in self._stated_routes:
+            return self._stated_routes[a, b]
+        if (b, a) in self._stated_routes:
+            # The same cables in reverse order. A hop names its cable and the node where it ends.
+            opposite = self._stated_routes[b, a]
+            nodes = [b, *(node for _, node in opposite)]
+            return [(cable, nodes[index]) for index, (cable, _) in reversed(list(enumerate(opposite)))]
+        shortest = self.underlay.ways[self._node_numbers[a]][self._node_numbers[b]]
+        return [(cable, self.nodes[site]) for cable, site in zip(shortest.cables, shortest.sites[1:], strict=True)]
 
 
 def _plans(section: Network, generator: np.random.Generator) -> list[Plan]:
@@ -200,22 +204,24 @@ def _plans(section: Network, generator: np.random.Generator) -> list[Plan]:
         plans = _generated(section.generator, section.speed_km_per_s, generator)
     for i, link in enumerate(section.links):
         path, name = f"network.links.{i}", link.name or f"{link.a}-{link.b}"
-        known = plans.get(name)
-        if known is not None and known.link is not _UNWRITTEN:
+        before = plans.get(name)
+        if before is not None and before.link is not _DEFAULT_LINK:
             raise UserError(f"{path}.name = {name!r}: is the name of two cables; give each a name of its own")
-        if known is None:
+        if before is None:
             if link.a is None or link.b is None:
                 raise UserError(f"{path}.name = {name!r}: is no cable of the file; give a and b; {did_you_mean(name, plans)}")
-            known = Plan(name, link.a, link.b)
-        elif link.name is not None and link.a is not None and {link.a, link.b} != {known.a, known.b}:
-            raise UserError(f"{path}.name = {name!r}: joins {known.a!r} and {known.b!r}; leave a and b out, or give another name")
+            before = Plan(name, link.a, link.b)
+        elif link.name is not None and link.a is not None and {link.a, link.b} != {before.a, before.b}:
+            problem = f"joins {before.a!r} and {before.b!r}; leave a and b out, or give another name"
+            raise UserError(f"{path}.name = {name!r}: {problem}")
         delay_s = link.delay_s if link.km is None else link.km / section.speed_km_per_s
-        km = known.km if link.km is None else link.km
-        plans[name] = replace(known, link=link, path=path, km=km, delay_s=known.delay_s if delay_s is None else delay_s)
+        km = before.km if link.km is None else link.km
+        plans[name] = replace(before, link=link, path=path, km=km, delay_s=before.delay_s if delay_s is None else delay_s)
     return list(plans.values())
 
 
 def _from_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, Plan]:
+    """Return the cables of a network file, by name. Bandwidths become bytes per second."""
     plans = {}
     for cable in underlay.cables:
         a, b = underlay.sites[cable.a], underlay.sites[cable.b]
@@ -227,10 +233,10 @@ def _from_underlay(underlay: Underlay, speed_km_per_s: float) -> dict[str, Plan]
 
 def _generated(section: Generator, speed_km_per_s: float, generator: np.random.Generator) -> dict[str, Plan]:
     """Return the cables of the generator, by name, with the keys of their levels."""
-    rule = getattr(generators, section.kind.replace("-", "_"))
+    generate = getattr(generators, section.kind.replace("-", "_"))
     keywords = section.keywords | ({"generator": generator} if section.kind == "waxman" else {})
     try:
-        _, cables = rule(**keywords)
+        _, cables = generate(**keywords)
     except ParameterError as error:
         raise UserError(str(error.rename(f"network.generator.{error.name}"))) from error
     levels = 1 + max(level for _, _, level, _ in cables)
@@ -248,7 +254,7 @@ def _generated(section: Generator, speed_km_per_s: float, generator: np.random.G
 
 @dataclass(frozen=True)
 class WiredNetwork:
-    """A network, and what carries the messages of a scenario over it."""
+    """Network of a scenario, and the carriers of models and updates over it."""
 
     network: RoutedNetwork
     layout: Layout
@@ -259,7 +265,7 @@ class WiredNetwork:
         """Return the carrier of messages over the links of `graph`; each message states its size. Raises UserError."""
         for source, target in zip(graph.source.tolist(), graph.target.tolist(), strict=True):
             _require_bandwidth(self.layout, self.network.cables, (source, target), f"the message of client {source} to {target}")
-        return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.places)))
+        return RoutedCarrier(network=self.network, direction="peers", sizes=np.zeros(len(self.layout.client_nodes)))
 
 
     def edge_ends(self, nodes: Sequence[str]) -> list[int]:
@@ -315,7 +321,7 @@ def build_network(scenario: Scenario, context: Context, clock: Clock, sizes: Siz
     if scenario.output.transfers_table:
         TransferLog(network, layout.node)
     if scenario.jams_cables:
-        _let_jam(network, layout, scenario, context)
+        _add_cable_jammers(network, layout, scenario, context)
     return WiredNetwork(network, layout, down, up)
 
 
@@ -335,40 +341,43 @@ def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], 
     """
     layout, network = wired.layout, wired.network
     ends = wired.edge_ends(nodes)
-    ways = [(SERVER if over < 0 else ends[over], end) for over, end in zip(above, ends, strict=True)]
-    for edge, way in enumerate(ways):
+    down_ends = [(SERVER if parent < 0 else ends[parent], node_end) for parent, node_end in zip(above, ends, strict=True)]
+    for edge, route_ends in enumerate(down_ends):
         if np.max(size) > 0:
-            _require_bandwidth(layout, network.cables, way, f"the model of edge {edge}")
-    down = _carried(network, "edges down", size, ways)
-    return down, _carried(network, "edges up", size, [(end, other) for other, end in ways])
+            _require_bandwidth(layout, network.cables, route_ends, f"the model of edge {edge}")
+    down = _carried(network, "edges down", size, down_ends)
+    return down, _carried(network, "edges up", size, [(node_end, parent_end) for parent_end, node_end in down_ends])
 
 
-def _let_jam(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
+def _add_cable_jammers(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
+    """Build the jammers of cables, and let the network ask them about each transfer."""
     jammed = network.jammed_cables()
     actors = build_jammers(scenario, context.streams, jammed.count, cable=lambda name, key: layout.cable(name, key))
-    # A dwell comes last in its instant, unless a transfer begins then: what leaves at that time is not hit.
+    # With priority LAST a dwell starts after all transfers that leave at the same time: it does not hit them.
     jammers = Jammers(jammers=actors, clock=network.clock, spectrum=jammed, recorder=NoRecorder(), priority=LAST)
     network.let_jam(jammed, jammers)
 
 
 def _cable(plan: Plan, section: Network, context: Context) -> Cable:
-    """Return the engine's cable for a plan. Laws that take no time or lose nothing are left out, unless a script may change
-    them.
+    """Return the engine's cable for a plan.
+
+    Laws that take no time or lose nothing are left out, unless a script or a change point may replace them.
     """
+    # The laws of a cable belong to one entity.
     link, alone = plan.link, replace(context, population=Population.single_client())
-    # Scripts name a cable, not its place in the file.
+    # Scripts address a cable by its name, because its index in the file may change.
     key = f"network.links.{plan.name}"
     scripted = context.targets is not None
-    waits = scripted or link.delay != _UNWRITTEN.delay or any(change.delay for change in link.changes)
-    loses = scripted or link.channel != _UNWRITTEN.channel or any(change.channel for change in link.changes)
+    has_waits = scripted or link.delay != _DEFAULT_LINK.delay or any(change.delay for change in link.changes)
+    has_losses = scripted or link.channel != _DEFAULT_LINK.channel or any(change.channel for change in link.changes)
     if link.random_changes is not None:
-        waits, loses = True, True
+        has_waits, has_losses = True, True
     rate = plan.bytes_per_s or section.bandwidth_bytes_per_s
     if rate is not None and link.bandwidth is None and link.bandwidth_bytes_per_s is None:
         link = link.model_copy(update={"bandwidth_bytes_per_s": rate})
     link = link.model_copy(update={"name": plan.name})
     survivals = None
-    if loses:
+    if has_losses:
         draws, law = context.streams[f"{key}.state"], timeline(link, "channel", key, alone)
         survivals = Survivals(clients=1, law=law, draws=draws, state_draws=draws)
     return Cable(
@@ -378,7 +387,7 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
         delay_s=plan.delay_s,
         duplex=link.duplex or section.duplex,
         bandwidth=link_bandwidth(link, key, alone),
-        wait=timeline(link, "delay", key, alone) if waits else None,
+        wait=timeline(link, "delay", key, alone) if has_waits else None,
         survivals=survivals,
     )
 
@@ -387,18 +396,18 @@ def _require_bandwidths(
     layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, others: Sequence[int]
 ) -> None:
     """Refuse a cable without bandwidth that bytes between clients and the `others` (K,), server or edges, must cross."""
-    sent: list[tuple[str, bool, Any]] = [("model", True, sizes.down), ("update", False, sizes.up)]
+    messages: list[tuple[str, bool, Any]] = [("model", True, sizes.down), ("update", False, sizes.up)]
     if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:
-        sent.append(("opinion", False, scenario.opinions.size_bytes))
+        messages.append(("opinion", False, scenario.opinions.size_bytes))
     if scenario.flower is not None:
         # The sizes of an app's messages are known only when they are sent.
-        sent += [("message of the app", True, 1), ("reply of the app", False, 1)]
-    for what, down, size in sent:
-        each = np.broadcast_to(size, (len(layout.places),))
-        for client in np.flatnonzero(each > 0).tolist():
-            ends = (others[client], client) if down else (client, others[client])
-            words = f"the {what}" if scenario.flower is not None else f"the {what} of {each[client]:,} bytes"
-            _require_bandwidth(layout, cables, ends, f"{words} of client {client}")
+        messages += [("message of the app", True, 1), ("reply of the app", False, 1)]
+    for kind, is_down, size in messages:
+        client_sizes = np.broadcast_to(size, (len(layout.client_nodes),))
+        for client in np.flatnonzero(client_sizes > 0).tolist():
+            ends = (others[client], client) if is_down else (client, others[client])
+            message = f"the {kind}" if scenario.flower is not None else f"the {kind} of {client_sizes[client]:,} bytes"
+            _require_bandwidth(layout, cables, ends, f"{message} of client {client}")
 
 
 def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int, int], message: str) -> None:
@@ -406,32 +415,34 @@ def _require_bandwidth(layout: Layout, cables: Sequence[Cable], ends: tuple[int,
 
     `message`: name of the message in the refusal, such as "the update".
     """
-    for n, _ in layout.hops(*ends):
-        if cables[n].bandwidth is None:
+    for cable, _ in layout.hops(*ends):
+        if cables[cable].bandwidth is None:
             raise UserError(
-                f"network.links: cable {cables[n].name!r} has no bandwidth, which {message} needs; "
+                f"network.links: cable {cables[cable].name!r} has no bandwidth, which {message} needs; "
                 "give it bandwidth_bytes_per_s, or network.bandwidth_bytes_per_s for all"
             )
 
 
 def _corrections(section: Network) -> Corrections | None:
+    """Return the corrections of `network.corrections`: its preset, with the keys of its own laid over; None without the table."""
     table = section.corrections
     if table is None:
         return None
     preset = PRESETS[table.preset] if table.preset is not None else Corrections()
-    own = {outage.name: getattr(table, outage.name) for outage in fields(Corrections) if getattr(table, outage.name) is not None}
-    return replace(preset, **own)
+    stated = {field.name: getattr(table, field.name) for field in fields(Corrections)}
+    return replace(preset, **{name: value for name, value in stated.items() if value is not None})
 
 
 def _outages(section: Network, layout: Layout, context: Context) -> ClientOutages:
+    """Return the outages of `network.outages`, each with its cables and times."""
     outages = []
-    for i, one in enumerate(section.outages):
+    for i, outage in enumerate(section.outages):
         path = f"network.outages.{i}"
-        names = [plan.name for plan in layout.plans] if one.links is None else one.links
-        members = np.array([layout.cable(name, f"{path}.links.{place}") for place, name in enumerate(names)], np.int64)
-        when = schedule_in_seconds(one, context.streams[f"network.outage.{one.name}"], path)
-        assert when is not None
-        outages.append(outage_of(one.name, when, len(layout.plans), members, path))
+        names = [plan.name for plan in layout.plans] if outage.links is None else outage.links
+        cables = np.array([layout.cable(name, f"{path}.links.{index}") for index, name in enumerate(names)], np.int64)
+        schedule = schedule_in_seconds(outage, context.streams[f"network.outage.{outage.name}"], path)
+        assert schedule is not None
+        outages.append(outage_of(outage.name, schedule, len(layout.plans), cables, path))
     return ClientOutages(outages)
 
 
@@ -440,7 +451,7 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
     path = f"network.background.{i}"
     ends = layout.other_end(section.start, f"{path}.from"), layout.other_end(section.to, f"{path}.to")
     _require_bandwidth(layout, network.cables, ends, f"the transfer of {path}")
-    common: Keywords = {
+    shared_keywords: Keywords = {
         "network": network,
         "name": section.name,
         "ends": ends,
@@ -448,14 +459,14 @@ def _source(section: Background, i: int, layout: Layout, network: RoutedNetwork,
         "limit_bytes_per_s": math.inf if section.bytes_per_s is None else section.bytes_per_s,
     }
     if section.kind == "constant":
-        return ConstantTraffic(**common)
+        return ConstantTraffic(**shared_keywords)
     # The section has checked that each kind has its keys.
-    own: Keywords
+    kind_keywords: Keywords
     if section.kind == "on-off":
-        own = {"on_s": section.mean_on_s, "off_s": section.mean_off_s}
-        return OnOffTraffic(**common, **own)
-    own = {"per_s": section.per_s, "size_bytes": section.size_bytes, "exponential": section.sizes == "exponential"}
-    return PoissonTraffic(**common, **own)
+        kind_keywords = {"on_s": section.mean_on_s, "off_s": section.mean_off_s}
+        return OnOffTraffic(**shared_keywords, **kind_keywords)
+    kind_keywords = {"per_s": section.per_s, "size_bytes": section.size_bytes, "exponential": section.sizes == "exponential"}
+    return PoissonTraffic(**shared_keywords, **kind_keywords)
 
 
 class _Expected:
@@ -484,18 +495,19 @@ class _Expected:
 
     def mean_s(self, round: int, time_s: float) -> FloatArray:
         """Return the seconds of each message at the mean bandwidths and mean waits of the laws in force."""
-        network, origin = self._network, np.zeros(1, np.int64)
+        network, first_entity = self._network, np.zeros(1, np.int64)
         laws = [None if cable.bandwidth is None else cable.bandwidth.at(round, time_s)[0] for cable in network.cables]
-        rates = [None if law is None else float(law.mean_rate(origin)[0]) for law in laws]
+        rates = [None if law is None else float(law.mean_rate(first_entity)[0]) for law in laws]
         waits = [None if cable.wait is None else cable.wait.at(round, time_s)[0] for cable in network.cables]
-        waits_s = [0.0 if law is None else float(law.mean_s(origin)[0]) for law in waits]
+        waits_s = [0.0 if law is None else float(law.mean_s(first_entity)[0]) for law in waits]
+        # The time of a message: delays of its cables, their mean waits, and its bytes at the slowest cable.
         takes_s = np.zeros(len(self._ends))
-        for place, (source, target) in enumerate(self._ends):
-            hops = [n for n, _ in network.hops(source, target)]
-            delay_s = network.transfers.delay_s(network.route(source, target), float(self._sizes[place]))
-            takes_s[place] = delay_s + sum(waits_s[n] for n in hops)
-            least = min((bandwidth for n in hops if (bandwidth := rates[n]) is not None), default=math.inf)
-            takes_s[place] += self._sizes[place] / (least * network.transfers.corrections.bandwidth_factor)
+        for index, (source, target) in enumerate(self._ends):
+            numbers = [number for number, _ in network.hops(source, target)]
+            delay_s = network.transfers.delay_s(network.route(source, target), float(self._sizes[index]))
+            takes_s[index] = delay_s + sum(waits_s[number] for number in numbers)
+            bottleneck = min((rate for number in numbers if (rate := rates[number]) is not None), default=math.inf)
+            takes_s[index] += self._sizes[index] / (bottleneck * network.transfers.corrections.bandwidth_factor)
         return takes_s
 
 
@@ -506,8 +518,8 @@ def _carried(network: RoutedNetwork, direction: Direction, size: Any, ends: Sequ
     mean_s = expected.mean_s(1, 0.0)
     if not mean_s.max() <= LONGEST_S:
         client = int(mean_s.argmax())
-        shown = f"a message of client {client} takes {mean_s[client]:g} s alone"
-        raise UserError(f"network: {shown}; must be at most {LONGEST_S:g} s")
+        problem = f"a message of client {client} takes {mean_s[client]:g} s alone"
+        raise UserError(f"network: {problem}; must be at most {LONGEST_S:g} s")
     stops = any(
         bool(np.isfinite(law.stops_s(np.zeros(1, np.int64))).any())
         for cable in network.cables

@@ -20,24 +20,24 @@ def bound_notes(server: Any, scenario: Scenario) -> Notes:
     Both are None for policies without a theorem, and with a learner, whose expected opinions are unknown.
     """
     policy, opinions = scenario.policy, scenario.opinions
-    neither = {"bound": None, "no_bound": None}
+    no_theorem = {"bound": None, "no_bound": None}
     if policy is None or opinions is None or opinions.synthetic is None:
-        return neither
+        return no_theorem
     theorem = THEOREMS.get(policy.kind)
     if theorem is None:
-        return neither
+        return no_theorem
     unmet = _unmet(server, scenario)
     if unmet is not None:
         return {"bound": None, "no_bound": f"Theorem {theorem} says nothing of this run: {unmet}"}
     per_round, values = scenario.server.per_round, server.learner.values()
-    assert values is not None  # `_unmet` refuses that
-    least, most = gaps(values, per_round)
-    constants = {"gap_min": least, "gap_max": most, "mu": policy.mu}
+    assert values is not None  # `_unmet` has refused None
+    smallest, largest = gaps(values, per_round)
+    constants = {"gap_min": smallest, "gap_max": largest, "mu": policy.mu}
     if theorem == 1:
         value = theorem1_upper(server.round, arms=math.comb(len(values), per_round), **constants)
     else:
         value = theorem3_upper(server.round, clients=len(values), **constants)
-    bound = {"theorem": theorem, "expected_regret_at_most": float(value), "gap_min": least, "gap_max": most}
+    bound = {"theorem": theorem, "expected_regret_at_most": float(value), "gap_min": smallest, "gap_max": largest}
     return {"bound": bound, "no_bound": None}
 
 
@@ -46,7 +46,7 @@ def _unmet(server: Any, scenario: Scenario) -> str | None:
     policy: Any = scenario.policy
     rules, slots, opinions = scenario.server, scenario.slots, scenario.opinions
     assert slots is not None
-    assert opinions is not None  # the reader fills both in for servers with slots
+    assert opinions is not None  # servers with slots have both sections
     values = server.learner.values()
     if not server.round:
         return "no slot was run"

@@ -28,8 +28,8 @@ def build_outages(
             raise UserError(f'outages.{i}.name = "{section.name}": is used twice; give every outage its own name')
         path = f"outages.{i}"
         members = population.some(section.clients, f"{path}.clients")
-        when = _schedule(section, streams, path)
-        outages.append(outage_of(section.name, when, population.count, members, path))
+        schedule = _schedule(section, streams, path)
+        outages.append(outage_of(section.name, schedule, population.count, members, path))
     return ClientOutages(outages, cut_offs=cut_offs)
 
 
@@ -40,7 +40,7 @@ def outage_of(name: str, when: When, clients: int, members: IntArray | None, pat
 
 
 def _refusals_of_bounds(path: str, first: str, last: str) -> AbstractContextManager[None]:
-    """Name the keys `first` and `last` of the section at `path` where the bounds of an outage are refused."""
+    """Context manager: errors about the bounds of an outage name the keys `first` and `last` of the section at `path`."""
     keys = {"start": first, "start_s": first, "end": last, "end_s": last}
     return refusals_at(path, keys, {name: f"{path}.{key}" for name, key in keys.items()})
 
@@ -59,6 +59,7 @@ def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, p
 
 
 def _schedule(section: OutageSection, streams: Streams, path: str) -> When:
+    """Return the schedule of an outage, in seconds or in rounds; raises UserError."""
     draws = streams[f"outage.{section.name}"]
     in_seconds = schedule_in_seconds(section, draws, path)
     if in_seconds is not None:

@@ -14,14 +14,14 @@ from scenarios.wiring.interference import interference
 
 _EXACT = ("pause", "pause-brute")
 _C = 4.0
-"""Factor of the bound: the theorem prints 2, its proof ends with 4; the larger one is safe."""
+"""Factor of the bound. The theorem states 2, but its proof ends with 4; the larger one is safe."""
 
 
 def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> Notes | None:
     """Return the entry `pause` of a summary: the genie of `regret`, and the bound on it after `rounds` rounds.
 
-    `bound` holds for the expectation over runs, and a single run may exceed it; None: the theorem says nothing of this run, and
-    `no_bound` names the first of its conditions that is not met. None where PAUSE's reward is not measured.
+    `bound` holds for the mean over runs; a single run may exceed it. It is None if the run does not meet a condition of the
+    theorem, which `no_bound` then names. The entry is None if PAUSE's reward is not measured.
     """
     reward: Any = scenario.metrics.reward
     if reward is None or reward.kind != "pause-reward":
@@ -40,46 +40,46 @@ def pause_notes(truth: Truth, scenario: Scenario, rounds: int) -> Notes | None:
 def _bound(mu: FloatArray, delta: float, scenario: Scenario, rounds: int) -> Notes:
     """Return the bound after `rounds` rounds with its constants."""
     reward: Any = scenario.metrics.reward
-    given: Notes = {
+    arguments: Notes = {
         "clients": len(mu),
         "per_round": scenario.server.per_round,
         "delta_max": delta_max_bound(reward.alpha, reward.gamma, mu),
         "delta": delta,
         "c": _C,
     }
-    constant, per_log_round = regret_bound_terms(**given)
+    constant, per_log_round = regret_bound_terms(**arguments)
     return {
         "theorem": 3,
-        "expected_regret_at_most": regret_bound(rounds, **given),
+        "expected_regret_at_most": regret_bound(rounds, **arguments),
         "constant": constant,
         "per_log_round": per_log_round,
-        **{name: given[name] for name in ("delta", "delta_max", "c")},
+        **{name: arguments[name] for name in ("delta", "delta_max", "c")},
     }
 
 
 def _unmet_by_method(scenario: Scenario, rounds: int) -> str | None:
-    """Return the first condition on policy and measurement that the run does not meet, in words; None if all hold."""
+    """Return the first condition on policy and measurement that the run does not meet, as text; None if all hold."""
     policy, reward = scenario.method, scenario.metrics.reward
     assert reward is not None
-    mine, measured = policy.parameters(), reward.parameters()
+    policy_keys, reward_keys = policy.parameters(), reward.parameters()
     if not rounds:
         return "no round was closed"
     if policy.kind not in _EXACT:
         return f"policy.kind = {policy.kind!r} is not PAUSE with its exact maximisation"
-    if mine["zeta"] != 1.0:
-        return f"policy.zeta = {mine['zeta']} is not 1"
-    if mine["detector"] is not None:
+    if policy_keys["zeta"] != 1.0:
+        return f"policy.zeta = {policy_keys['zeta']} is not 1"
+    if policy_keys["detector"] is not None:
         return "policy.detector drops observations"
     for name in ("alpha", "beta", "gamma", "tau_min_s"):
-        if mine[name] != measured[name]:
-            return f"policy.{name} = {mine[name]} is not metrics.reward.{name} = {measured[name]}"
-    if measured["history"] != "shared":
+        if policy_keys[name] != reward_keys[name]:
+            return f"policy.{name} = {policy_keys[name]} is not metrics.reward.{name} = {reward_keys[name]}"
+    if reward_keys["history"] != "shared":
         return "metrics.reward.history = 'own', and its proof compares with the genie on the policy's own history ('shared')"
     return None
 
 
 def _unmet_by_world(scenario: Scenario) -> str | None:
-    """Return the first condition on the network that the run does not meet, in words."""
+    """Return the first condition on the network that the run does not meet, as text; None if all hold."""
     server, uplink = scenario.server, scenario.uplink
     links = {"downlink": scenario.downlink, "compute": scenario.compute, "uplink": uplink}
     if not server.waits_for_all or server.per_round > scenario.clients.count:

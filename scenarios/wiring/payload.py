@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
 
 LONGEST_S = 1e12
-"""Longest expected duration: 30,000 years. On a clock of 64-bit floats milliseconds would be lost beyond."""
+"""Longest expected duration: 30,000 years. Beyond it, a clock of 64-bit floats cannot represent milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Message:
         """Raise UserError if a message has no bytes although `bandwidth_key` sets a bandwidth."""
         if np.min(self.size_bytes) > 0:
             return
-        whose = f" (client {np.argmin(self.size_bytes)})" if np.ndim(self.size_bytes) else ""
-        raise UserError(f"{bandwidth_key}: a message of 0 bytes{whose} takes no bandwidth; set {self.key}")
+        client_text = f" (client {np.argmin(self.size_bytes)})" if np.ndim(self.size_bytes) else ""
+        raise UserError(f"{bandwidth_key}: a message of 0 bytes{client_text} takes no bandwidth; set {self.key}")
 
 
 def build_sizes(scenario: Scenario, population: Population, trained: FederatedLearner | None) -> Sizes:
@@ -54,20 +54,23 @@ def build_sizes(scenario: Scenario, population: Population, trained: FederatedLe
     if scenario.learner is not None and section.trained_share < 1:
         raise UserError(f"payload.trained_share = {section.trained_share}: leave it out; learner.trained names what is trained")
     sizes: Keywords = {}
-    for name, given, computed, compression in (
+    for name, stated, computed, compression in (
         ("down", section.down_bytes, whole_bytes[0], compressions.down),
         ("up", section.up_bytes, whole_bytes[1], compressions.up),
     ):
-        body: Any = computed if given is None else population.values(given, f"payload.{name}_bytes")
+        body: Any = computed if stated is None else population.values(stated, f"payload.{name}_bytes")
         if not np.min(body) >= 0:
-            whose = f" for client {np.argmin(body)}" if np.ndim(body) else ""
-            raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{whose}: must be >= 0 bytes")
-        whole = np.ceil(body) if given is None else _add_method(scenario, np.ceil(body), report=name == "up")
-        if float(np.max(whole) + section.header_bytes) * population.count > LARGEST:
-            shown = f"payload.{name}_bytes = {float(np.max(body))!r}"
-            raise UserError(f"{shown}: must be less; a round of all clients would pass 2^63 bytes")
-        sent = _share(_share(np.asarray(whole, np.int64), section.trained_share), compression.ratio or 1.0) + section.header_bytes
-        sizes[name] = sent if sent.ndim else int(sent)
+            client_text = f" for client {np.argmin(body)}" if np.ndim(body) else ""
+            raise UserError(f"payload.{name}_bytes = {float(np.min(body))!r}{client_text}: must be >= 0 bytes")
+        full_size = np.ceil(body) if stated is None else _add_method(scenario, np.ceil(body), report=name == "up")
+        if float(np.max(full_size) + section.header_bytes) * population.count > LARGEST:
+            problem = f"payload.{name}_bytes = {float(np.max(body))!r}"
+            raise UserError(f"{problem}: must be less; a round of all clients would pass 2^63 bytes")
+        size = (
+            _share(_share(np.asarray(full_size, np.int64), section.trained_share), compression.ratio or 1.0)
+            + section.header_bytes
+        )
+        sizes[name] = size if size.ndim else int(size)
     return Sizes(**sizes)
 
 
@@ -86,8 +89,9 @@ def _share(sizes: IntArray, share: float) -> IntArray:
     """Return ceil(share * sizes), computed from the decimal form of the share."""
     if share == 1:
         return sizes
-    each, place = np.unique(sizes, return_inverse=True)
-    return np.array([share_of(share, size) for size in each.tolist()], np.int64)[place].reshape(sizes.shape)
+    # Exact arithmetic is slow, and many clients have few distinct sizes: compute each size once.
+    distinct, index_of = np.unique(sizes, return_inverse=True)
+    return np.array([share_of(share, size) for size in distinct.tolist()], np.int64)[index_of].reshape(sizes.shape)
 
 
 def _model_bytes(scenario: Scenario, trained: FederatedLearner | None, compressions: Compressions) -> tuple[int, int] | None:
@@ -111,10 +115,10 @@ def sizes_in_words(scenario: Scenario) -> str:
     unknown = scenario.learner is not None and _model_bytes(scenario, None, build_compressions(scenario)) is None
     sizes = build_sizes(scenario, population, None)
     texts = []
-    for what, size, key_value in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
-        least, most = int(np.min(size)), int(np.max(size))
-        between = f"{least:,} bytes" if least == most else f"{least:,} to {most:,} bytes"
-        texts.append(f"{what} of {'a size known once the network is built' if unknown and key_value is None else between}")
+    for name, size, key_value in (("a model", sizes.down, section.down_bytes), ("an update", sizes.up, section.up_bytes)):
+        smallest, largest = int(np.min(size)), int(np.max(size))
+        size_text = f"{smallest:,} bytes" if smallest == largest else f"{smallest:,} to {largest:,} bytes"
+        texts.append(f"{name} of {'a size known once the network is built' if unknown and key_value is None else size_text}")
     return ", ".join(texts) if np.any(sizes.down) or np.any(sizes.up) else ""
 
 
@@ -135,13 +139,13 @@ def _codec_s(scenario: Scenario, population: Population, name: str, size: object
     with np.errstate(over="ignore"):
         takes_s = np.asarray(s_per_byte * size, np.float64)
     checks = ((s_per_byte, np.inf, ">= 0 seconds"), (takes_s, LONGEST_S, f"less: a message takes at most {LONGEST_S:g} s"))
-    for values, most, allowed in checks:
-        good = (values >= 0.0) & (values <= most)
-        if not good.all():
-            client = int(np.argmin(np.broadcast_to(good, (population.count,))))
-            whose = f" for client {client}" if good.ndim else ""
+    for values, limit, allowed in checks:
+        valid = (values >= 0.0) & (values <= limit)
+        if not valid.all():
+            client = int(np.argmin(np.broadcast_to(valid, (population.count,))))
+            client_text = f" for client {client}" if valid.ndim else ""
             value = float(np.broadcast_to(s_per_byte, (population.count,))[client])
-            raise UserError(f"{key} = {value!r}{whose}: must be {allowed}")
+            raise UserError(f"{key} = {value!r}{client_text}: must be {allowed}")
     return takes_s
 
 

@@ -47,7 +47,7 @@ def peers(world: World) -> Server:
     mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
     learner = _peer_learner(world)
     with refusals_at("server.protocol", {"kind", *section.protocol.parameters()}):
-        at_work = PeersAtWork(
+        peers_at_work = PeersAtWork(
             pool=pool,
             transport=transport,
             protocol=protocol,
@@ -56,15 +56,17 @@ def peers(world: World) -> Server:
             size_bytes=world.sizes.update_sizes(world.clients),
             models=learner,
         )
-    return peer_server(pool=pool, peers=at_work, learner=learner or world.learner)
+    return peer_server(pool=pool, peers=peers_at_work, learner=learner or world.learner)
 
 
 def _check_compression(scenario: Scenario, protocol: TrainingProtocol) -> None:
-    """Raise UserError for a compression that leaves out of a model what its receiver does not have."""
+    """Raise UserError for a compression that sends only parts of a model, which the receiver cannot complete."""
     kind = scenario.payload.compression.kind
     if not (protocol.sends_differences or build_compressions(scenario).up.whole_models):
-        told = f"server.protocol.kind = {scenario.server.protocol.kind!r} sends whole models, and it {NO_MODEL}"
-        raise UserError(f"payload.compression.kind = {kind!r}: {told}; choose 'int8', 'qsgd', or server.protocol.kind = 'choco'")
+        problem = f"server.protocol.kind = {scenario.server.protocol.kind!r} sends whole models, and it {NO_MODEL}"
+        raise UserError(
+            f"payload.compression.kind = {kind!r}: {problem}; choose 'int8', 'qsgd', or server.protocol.kind = 'choco'"
+        )
 
 
 def _refuse_endless(scenario: Scenario, protocol: TrainingProtocol) -> None:
@@ -76,8 +78,10 @@ def _refuse_endless(scenario: Scenario, protocol: TrainingProtocol) -> None:
     for number, outage in enumerate(section.outages):
         if outage.to_s is None and (protocol.never_rests or protocol.retry_s is not None):
             kind = scenario.server.protocol.kind
-            why = "by server.protocol.retry_s" if protocol.retry_s is not None else f"as server.protocol.kind = {kind!r} does"
-            problem = f"links are down from {outage.from_s:g} s on, and peers that send for ever, {why}, may never close a round"
+            reason = "by server.protocol.retry_s" if protocol.retry_s is not None else f"as server.protocol.kind = {kind!r} does"
+            problem = (
+                f"links are down from {outage.from_s:g} s on, and peers that send for ever, {reason}, may never close a round"
+            )
             raise UserError(f"peers.outages.{number}.to_s: {problem}; give it, or time_limit_s")
 
 
@@ -89,8 +93,8 @@ def _refuse_dead_channels(scenario: Scenario, protocol: TrainingProtocol, transp
     dead = np.flatnonzero(law.success_probability(np.arange(transport.graph.clients)) <= 0.0)
     if dead.size:
         kind = scenario.peers.channel.kind if scenario.peers is not None else ""
-        told = f"messages of peer {dead[0]} never arrive, and server.protocol.retry_s sends them again for ever"
-        raise UserError(f"peers.channel.kind = {kind!r}: {told}; raise its success, or give time_limit_s")
+        problem = f"messages of peer {dead[0]} never arrive, and server.protocol.retry_s sends them again for ever"
+        raise UserError(f"peers.channel.kind = {kind!r}: {problem}; raise its success, or give time_limit_s")
 
 
 def _mixing(section: Component, graph: PeerGraph) -> Mixing:
@@ -131,7 +135,7 @@ def _peer_learner(world: World) -> PeerLearner | None:
 
 
 def _is_lossy(scenario: Scenario) -> bool:
-    """Return True if a message may be lost, or a peer be away."""
+    """Return True if a message may be lost, or a peer may be away."""
     section = scenario.peers
     assert section is not None
     away = scenario.availability.kind != "always" or scenario.script is not None or bool(scenario.outages)
@@ -156,6 +160,6 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
         peer_graph(section, world.clients, world.streams),
         world.context,
         pool.medium.outages,
-        here=presence_of(world, pool),
+        present=presence_of(world, pool),
         resending=resending,
     )

@@ -47,7 +47,7 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
 
 
 def presence_of(world: World, pool: ClientPool) -> Callable[[], BoolArray] | None:
-    """Return what tells which clients are present, for messages; None where no client ever leaves."""
+    """Return a callback that tells which clients are present (K,), for messages; None if no client ever leaves."""
     scenario = world.scenario
     charged = pool.energy is not None and pool.energy.batteries is not None
     stays = scenario.availability.kind == "always" and scenario.script is None and not charged
@@ -61,12 +61,12 @@ def build_links(
     context: Context,
     client_outages: ClientOutages | None,
     *,
-    here: Callable[[], BoolArray] | None,
+    present: Callable[[], BoolArray] | None,
     resending: Resending | None = None,
 ) -> Transport:
     """Return the transport of messages over the links of `graph`; raises UserError.
 
-    `here` as of `presence_of`. `resending` None: by the keys of `[peers]`.
+    `present`: callback of `presence_of`. `resending`: None for the rule in the keys of `[peers]`.
     """
     scenario, streams = world.scenario, world.streams
     if scenario.slots is not None and scenario.slots.start == "zero":
@@ -74,10 +74,11 @@ def build_links(
         instant = LinkLaws(delay=no_delay, channel=Unchanging(Perfect()))
         return Transport(clock=world.clock, graph=graph, laws=instant, streams=streams, recording=scenario.output.messages_table)
     outages = []
-    for i, one in enumerate(section.outages):
-        pairs = [(a, b) for a, b in one.links]
-        end_s = math.inf if one.to_s is None else one.to_s
-        outage = Outage(start_s=one.from_s, end_s=end_s, links=pairs, groups=one.groups)
+    for i, stated in enumerate(section.outages):
+        pairs = [(a, b) for a, b in stated.links]
+        end_s = math.inf if stated.to_s is None else stated.to_s
+        outage = Outage(start_s=stated.from_s, end_s=end_s, links=pairs, groups=stated.groups)
+        # Build each outage alone first, so that an error names its index in the file.
         made_at(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
         outages.append(outage)
     jammed = jammed_links(graph) if scenario.jammers and not scenario.jams_cables else None
@@ -94,7 +95,7 @@ def build_links(
         "peers",
         {"speed_km_per_s": speed_km_per_s, "bandwidth_bytes_per_s": bytes_per_s},
         {
-            # Messages differ in size, so their time on the wire cannot be part of the law of the delay.
+            # Messages differ in size, so the seconds of their bytes cannot be part of the delay law.
             "carrier": carrier,
             "delay": timeline(section, "delay", "peers", context),
             "channel": timeline(section, "channel", "peers", context),
@@ -108,7 +109,7 @@ def build_links(
         resending=resending_of(section, "peers") if resending is None else resending,
         disturbances=Disturbances(
             outages=cuts,
-            absences=None if here is None else Absences(graph=graph, here=here),
+            absences=None if present is None else Absences(graph=graph, here=present),
             clients=client_outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
@@ -118,7 +119,7 @@ def build_links(
 
 
 def _jammers(world: World, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
-    """Return the jammers of `jammed` links, which `link_of` two clients numbers; None without links to jam."""
+    """Return the jammers of `jammed` links; None without links to jam. `link_of`: returns the link between two clients."""
     if jammed is None:
         return None
     actors = build_jammers(world.scenario, world.streams, jammed.count, link_between=link_of)
@@ -131,11 +132,11 @@ def build_opinion_links(
     outages: ClientOutages | None,
     *,
     jams: bool,
-    here: Callable[[], BoolArray] | None,
+    present: Callable[[], BoolArray] | None,
 ) -> Transport:
     """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError.
 
-    `here` as of `presence_of`.
+    `present`: callback of `presence_of`.
     """
     section = world.scenario.opinions
     assert section is not None
@@ -156,7 +157,7 @@ def build_opinion_links(
         streams=world.streams,
         resending=resending_of(section, "opinions"),
         disturbances=Disturbances(
-            absences=None if here is None else Absences(graph=star, here=here),
+            absences=None if present is None else Absences(graph=star, here=present),
             clients=outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, None),
@@ -175,15 +176,18 @@ def resending_of(section: Peers | Opinions, path: str) -> Resending:
 def made_at(
     target: Callable[..., MadeT], path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None
 ) -> MadeT:
-    """Return `target` of its keywords; name the key of the scenario where it refuses or warns of a keyword."""
-    known = names or set(keywords)
+    """Call `target` with keys of the scenario and `supplied` arguments; errors and warnings name the key below `path`.
+
+    `names`: arguments that are keys; None: those of `keywords`.
+    """
+    keys = names or set(keywords)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        with refusals_at(path, known):
+        with refusals_at(path, keys):
             result = target(**keywords, **supplied)
     for warning in caught:
         message = warning.message
-        if isinstance(message, ParameterWarning) and message.name in known:
+        if isinstance(message, ParameterWarning) and message.name in keys:
             message = message.rename(key_at(path, message.name))
         warnings.warn(message, warning.category, stacklevel=2)
     return result

@@ -15,11 +15,13 @@ from scenarios.wiring.script.targets import Segment
 
 
 class Changing(Segment, Protocol):
-    """Source of a law, and of another one after a step."""
+    """Source of a law that change points alter. It becomes a law of the engine by `build`."""
 
-    def after(self, step: Step) -> Changing: ...
+    def after(self, step: Step) -> Changing:
+        """Return the source as `step` changes it; raises UserError."""
 
-    def build(self, step: Step | None = None) -> Any: ...
+    def build(self, step: Step | None = None) -> Any:
+        """Return the engine's law. `step`: last change, which errors name; None before the first. Raises UserError."""
 
 
 def join_steps(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
@@ -36,10 +38,11 @@ def join_steps(first: Changing, steps: list[Step], path: str, what: str, context
 
 
 _Pieces = tuple[Sequence[Changing], Sequence[Any], list[float]]
-"""Segments, their laws, and from when on each but the first is in force."""
+"""Segments, their laws, and the start of each segment but the first."""
 
 
 def _build_all(first: Changing, steps: list[Step]) -> _Pieces:
+    """Return the segments between `steps`, in order of time, and their laws. Steps at the same start make one segment."""
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first
     for step in steps:
@@ -56,26 +59,28 @@ def _build_all(first: Changing, steps: list[Step]) -> _Pieces:
 def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
     """Return the laws of drawn steps, built on demand, because there may be many.
 
-    Each drawn step replaces the changes of the one before. Counterpart of `_build_all`.
+    A drawn step replaces the changes of the drawn step before it; written steps all stay in force. So a segment is the first
+    law with all earlier written steps and the last drawn one. Counterpart of `_build_all`, with equal results.
     """
     times = [step.start for step in steps]
     starts = list(dict.fromkeys(times))
     written = [i for i, step in enumerate(steps) if step.factor is None]
     drawn = [i for i, step in enumerate(steps) if step.factor is not None]
 
-    def segment(place: int) -> Changing:
-        over = bisect_right(times, starts[place - 1]) if place else 0
-        last = bisect_left(drawn, over)
-        law_ = first
-        for i in sorted([*written[: bisect_left(written, over)], *drawn[max(last - 1, 0) : last]]):
-            law_ = law_.after(steps[i])
-        return law_
+    def segment(index: int) -> Changing:
+        passed = bisect_right(times, starts[index - 1]) if index else 0
+        drawn_count = bisect_left(drawn, passed)
+        in_force = [*written[: bisect_left(written, passed)], *drawn[max(drawn_count - 1, 0) : drawn_count]]
+        result = first
+        for i in sorted(in_force):
+            result = result.after(steps[i])
+        return result
 
     segments = LazyLaws(count=len(starts) + 1, make=segment)
 
-    def law(place: int) -> Any:
-        step = steps[bisect_right(times, starts[place - 1]) - 1] if place else None
-        return segments[place].build(step)
+    def law(index: int) -> Any:
+        step = steps[bisect_right(times, starts[index - 1]) - 1] if index else None
+        return segments[index].build(step)
 
     laws = LazyLaws(count=len(segments), make=law)
     # Build the extreme factors now, so that a bad law is refused before the run and not when its turn comes.
@@ -83,7 +88,7 @@ def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
     for before, after in pairwise([-1, *written, len(steps)]):
         between = range(before + 1, after)
         if between:
-            extreme |= {end(between, key=lambda i: steps[i].factor or 0.0) for end in (min, max)}
-    for place in sorted({bisect_right(starts, times[i]) for i in extreme}):
-        laws[place]
+            extreme |= {choose(between, key=lambda i: steps[i].factor or 0.0) for choose in (min, max)}
+    for index in sorted({bisect_right(starts, times[i]) for i in extreme}):
+        laws[index]
     return segments, laws, starts

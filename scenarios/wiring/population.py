@@ -70,18 +70,19 @@ class Population:
         return self._consecutive(names, _shares(section), "clients.groups.{}.name")
 
     def _consecutive(self, names: list[str], sizes: list[float], path: str) -> dict[str, IntArray]:
-        """Groups one after the other; their sizes need not be whole, but make up the whole. Raises UserError."""
+        """Return groups of consecutive clients. Sizes may be fractions, but must add up to all clients. Raises UserError."""
         members: dict[str, IntArray] = {}
         end, first = 0.0, 0
         for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
-            place = path.format(i)
+            key = path.format(i)
             if name in members:
-                raise UserError(f"{place} = {name!r}: is used twice; give every group its own name")
+                raise UserError(f"{key} = {name!r}: is used twice; give every group its own name")
             end += size
-            # The groups' ends are rounded, not their sizes: so they fill up the whole, each within one client of its share.
+            # Round the ends of the groups, not their sizes: so the groups contain every client, and each differs from its
+            # share by less than one client.
             last = math.floor(end + 0.5)
             if last == first:
-                share = f"{place.removesuffix('name')}share" if place.endswith("name") else f"{place} {name!r}: share"
+                share = f"{key.removesuffix('name')}share" if key.endswith("name") else f"{key} {name!r}: share"
                 raise UserError(f"{share} = {size / self.count!r}: is no client of {self.count}; give more, or a count")
             members[name] = np.arange(first, last)
             first = last
@@ -91,24 +92,24 @@ class Population:
 
     @cached_property
     def names(self) -> list[str]:
-        """Of all groups."""
+        """Names of all groups."""
         return list(self.members)
 
     def places_of(self, clients: IntArray) -> IntArray:
         """Return the index of the group of each of `clients` (n,)."""
-        return self._places[clients].astype(np.int64)
+        return self._group_indexes[clients].astype(np.int64)
 
     def names_of(self, clients: IntArray) -> list[str]:
         """Return the group of each of `clients` (n,)."""
-        return [self.names[place] for place in self._places[clients].tolist()]
+        return [self.names[index] for index in self._group_indexes[clients].tolist()]
 
     @cached_property
-    def _places(self) -> NDArray[np.int32]:
-        """(K,) the place of each client's group among all."""
-        places = np.zeros(self.count, np.int32)
+    def _group_indexes(self) -> NDArray[np.int32]:
+        """Index of each client's group in `names` (K,)."""
+        indexes = np.zeros(self.count, np.int32)
         for i, members in enumerate(self.members.values()):
-            places[members] = i
-        return places
+            indexes[members] = i
+        return indexes
 
     @classmethod
     def single_client(cls) -> Population:
@@ -147,6 +148,7 @@ class Population:
         return float(spec)
 
     def _group_values(self, spec: ByGroup, path: str, among: IntArray) -> FloatArray:
+        """Return the values of `by_group` for the clients `among` (n,); raises UserError for a group without a value."""
         values = np.full(self.count, np.nan)
         for name, value in spec.by_group.items():
             members = self.group(name, f"{path}.by_group")
@@ -180,7 +182,7 @@ class Context:
     """Drawn change points: the law, "rounds" or "seconds", and the first round or the time."""
 
     def detached(self) -> Context:
-        """Return a context for laws beside those of updates: they are not multiplied, and their change points are not noted."""
+        """Return a context for laws other than those of updates. They are not multiplied, and `drawn_changes` omits them."""
         return replace(self, multiplier=None, drawn_changes=[])
 
     @property
@@ -192,18 +194,19 @@ class Context:
 def resolve_parameters(
     component: Component, group: str, path: str, population: Population, among: IntArray | None = None
 ) -> Keywords:
-    """Return a component's keywords with per-client parameters as numbers or arrays over all clients (the clients in `among`
-    filled in).
+    """Return a component's keywords, with per-client parameters as numbers or arrays (K,).
+
+    `among`: clients that the component is for; None: all.
     """
     keywords = component.parameters()
     for name in per_client_parameters(group, component.kind) & keywords.keys():
         if not is_per_client(keywords[name]):
-            continue  # another of the values that its annotation allows
+            continue  # a value that is the same for all clients, such as a file or a choice
         values = population.values(keywords[name], f"{path}.{name}", among)
         if among is not None and isinstance(values, np.ndarray):
-            # A law of one group is asked for its own clients only; the entries of the others repeat a valid value.
-            everyone = np.full(population.count, values[0])
-            everyone[among] = values
-            values = everyone
+            # A law of one group is evaluated for its own clients only; entries of other clients repeat a valid value.
+            filled = np.full(population.count, values[0])
+            filled[among] = values
+            values = filled
         keywords[name] = values
     return keywords

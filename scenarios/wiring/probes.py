@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def build_probing(world: World, pool: ClientPool) -> Probing | None:
-    """Return what asks clients of `pool` before a policy selects, or None if the policy does not; raises UserError."""
+    """Return the probing of clients of `pool` before a selection, or None if the policy does not probe; raises UserError."""
     scenario = world.scenario
     if not scenario.probes:
         return None
@@ -57,9 +57,7 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
 
 
 def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
-    """Return the question that asks for a test of the model on the clients' own data, with equal numbers of samples; raises
-    UserError without such data.
-    """
+    """Return the question that asks clients to test the model on their own test data, of equal size. Raises UserError."""
     count, trained = world.population.count, world.trained
     if world.scenario.learner is None:
         kind = world.scenario.method.kind
@@ -87,8 +85,9 @@ def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
 def _answer_links(
     world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
 ) -> Medium:
-    """Return the links of probes, with small answers: to the model, which is evaluated; or, without `losses`, to a small
-    request, at once.
+    """Return the links of probes with small answers.
+
+    `losses`: clients get the model, evaluate it and report a loss. Otherwise they answer a small request at once.
     """
     scenario, training = world.scenario, world.training
     answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
@@ -122,18 +121,19 @@ def _trained_on(world: World) -> IntArray | None:
 def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
     """Return the samples (K,) that each client evaluates; None if unknown. Raises UserError if they are unknown but needed."""
     scenario, count = world.scenario, world.population.count
-    held: IntArray | None = None
+    data_sizes: IntArray | None = None
     if world.trained is not None or (scenario.learner is None and scenario.clients.data_sizes is not None):
-        held = np.asarray(np.ceil(world.data_sizes), np.int64)
+        data_sizes = np.asarray(np.ceil(world.data_sizes), np.int64)
     if section.samples is not None:
-        return np.minimum(section.samples, held) if held is not None else np.full(count, section.samples)
-    if held is None and scenario.learner is None and world.training.sample is not None and section.timed:
+        return np.minimum(section.samples, data_sizes) if data_sizes is not None else np.full(count, section.samples)
+    if data_sizes is None and scenario.learner is None and world.training.sample is not None and section.timed:
         raise UserError("probe.samples: must be given, or clients.data_sizes: nobody says how many samples clients evaluate")
-    return held
+    return data_sizes
 
 
-def _share(each: HasLaws, share: float, context: Context) -> TimeOfWork:
-    return TimeOfWork(np.full(context.population.count, share), each)
+def _share(sample_time: HasLaws, share: float, context: Context) -> TimeOfWork:
+    """Return the timeline of `share` times the time of a sample."""
+    return TimeOfWork(np.full(context.population.count, share), sample_time)
 
 
 def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLaws:

@@ -41,9 +41,9 @@ def synchronous(world: World) -> Server:
 
 def _wait_rule(section: object) -> WaitRule:
     """Return the close rule of a synchronous server; each field is a key of the section. Raises UserError."""
-    given = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
-    with refusals_at("server", given):
-        return WaitRule(**given)
+    keywords = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
+    with refusals_at("server", keywords):
+        return WaitRule(**keywords)
 
 
 def buffered(world: World) -> Server:
@@ -70,8 +70,8 @@ def _pacing(section: Buffered) -> LatencyPacing | None:
 
     if section.pacing != "latency":
         return None
-    given = {name: getattr(section, name) for name in ("unknown_latency_s", "check_every_s")}
-    return LatencyPacing(**{name: value for name, value in given.items() if value is not None})
+    keywords = {name: getattr(section, name) for name in ("unknown_latency_s", "check_every_s")}
+    return LatencyPacing(**{name: value for name, value in keywords.items() if value is not None})
 
 
 def _staleness_rule(section: Buffered, pool: ClientPool) -> StalenessRule | None:
@@ -107,14 +107,14 @@ def safa(world: World) -> Server:
     from netsim.servers.safa import safa_server
 
     section = world.scenario.server
-    everyone = np.arange(world.population.count)
-    channels, pool = world.channels_and_pool(len(everyone), refill=True)
+    clients = np.arange(world.population.count)
+    channels, pool = world.channels_and_pool(len(clients), refill=True)
     sample = world.training.sample
 
     def speed_s(number: int) -> FloatArray:
         assert sample is not None
         law: DelayLaw = sample.at(number, world.clock.now)[0]
-        return law.mean_s(everyone)
+        return law.mean_s(clients)
 
     return safa_server(
         pool=pool,
@@ -226,7 +226,7 @@ def compose_one(world: World) -> Server:
 
 
 def _own_server(world: World) -> Server:
-    """Return the server that a class of the user's own puts together; raises UserError."""
+    """Return the server that the `compose` of a user's own class builds; raises UserError."""
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer
 
@@ -237,9 +237,9 @@ def _own_server(world: World) -> Server:
     except UserError:
         raise
     except Exception as error:
-        told = f"{path}.kind = {section.kind!r} cannot be put together: {describe_own_error(error)}; fix its compose"
-        raise UserError(told) from error
+        problem = f"{path}.kind = {section.kind!r} cannot be put together: {describe_own_error(error)}; fix its compose"
+        raise UserError(problem) from error
     if not isinstance(server, RoundServer | SlotServer):
-        told = f"compose returns {type(server).__name__}; must return a server, such as a netsim.servers.rounds.RoundServer"
-        raise UserError(f"{path}.kind = {section.kind!r}: {told}")
+        problem = f"compose returns {type(server).__name__}; must return a server, such as a netsim.servers.rounds.RoundServer"
+        raise UserError(f"{path}.kind = {section.kind!r}: {problem}")
     return server

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
     from scenarios.workers.training_cluster import Cluster
 
-_LARGE: WeakSet[ClientPool] = WeakSet()
-"""The clients of simulations that are still in memory and hold data sets, or `_MANY` clients or more."""
-_MANY = 10_000
-_MOST_SAMPLES = 1e15
+_LARGE_POOLS: WeakSet[ClientPool] = WeakSet()
+"""The clients of simulations that are still in memory and hold data sets, or `_MANY_CLIENTS` clients or more."""
+_MANY_CLIENTS = 10_000
+_LARGEST_DATA_SIZE = 1e15
 """Largest number of samples of a client: up to it every whole number is a 64-bit float."""
 
 
@@ -61,14 +61,13 @@ def build(
 ) -> World:
     """Wire a scenario; nothing is written, and records go nowhere until `Simulation.record_to`.
 
-    `learner` False leaves training out (and torch unimported), to check everything else. `trained`: the learner of an earlier
-    build of the same `[learner]` and seed, to be used again once a state has been loaded into it. `multiplier`: multiplies the
-    bandwidths of `[downlink]` and `[uplink]` while the simulation runs. `cluster`: its workers train. Raises UserError; with
-    `strict` for what the scenario is only warned of, too.
+    `learner`: False checks the scenario without training, and does not import torch. `trained`: learner of an earlier build with
+    the same `[learner]` and seed, whose state is loaded later. `multiplier`: factor of the bandwidths of `[downlink]` and
+    `[uplink]` during the run. `cluster`: workers that train. `strict`: True to refuse a scenario with warnings. Raises UserError.
     """
-    if _LARGE and trained is None:
-        # A simulation that is over refers to itself in circles, and few objects are enough to hold much memory: the collector
-        # would not come before many runs had been added up.
+    if _LARGE_POOLS and trained is None:
+        # A finished simulation has circular references, so only the garbage collector frees it. Few objects hold much memory
+        # here: without this call the collector would start only after many runs.
         gc.collect()
     cautions: list[Caution] = []
     with collecting(cautions):
@@ -76,8 +75,8 @@ def build(
         _ = world.simulation
     cautions += before_run(_outlook(world))
     cautions += check_client_state(world.scenario, None if world.trained is None else sum(world.trained.release.tensors))
-    if world.trained is not None or world.clients >= _MANY:
-        _LARGE.add(world.server.clients)
+    if world.trained is not None or world.clients >= _MANY_CLIENTS:
+        _LARGE_POOLS.add(world.server.clients)
     if strict:
         refuse(cautions)
     return world
@@ -93,7 +92,7 @@ def _wire(
 ) -> World:
     """Build the parts that all servers share.
 
-    The learner comes early, because the size of its network decides the bytes of messages.
+    The learner is built first, because the size of its network decides the bytes of messages.
     """
     streams = Streams(scenario.seed)
     population = Population(scenario.clients)
@@ -102,14 +101,14 @@ def _wire(
 
     plan = build_plan(scenario, population)
     trained = _build_learner(scenario, streams, plan, learner, cluster) if trained is None else trained
-    sent = build_sizes(scenario, population, trained)
-    sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
+    message_sizes = build_sizes(scenario, population, trained)
+    data_sizes = _data_sizes(scenario, population) if trained is None else np.asarray(trained.data_sizes, np.float64)
 
-    training, delays = add_extra_pass(scenario, context, sent, plan, trained, _delays(scenario, context, sent))
+    training, delays = add_extra_pass(scenario, context, message_sizes, plan, trained, _delays(scenario, context, message_sizes))
     clock, availability = Clock(), _presence(scenario, context)
-    network, down, up = _carriers(scenario, context, clock, sent)
-    timed: list[tuple[str, HasLaws]] = [*delays.items(), *(("compute", law) for law in training.times())]
-    carried = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
+    network, down, up = _carriers(scenario, context, clock, message_sizes)
+    work_laws: list[tuple[str, HasLaws]] = [*delays.items(), *(("compute", law) for law in training.times())]
+    byte_laws = [*(("download", law) for law in down.expected), *(("upload", law) for law in up.expected)]
     return World(
         compose=compose,
         scenario=scenario,
@@ -117,9 +116,9 @@ def _wire(
         clock=clock,
         availability=availability,
         trained=trained,
-        sizes=sent,
-        data_sizes=sizes,
-        truth=_truth(scenario, timed, carried, population.count),
+        sizes=message_sizes,
+        data_sizes=data_sizes,
+        truth=_truth(scenario, work_laws, byte_laws, population.count),
         delays=delays,
         training=training,
         down=down,
@@ -145,19 +144,19 @@ def _outlook(world: World) -> Outlook:
     )
 
 
-def _carriers(scenario: Scenario, context: Context, clock: Clock, sent: Sizes) -> tuple[WiredNetwork | None, Carried, Carried]:
-    """Return the network of the scenario, None without one, and what carries models and updates. Raises UserError."""
-    network = build_network(scenario, context, clock, sent)
+def _carriers(scenario: Scenario, context: Context, clock: Clock, sizes: Sizes) -> tuple[WiredNetwork | None, Carried, Carried]:
+    """Return the network of the scenario (None without one), and the carriers of models and of updates; raises UserError."""
+    network = build_network(scenario, context, clock, sizes)
     if network is not None:
         return network, network.down, network.up
     # The bytes of an app's message are known only when it is sent.
     foreseen = scenario.flower is None
-    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sent), foreseen=foreseen)
-    return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sent), foreseen=foreseen)
+    down = build_carrier(scenario.downlink, "downlink", context, clock, models_down(sizes), foreseen=foreseen)
+    return None, down, build_carrier(scenario.uplink, "uplink", context, clock, updates_up(sizes), foreseen=foreseen)
 
 
 def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArray | float]:
-    """Return the least seconds of the phases of an update beside their delays, by name."""
+    """Return the least seconds, by phase of an update, that come on top of its delay: bytes, and the delay of a sub-channel."""
     besides_s: dict[str, FloatArray | float] = {"download": down.least_s, "compute": 0.0, "upload": up.least_s}
     if (channels := server.clients.medium.access.assigned) is not None:
         besides_s["upload"] += least_s(channels.spectrum.delay, channels.spectrum.all)
@@ -165,6 +164,7 @@ def _besides_s(down: Carried, up: Carried, server: Server) -> dict[str, FloatArr
 
 
 def _context(scenario: Scenario, population: Population, streams: Streams) -> Context:
+    """Return the context for the laws of a run."""
     # Laws of training and of its links change by communication rounds, of which a slot has several.
     rounds = scenario.rounds * (scenario.slots.rounds if scenario.slots is not None else 1)
     targets = Targets() if scenario.script is not None else None
@@ -172,16 +172,17 @@ def _context(scenario: Scenario, population: Population, streams: Streams) -> Co
 
 
 def _truth(
-    scenario: Scenario, timed: list[tuple[str, HasLaws]], carried: list[tuple[str, Timeline[DelayLaw]]], clients: int
+    scenario: Scenario, work_laws: list[tuple[str, HasLaws]], byte_laws: list[tuple[str, Timeline[DelayLaw]]], clients: int
 ) -> Truth:
     """Return the expected latencies from the timelines of phases and of bytes, each with its name; raises UserError."""
-    refuse_endless(scenario, [law for _, law in timed], [law for _, law in carried], clients)
+    refuse_endless(scenario, [law for _, law in work_laws], [law for _, law in byte_laws], clients)
     # Which clients share a bandwidth is not known beforehand, so expected times are those of a client alone.
-    phases = [*timed, *carried]
+    phases = [*work_laws, *byte_laws]
     return Truth(phases=[law for _, law in phases], clients=clients, kinds=[name for name, _ in phases])
 
 
 def _presence(scenario: Scenario, context: Context) -> Availability:
+    """Return the availability law of the clients; a script may take clients away from it. Raises UserError."""
     population = context.population
     keywords = resolve_parameters(scenario.availability, "availability", "availability", population)
     law = construct(scenario.availability, "availability", "availability", keywords, {"clients": population.count})
@@ -210,12 +211,13 @@ def _build_learner(
 
 
 def _data_sizes(scenario: Scenario, population: Population) -> FloatArray:
+    """Return the number of samples of each client (K,), 1 by default; raises UserError."""
     data_sizes = scenario.clients.data_sizes
     values = population.values(1.0 if data_sizes is None else data_sizes, "clients.data_sizes")
     sizes = np.array(np.broadcast_to(values, (population.count,)), np.float64)
-    good = (sizes > 0) & (sizes <= _MOST_SAMPLES)
-    if not good.all():
-        client = int(good.argmin())
-        shown = f"clients.data_sizes = {sizes[client]} for client {client}"
-        raise UserError(f"{shown}: every client must hold more than 0 samples, and at most {_MOST_SAMPLES:g}")
+    valid = (sizes > 0) & (sizes <= _LARGEST_DATA_SIZE)
+    if not valid.all():
+        client = int(valid.argmin())
+        problem = f"clients.data_sizes = {sizes[client]} for client {client}"
+        raise UserError(f"{problem}: every client must hold more than 0 samples, and at most {_LARGEST_DATA_SIZE:g}")
     return sizes

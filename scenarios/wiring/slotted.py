@@ -39,9 +39,10 @@ def fl_fa(world: World) -> Server:
     shared, context = _shared_arguments(world), _slot_context(world)
     policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
     scenario = world.scenario
+    # Jammers that are not of sub-channels, peers or cables jam the opinions.
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
     pool: ClientPool = shared["training"].pool
-    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, here=presence_of(world, pool))
+    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, present=presence_of(world, pool))
     return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 
 
@@ -50,7 +51,7 @@ def fl_da(world: World) -> Server:
     shared = _shared_arguments(world)
     policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
     context, pool = _slot_context(world), shared["training"].pool
-    # No opinion is uploaded here; the keys of its way are read all the same, so that a wrong one is refused.
+    # FL&DA uploads no opinions. Build their uplink all the same, to refuse wrong keys of `[opinions]`.
     _opinion_uplink(world, replace(context, targets=None), None)
     consensus = _consensus(world, context, pool)
     beliefs = world.scenario.output.beliefs_table
@@ -58,12 +59,12 @@ def fl_da(world: World) -> Server:
 
 
 def _slot_context(world: World) -> Context:
-    # What happens between slots changes by slots, not by communication rounds.
+    """Return the context for the phase between slots, whose change points count slots and not communication rounds."""
     return replace(world.context.detached(), rounds=world.scenario.rounds)
 
 
 def _shared_arguments(world: World) -> Keywords:
-    """Return the arguments that both servers take."""
+    """Return the constructor arguments that FL&FA and FL&DA share; raises UserError."""
     scenario = world.scenario
     section, slots, opinions = scenario.server, scenario.slots, scenario.opinions
     assert slots is not None
@@ -116,7 +117,7 @@ def _evaluated_clients(world: World) -> FloatArray | None:
     if section.test_samples == "local":
         if world.scenario.learner is None:
             raise UserError(f"{key} = 'local': is of [learner]; without one give numbers of samples")
-        # A scenario that is only checked: its test set is not there.
+        # A scenario that is only checked has no test set.
         samples = 0 if world.trained is None else world.trained.tests.local_tests(section.local).shape[1]
     else:
         samples = world.population.values(section.test_samples, key)
@@ -127,6 +128,7 @@ def _evaluated_clients(world: World) -> FloatArray | None:
 
 
 def _opinion_learner(world: World) -> Any:
+    """Return the learner that forms opinions: synthetic, or from tests of the trained model; raises UserError."""
     scenario, population = world.scenario, world.population
     supplied: Keywords = {
         "clients": population.count,
@@ -140,7 +142,7 @@ def _opinion_learner(world: World) -> Any:
         worth = population.values(law.worth, "opinions.synthetic.worth")
         return made_at(SyntheticOpinions, "opinions.synthetic", {"worth": worth, **keywords}, supplied)
     if world.trained is None:
-        # A scenario that is only checked: its learner is not built.
+        # A scenario that is only checked has no learner: any opinions will do.
         return SyntheticOpinions(worth=0.5, **supplied)
     from models.fl.slot_learner import SlotLearner
 
@@ -154,18 +156,19 @@ def _opinion_uplink(
     outages: ClientOutages | None,
     *,
     jams: bool = False,
-    here: Callable[[], BoolArray] | None = None,
+    present: Callable[[], BoolArray] | None = None,
 ) -> OpinionUplink:
-    """Return the uplink of opinions. `here`: which clients are present; None: all."""
+    """Return the uplink of opinions. `present`: callback that returns which clients are present (K,); None: all."""
     section = world.scenario.opinions
     assert section is not None
-    transport = build_opinion_links(world, context, outages, jams=jams, here=here)
+    transport = build_opinion_links(world, context, outages, jams=jams, present=present)
     return OpinionUplink(
         transport=transport, streams=world.streams, size_bytes=section.size_bytes, wait_s=section.wait_s
     )
 
 
 def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPhase:
+    """Return the consensus phase of FL&DA: messages of belief propagation, and gossip; raises UserError."""
     scenario, streams = world.scenario, world.streams
     section, slots, belief, gossip = scenario.peers, scenario.slots, scenario.belief, scenario.gossip
     assert section is not None
@@ -173,17 +176,17 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     assert belief is not None
     assert gossip is not None
     graph = peer_graph(section, context.population.count, streams)
-    zero = slots.start == "zero"
+    instant = slots.start == "zero"
     # With "zero" messages take no time and none is lost.
-    outages, here = (None, None) if zero else (pool.medium.outages, presence_of(world, pool))
-    links = build_links(world, section, graph, context, outages, here=here)
-    maths = ("model", "coupling", "attenuation", "exponent", "strict")
-    rules = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
-    spreading = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
-    keywords = {name: getattr(gossip, name) for name in spreading}
-    no_time = {"work_s": 0.0} if zero else {}
-    belief_rules = made_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rules} | no_time, {})
-    belief_maths = made_at(PeerBelief, "belief", {name: getattr(belief, name) for name in maths}, {"graph": graph})
+    outages, present = (None, None) if instant else (pool.medium.outages, presence_of(world, pool))
+    links = build_links(world, section, graph, context, outages, present=present)
+    belief_keys = ("model", "coupling", "attenuation", "exponent", "strict")
+    rule_keys = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
+    gossip_keys = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
+    gossip_keywords = {name: getattr(gossip, name) for name in gossip_keys}
+    no_time = {"work_s": 0.0} if instant else {}
+    belief_rules = made_at(BeliefRules, "belief", {name: getattr(belief, name) for name in rule_keys} | no_time, {})
+    belief_maths = made_at(PeerBelief, "belief", {name: getattr(belief, name) for name in belief_keys}, {"graph": graph})
     made_at(warn_of_storms, "belief", {}, {"rules": belief_rules, "maths": belief_maths}, {"work_s"})
     with refusals_at("slots", ("engine",)):
         return ConsensusPhase(
@@ -192,12 +195,12 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
             gossip=PeerGossip(graph=graph, size=scenario.server.per_round, payload=gossip.payload),
             rules=ConsensusRules(
                 belief=belief_rules,
-                gossip=made_at(GossipRules, "gossip", keywords | no_time | ({"interval_s": 0.0} if zero else {}), {}),
+                gossip=made_at(GossipRules, "gossip", gossip_keywords | no_time | ({"interval_s": 0.0} if instant else {}), {}),
                 start=StartRule(start="deadline" if slots.start == "deadline" else "agreement", deadline_s=slots.deadline_s),
                 per_round=scenario.server.per_round,
                 engine=slots.engine,
                 ties=gossip.ties,
             ),
             streams=streams,
-            here=here,
+            here=present,
         )

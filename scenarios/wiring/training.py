@@ -46,12 +46,12 @@ def data_folder() -> Path:
 def check_trained(scenario: Scenario) -> None:
     """Check the learner without training: files, numbers of samples, clients and shares, and that the network fits the data.
 
-    A network or data of the user's own, or a network of torchvision, is made once, which imports torch; for those of netsim the
-    published shapes suffice.
-    Checksums, and whether there are enough samples of a label, are checked as the learner is built, before anything is written.
+    For data sets and networks of netsim the published shapes suffice. A network or data of the user's own, or a network of
+    torchvision, is built once, which imports torch. Checksums and the number of samples of a label are checked later, when the
+    learner is built.
 
     Raises:
-        UserError: one of them cannot be.
+        UserError: a part of the learner is not possible.
     """
     section = scenario.learner
     if section is None:
@@ -81,6 +81,7 @@ def _published_shape(kind: str) -> tuple[tuple[int, ...], int]:
 
 
 def _own_source(kind: str) -> Source:
+    """Return the user's own data source of `learner.data.kind`; raises UserError."""
     try:
         source: Source = load_own(kind)
     except UserError as error:
@@ -102,7 +103,7 @@ def _check_built(section: Learner, shape: tuple[int, ...], classes: int) -> None
     """Make the network once, and refuse one that does not fit samples of `shape` and `classes`."""
     try:
         from models.fl.build import build_network
-    except ImportError:  # a machine without torch can check the rest
+    except ImportError:  # without torch, check the rest only
         return
     build_network(_own_table(section.network, "network"), shape, classes, seed=0)
 
@@ -117,10 +118,10 @@ def _check_network(options: LearnerOptions) -> None:
 
 
 def _check_memory(options: LearnerOptions, updates: int) -> None:
-    """Refuse a network that this machine's memory cannot hold in training: the system would end the process, without a word.
+    """Refuse a network that this machine cannot hold in memory during training. The system would kill the process silently.
 
     Measured at the peak of the first rounds of a perceptron, on a CPU: 8.5 times the parameters for one update at once, 3.5 times
-    for each further one. What is refused needs less than that; memory of a GPU is asked for as it is needed.
+    more for each further update. The estimate is below that (8 and 3). A GPU reports its own lack of memory.
     """
     from models.fl.devices import device_of
 
@@ -128,26 +129,28 @@ def _check_memory(options: LearnerOptions, updates: int) -> None:
     if shapes is None or device_of(options.device).type != "cpu":
         return
     numbers = sum(shapes.parameters.values())
-    needed, there = 4 * numbers * (8 + 3 * (updates - 1)), memory_bytes()
-    if needed > there:
+    needed, available = 4 * numbers * (8 + 3 * (updates - 1)), memory_bytes()
+    if needed > available:
         reason = (
             f"has {numbers:,} parameters; {updates} updates at once take {needed / 2**30:.1f} GiB or more, and this machine has "
-            f"{there / 2**30:.1f} GiB; make it smaller"
+            f"{available / 2**30:.1f} GiB; make it smaller"
         )
         raise ParameterError("network.kind", options.network["kind"], reason)
 
 
 def _check_disk(options: LearnerOptions, scenario: Scenario) -> None:
-    """Refuse `memory_bytes` where the models beyond it do not fit on disk, for servers that keep one a client."""
-    shapes, bound = shapes_of(options.network, options.data), options.memory_bytes
-    if shapes is None or bound is None or not (scenario.server.trains_peers or scenario.server.caches):
+    """Refuse `memory_bytes` if the models beyond it do not fit on disk. Only for servers that keep a model for each client."""
+    shapes, memory_bytes = shapes_of(options.network, options.data), options.memory_bytes
+    if shapes is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.server.caches):
         return
-    needed = 4 * sum(shapes.parameters.values()) * scenario.clients.count - bound
+    needed = 4 * sum(shapes.parameters.values()) * scenario.clients.count - memory_bytes
     folder = tempfile.gettempdir()
-    there = shutil.disk_usage(folder).free
-    if needed > there:
-        models = f"the models of {scenario.clients.count:,} clients beyond it take {needed:,} bytes, and {folder} has {there:,}"
-        raise ParameterError("memory_bytes", bound, f"{models}; raise it, or let TMPDIR name another folder")
+    free_bytes = shutil.disk_usage(folder).free
+    if needed > free_bytes:
+        models = (
+            f"the models of {scenario.clients.count:,} clients beyond it take {needed:,} bytes, and {folder} has {free_bytes:,}"
+        )
+        raise ParameterError("memory_bytes", memory_bytes, f"{models}; raise it, or let TMPDIR name another folder")
 
 
 def memory_bytes() -> int:
@@ -217,6 +220,7 @@ def samples_reader(scenario: Scenario) -> Callable[[], tuple[Any, Any]]:
 
 
 def _read_samples(data: DataOptions, seed: int) -> tuple[Any, Any]:
+    """Return the training samples and their classes; raises UserError."""
     from models.fl.data.datasets import load_dataset
 
     try:
@@ -239,7 +243,7 @@ def _own_options(section: Learner) -> LearnerOptions:
 
 
 def _own_table(part: Component, name: str) -> Tables:
-    """Return the table of a component; its kind is the user's own function, or a function that returns the user's own object."""
+    """Return the keys of a component. The kind of the user's own component becomes a function that torch code can call."""
     if not is_own(name, part.kind):
         return plain(part)
     if name in FUNCTIONS:
@@ -248,35 +252,35 @@ def _own_table(part: Component, name: str) -> Tables:
     return {"kind": lambda: component}
 
 
-_ELSEWHERE = {
+_KEYS_OUTSIDE_LEARNER = {
     "clients": "clients.count",
     "mechanism": "privacy",
     "unprotected": "privacy.unprotected",
     "compression": "payload.compression",
     "down_compression": "payload.down_compression",
 }
-"""Keys of arguments that do not come from `[learner]`."""
+"""Arguments of the learner that other sections set, and their keys."""
 
 
 @contextmanager
 def learner_refusals(section: Learner) -> Iterator[None]:
-    """Convert the learner's errors about its arguments to errors about keys within the block.
+    """Context manager: turn the learner's errors about arguments into UserError about keys of the scenario.
 
-    An argument of a nested table is named TABLE.KEY.
+    The learner names an argument of a nested table TABLE.KEY.
     """
     try:
         yield
     except ParameterError as error:
-        table, dot, below = error.name.partition(".")
-        if table in _ELSEWHERE:
-            key = _ELSEWHERE[table] + dot + below
-        elif table in section.partition.parameters():
+        argument, dot, rest = error.name.partition(".")
+        if argument in _KEYS_OUTSIDE_LEARNER:
+            key = _KEYS_OUTSIDE_LEARNER[argument] + dot + rest
+        elif argument in section.partition.parameters():
             key = f"learner.partition.{error.name}"
-        elif table in type(section).model_fields:
+        elif argument in type(section).model_fields:
             key = f"learner.{error.name}"
         else:
             raise
         raise UserError(str(error.rename(key))) from error
     except AnswerError as error:
-        key = _ELSEWHERE.get(error.role, f"learner.{error.role}")
+        key = _KEYS_OUTSIDE_LEARNER.get(error.role, f"learner.{error.role}")
         raise UserError(f"{key}: {error.told}; fix its {error.method}") from error

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
     from scenarios.wiring.cautions.outlook import HasLaws
 
-_MOST = 2**31 - 1
-_KEPT = 8
+_LARGEST = 2**31 - 1
+_CACHED_LAWS = 8
 
 
 def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
@@ -39,31 +39,33 @@ def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
     section = scenario.work
     if section is None:
         return WorkPlan()
-    given = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
-    return WorkPlan(**{name: _integers(spec, f"work.{name}", population) for name, spec in given.items() if spec is not None})
+    keys = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
+    return WorkPlan(**{name: _integers(spec, f"work.{name}", population) for name, spec in keys.items() if spec is not None})
 
 
 def _integers(spec: object, key: str, population: Population) -> IntArray:
+    """Return the numbers of key `key`, () or (K,), as integers; raises UserError unless all are whole numbers >= 1."""
     values = np.asarray(population.values(spec, key))
-    good = (values >= 1) & (values == np.floor(values)) & (values <= _MOST)
-    if not good.all():
-        whose = f" for client {np.argmin(good)}" if values.ndim else ""
-        raise UserError(f"{key} = {float(values[~good].flat[0])!r}{whose}: must be a whole number >= 1, and at most {_MOST}")
+    valid = (values >= 1) & (values == np.floor(values)) & (values <= _LARGEST)
+    if not valid.all():
+        client = f" for client {np.argmin(valid)}" if values.ndim else ""
+        raise UserError(f"{key} = {float(values[~valid].flat[0])!r}{client}: must be a whole number >= 1, and at most {_LARGEST}")
     return np.asarray(values, np.int64)
 
 
 def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
-    """Return the work law of updates: that of the learner, or of `[work]`, possibly with partial work; raises UserError."""
+    """Return the law of the work of updates, from the learner or from `[work]`; raises UserError."""
     planned = _planned_work(scenario, context, plan, trained)
     if trained is None or not trained.eager:
         return planned
     if scenario.server.notifies:
-        told = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
-        raise UserError(f"{told}; leave server.urgent_notices out")
+        problem = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
+        raise UserError(f"{problem}; leave server.urgent_notices out")
     return EagerWork(planned=planned, learner=trained)
 
 
 def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
+    """Return the work that is planned at selection: whole, or partial with `work.partial_share`."""
     work = _whole_work(scenario, context.population, plan, trained)
     section = scenario.work
     if work is None:
@@ -71,48 +73,49 @@ def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained:
     if section is None or not section.partial_share:
         return work
     epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
-    given: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
-    with refusals_at("work", {**given, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
-        return PartialWork(work=work, draws=context.streams["partial-work"], **given)
+    keywords: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
+    with refusals_at("work", {**keywords, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
+        return PartialWork(work=work, draws=context.streams["partial-work"], **keywords)
 
 
 def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: FederatedLearner | None) -> Work | None:
+    """Return the work of updates that clients complete; None if the scenario gives no amount."""
     if trained is not None:
         work: Work = trained.work
         return work
     # The samples of clients are unknown if a scenario with a learner is only checked.
     if scenario.work is None or scenario.learner is not None:
         return None
-    held = scenario.clients.data_sizes
-    given: Keywords = {
-        # A ramp over the clients of a group hardly meets whole numbers.
-        "data_sizes": None if held is None else np.ceil(population.values(held, "clients.data_sizes")),
+    data_sizes = scenario.clients.data_sizes
+    keywords: Keywords = {
+        # Values between two bounds for the clients of a group are seldom whole numbers: round them up.
+        "data_sizes": None if data_sizes is None else np.ceil(population.values(data_sizes, "clients.data_sizes")),
         "batch_size": plan.batch_size,
         "epochs": 1 if plan.epochs is None else plan.epochs,
         "steps": plan.steps,
     }
-    with refusals_at("work", given, {"data_sizes": "clients.data_sizes"}):
-        return Work(clients=population.count, **given)
+    with refusals_at("work", keywords, {"data_sizes": "clients.data_sizes"}):
+        return Work(clients=population.count, **keywords)
 
 
 def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | None:
     """Return the timeline of each client's time for a sample; None without a speed. Raises UserError."""
     section = scenario.compute
-    given = [(name, spec) for name in SPEEDS if (spec := getattr(section, name)) is not None]
-    _check_changes(section, given[0][0] if given else None)
-    if not given:
+    speeds = [(name, value) for name in SPEEDS if (value := getattr(section, name)) is not None]
+    _check_changes(section, speeds[0][0] if speeds else None)
+    if not speeds:
         if section.noise.kind != "constant":
             kind = f"compute.noise.kind = {section.noise.kind!r}"
             raise UserError(f"{kind}: multiplies the time of samples; give one of {', '.join(SPEEDS)} in [compute]")
         return None
-    name, spec = given[0]
+    name, value = speeds[0]
     if scenario.work is None and scenario.learner is None and scenario.flower is None:
         raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
     flops: Any = 0.0
     if section.flops_per_sample is not None:
         flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
     law = Law.from_scenario(section.noise, "noise", "compute.noise", context)
-    speed = _Speed(law, name, _positive(context.population.values(spec, f"compute.{name}"), name), flops, context)
+    speed = _Speed(law, name, _positive(context.population.values(value, f"compute.{name}"), name), flops, context)
     steps = written_steps(section, "noise", "compute", context)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
@@ -121,38 +124,39 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
 
 
 def _check_changes(section: Compute, name: str | None) -> None:
-    """Raise UserError where a change gives a speed in another way than it was given before, or noise of a speed that is none."""
-    noisy: Keywords = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
+    """Raise UserError for a change that states the speed under another key than `name`, and for noise without a speed."""
+    noise_keys: Keywords = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
     if section.random_changes is not None:
         drawn = [parameter for parameter in section.random_changes.parameters if parameter.startswith("noise.")]
-        noisy |= {"random_changes.parameter": drawn} if drawn else {}
-    if name is None and noisy:
-        place, value = next(iter(noisy.items()))
-        raise UserError(f"compute.{place} = {value!r}: noise multiplies the time of samples; give one of {', '.join(SPEEDS)}")
+        noise_keys |= {"random_changes.parameter": drawn} if drawn else {}
+    if name is None and noise_keys:
+        key, value = next(iter(noise_keys.items()))
+        raise UserError(f"compute.{key} = {value!r}: noise multiplies the time of samples; give one of {', '.join(SPEEDS)}")
     for i, change in enumerate(section.changes):
         if change.speed is not None and change.speed[0] != name:
-            why = "there was none before" if name is None else f"speed is given as {name}; change that"
-            raise UserError(f"compute.changes.{i}.{change.speed[0]} = {change.speed[1]!r}: {why}")
+            problem = "there was none before" if name is None else f"speed is given as {name}; change that"
+            raise UserError(f"compute.changes.{i}.{change.speed[0]} = {change.speed[1]!r}: {problem}")
 
 
 def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
     """Return `values` unchanged; raises UserError unless they are > 0 (seconds: >= 0)."""
     array = np.asarray(values)
-    good = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
-    if not good.all():
-        whose = f" for client {np.argmin(good)}" if array.ndim else ""
+    valid = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
+    if not valid.all():
+        client = f" for client {np.argmin(valid)}" if array.ndim else ""
         allowed = ">= 0" if name == "seconds_per_sample" else "> 0"
-        raise UserError(f"{path}.{name} = {float(array[~good].flat[0])!r}{whose}: must be finite and {allowed}")
+        raise UserError(f"{path}.{name} = {float(array[~valid].flat[0])!r}{client}: must be finite and {allowed}")
     return values
 
 
 @dataclass
 class _Speed:
-    """A law of noise and the speed beside it, as the scenario gives it."""
+    """Speed of the clients and the law of its noise, before they become a law of seconds. A `Segment` of a timeline."""
 
     law: Law
     name: str
     values: float | FloatArray
+    """Speed in the unit of `name`, a key of SPEEDS."""
     flops_per_sample: float | FloatArray
     context: Context
 
@@ -167,7 +171,7 @@ class _Speed:
             values[slice(None) if step.clients is None else step.clients] = new
         return replace(self, law=law, values=values)
 
-    def laid(self, overlay: Overlay, path: str) -> _Speed:
+    def with_overlay(self, overlay: Overlay, path: str) -> _Speed:
         """Return the law after a script's change."""
         parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
         change = self.law.scale_by if overlay.scale else self.law.change
@@ -177,8 +181,8 @@ class _Speed:
         population = self.context.population
         values = np.array(np.broadcast_to(self.values, (population.count,)), np.float64)
         chosen: Any = slice(None) if overlay.entities is None else overlay.entities
-        given = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
-        values[chosen] = values[chosen] * given if overlay.scale else given
+        new = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
+        values[chosen] = values[chosen] * new if overlay.scale else new
         return replace(self, law=law, values=_positive(values, self.name, path))
 
     def value(self, name: str, path: str) -> Any:
@@ -187,28 +191,30 @@ class _Speed:
 
     def build_at(self, path: str) -> DelayLaw:
         """Build the engine's law with a script's changes of `path`."""
-        return self._built(path, path)
+        return self._build_law(path, path)
 
     def build(self, step: Step | None = None) -> DelayLaw:
         """Return the engine's law, as `step` leaves it."""
         path = step.path if step else "compute"
-        return self._built(path, f"{path}.noise" if step else None)
+        return self._build_law(path, f"{path}.noise" if step else None)
 
-    def _built(self, path: str, law_path: str | None) -> DelayLaw:
-        each: Any = self.values
+    def _build_law(self, path: str, law_path: str | None) -> DelayLaw:
+        """Return the law of seconds a sample. Errors name keys below `path`, and `law_path` for the noise."""
+        # A slow client may overflow to inf, which is refused below.
+        seconds: Any = self.values
         if self.name != "seconds_per_sample":
             with np.errstate(over="ignore"):
-                each = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, each)
-        if not np.max(each) <= LONGEST_S:
-            raise UserError(f"{path}.{self.name}: a sample takes {np.max(each):g} s; must be at most {LONGEST_S:g} s")
-        return SecondsPerSample(seconds_per_sample=each, noise=self.law.build(law_path))
+                seconds = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, seconds)
+        if not np.max(seconds) <= LONGEST_S:
+            raise UserError(f"{path}.{self.name}: a sample takes {np.max(seconds):g} s; must be at most {LONGEST_S:g} s")
+        return SecondsPerSample(seconds_per_sample=seconds, noise=self.law.build(law_path))
 
 
 class TimeOfWork:
-    """Timeline with multiples of the durations of another one: the time of all samples, or a share of a time.
+    """Timeline whose durations are multiples of those of another timeline, such as the time of all samples of an update.
 
-    `besides_s`: added seconds, () or (K,). `partial`: work law with different amounts for updates, in place of `samples`; None:
-    all updates have `samples`.
+    `samples`: factors (K,). `each`: the other timeline. `besides_s`: added seconds, () or (K,). `partial`: law of different
+    amounts of work, used in place of `samples`.
     """
 
     def __init__(
@@ -225,38 +231,39 @@ class TimeOfWork:
         self.fixed: bool = each.fixed
         """True if the law never changes."""
         # Keep the law itself, so that its id is not reused for another law.
-        self._known: dict[int, tuple[DelayLaw, DelayLaw]] = {}
+        self._cached: dict[int, tuple[DelayLaw, DelayLaw]] = {}
         laws = each.laws
-        self.laws: Sequence[DelayLaw] = LazyLaws(count=len(laws), make=lambda place: self._times(laws[place]))
-        """All laws that it brings into force, in order, unless a script acts."""
+        self.laws: Sequence[DelayLaw] = LazyLaws(count=len(laws), make=lambda index: self._work_time(laws[index]))
+        """All laws of the timeline, in order, without the changes of a script."""
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        """Return the law in force in `round` at `time_s`, and until when."""
+        """Return the law in force in `round` at `time_s`, and the time when it ends."""
         law, until_s = self._each.at(round, time_s)
-        return self._times(law), until_s
+        return self._work_time(law), until_s
 
-    def _times(self, law: DelayLaw) -> DelayLaw:
-        known = self._known.get(id(law))
-        if known is None:
-            if len(self._known) >= _KEPT:
-                del self._known[next(iter(self._known))]
+    def _work_time(self, law: DelayLaw) -> DelayLaw:
+        """Return the law of the time of all work under the law of one sample. The same law gives the same object."""
+        cached = self._cached.get(id(law))
+        if cached is None:
+            if len(self._cached) >= _CACHED_LAWS:
+                del self._cached[next(iter(self._cached))]
             times: DelayLaw = Times(counts=self._counts, law=law)
             if self._partial is not None:
                 times = _mixture(self._partial, law)
             if np.any(self._besides_s):
                 times = Plus(fixed_s=self._besides_s, delay=times)
-            known = self._known[id(law)] = law, times
-        return known[1]
+            cached = self._cached[id(law)] = law, times
+        return cached[1]
 
 
 def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
-    """Return the law of an update's training time under the law `law` of a sample, over all its amounts of work."""
+    """Return the law of an update's training time: `law` is the time of one sample, and the amount of work is drawn."""
 
-    def part(place: int) -> tuple[FloatArray, DelayLaw]:
-        shares, samples = work.amount(place)
+    def part(index: int) -> tuple[FloatArray, DelayLaw]:
+        shares, samples = work.amount(index)
         return shares, Times(counts=samples, law=law)
 
-    # Made on demand: for a million clients all of them together would take much memory.
+    # Parts are built on demand: for a million clients all parts together would take too much memory.
     return Mixture(parts=LazyLaws(count=work.amounts_asked, make=part))
 
 
@@ -270,7 +277,7 @@ class Training:
     """Factor (K,) by which an additional pass lengthens the time of each sample of an update; None without such a pass."""
 
     def update_sample(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
-        """Return the timeline of the time of a sample in an update, with its share of a pass beside training."""
+        """Return the timeline of seconds a sample, with the time of an additional pass over the data if there is one."""
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 
     def times(self) -> list[TimeOfWork]:

@@ -16,15 +16,15 @@ _FLOWER_TIMEOUT_S = 3600.0
 _LONG_WAIT_S = 86400.0
 """Shortest wait for clients with a warning: a day."""
 _ENOUGH = 10
-"""Selections a client, on average, from which on a group that was never selected is worth a warning."""
+"""Mean number of selections of a client. From it on, a group that was never selected gets a warning."""
 
 
 def no_round(outcome: Outcome) -> Iterator[Caution]:
     """Warn of a run that is over without a complete round."""
     if outcome.over and not outcome.run.rounds:
         limit = f"time_limit_s = {outcome.scenario.time_limit_s!r} came first"
-        why = limit if outcome.ended == BY_TIME else f"it ended by: {outcome.ended}"
-        yield Caution("no-round", f"rounds: none was completed, {why}; the tables are empty")
+        reason = limit if outcome.ended == BY_TIME else f"it ended by: {outcome.ended}"
+        yield Caution("no-round", f"rounds: none was completed, {reason}; the tables are empty")
 
 
 def waited_for_days(outcome: Outcome) -> Iterator[Caution]:
@@ -43,8 +43,8 @@ def long_timeout(outcome: Outcome) -> Iterator[Caution]:
     """Warn of a Flower app that waits for lost messages with the timeout that strategies of Flower have by default."""
     if outcome.waited_for_lost_s < _FLOWER_TIMEOUT_S:
         return
-    none = outcome.waited_for_lost_s == float("inf")
-    waits = "without a timeout" if none else f"with a timeout of {outcome.waited_for_lost_s:g} s"
+    no_timeout = outcome.waited_for_lost_s == float("inf")
+    waits = "without a timeout" if no_timeout else f"with a timeout of {outcome.waited_for_lost_s:g} s"
     text = f'flower.lost = "silent": the app waited {waits} for messages that were lost'
     yield Caution("long-timeout", f'{text}; give the start of its strategy a timeout, or set flower.lost = "error"')
 
@@ -54,9 +54,9 @@ def standstill(outcome: Outcome) -> Iterator[Caution]:
     if not outcome.standstill:
         return
     kind = outcome.scenario.server.kind
-    told = f"server.kind = {kind!r}: no peer can go on after round {outcome.run.rounds}, and no message can arrive any more"
+    text = f"server.kind = {kind!r}: no peer can go on after round {outcome.run.rounds}, and no message can arrive any more"
     remedy = "end the outage, the cut or the absence, or give server.protocol.timeout_s where the protocol has it"
-    yield Caution("standstill", f"{told} ({outcome.standstill}); {remedy}")
+    yield Caution("standstill", f"{text} ({outcome.standstill}); {remedy}")
 
 
 def nothing_delivered(outcome: Outcome) -> Iterator[Caution]:
@@ -73,6 +73,6 @@ def nothing_delivered(outcome: Outcome) -> Iterator[Caution]:
         tried = bool(np.array(outcome.clients.selections)[members].any())
         # A short run, such as a trial, leaves some clients out under every policy.
         if tried or outcome.run.counts["selected"] >= _ENOUGH * scenario.clients.count:
-            why = "each was lost, late, aborted or still under way at the end" if tried else "it was never selected"
-            text = f'clients.groups.{i}.name = "{name}": no update of this group was ever delivered; {why}'
+            reason = "each was lost, late, aborted or still under way at the end" if tried else "it was never selected"
+            text = f'clients.groups.{i}.name = "{name}": no update of this group was ever delivered; {reason}'
             yield Caution("never-delivered", text)

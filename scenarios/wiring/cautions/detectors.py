@@ -29,5 +29,5 @@ def unseen_latency(outlook: Outlook) -> Iterator[Caution]:
     if not changes or len(changes) < change_count or (detector is not None and detector.kind == "no-detection"):
         return
     what = "changes only how long a transmission takes, which no detector of scheduler.kind"
-    why = "observes: it is told if an update arrived; change channel.success, or close rounds at a time"
-    yield Caution("unseen-change", f"{changes[0]}: {what} = {scheduler.kind!r} {why}")
+    remedy = "observes: it is told if an update arrived; change channel.success, or close rounds at a time"
+    yield Caution("unseen-change", f"{changes[0]}: {what} = {scheduler.kind!r} {remedy}")

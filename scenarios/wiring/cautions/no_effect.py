@@ -19,8 +19,8 @@ def privacy_weight(outlook: Outlook) -> Iterator[Caution]:
     gamma = policy.parameters().get("gamma")
     if not gamma or "schedule" not in argument_names(resolve("policy", policy.kind)):
         return
-    why = "there is no [privacy]" if privacy is None else 'privacy.mechanism is "none"'
-    text = f"policy.gamma = {gamma!r}: weighs privacy, and {why}, so that none is ever lost"
+    reason = "there is no [privacy]" if privacy is None else 'privacy.mechanism is "none"'
+    text = f"policy.gamma = {gamma!r}: weighs privacy, and {reason}, so that none is ever lost"
     yield Caution("gamma-without-privacy", f"{text}; describe the mechanism in [privacy], or set gamma = 0")
 
 
@@ -34,11 +34,11 @@ def late_clients(outlook: Outlook) -> Iterator[Caution]:
     if keys.get("deadline_s") is None and keys.get("first") is None:
         for name, value in (("stragglers", "cancel"), ("reselect_busy", True)):
             if keys.get(name) == value:
-                why = f"has no effect, as a round waits for all its updates; give {closes}, or leave it out"
-                yield Caution("without-effect", f"server.{name} = {value!r}: {why}")
+                reason = f"has no effect, as a round waits for all its updates; give {closes}, or leave it out"
+                yield Caution("without-effect", f"server.{name} = {value!r}: {reason}")
     if keys.get("wait_for_compute") and keys["round_s"] is not None:
-        why = f"has no effect, as server.round_s = {keys['round_s']!r} is the length of a round; leave one of them out"
-        yield Caution("without-effect", f"server.wait_for_compute = True: {why}")
+        reason = f"has no effect, as server.round_s = {keys['round_s']!r} is the length of a round; leave one of them out"
+        yield Caution("without-effect", f"server.wait_for_compute = True: {reason}")
 
 
 def epochs_beside_steps(outlook: Outlook) -> Iterator[Caution]:
@@ -69,8 +69,8 @@ def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
     replaced["batch_size"] = "batch_size" if work.batch_size is not None else None
     for name, amount in changed_in_learner(scenario, tuple(replaced)).items():
         if replaced[name] is not None:
-            why = f"has no effect, as work.{replaced[name]} is given; leave one of them out"
-            yield Caution("without-effect", f"learner.{name} = {amount!r}: {why}")
+            reason = f"has no effect, as work.{replaced[name]} is given; leave one of them out"
+            yield Caution("without-effect", f"learner.{name} = {amount!r}: {reason}")
 
 
 def changed_in_learner(scenario: Scenario, names: tuple[str, ...]) -> dict[str, object]:

@@ -24,18 +24,18 @@ class HasLaws(Timeline[DelayLaw], Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """A scenario, wired and not yet run."""
+    """Facts of a scenario before its run."""
 
     scenario: Scenario
     population: Population
     delays: Mapping[str, HasLaws]
     """Delays of an update's phases: download, compute, upload."""
     worked: Sequence[HasLaws]
-    """The times of the work of an update; empty if training takes its delay alone."""
+    """Times of the work of an update; empty if training takes only its delay."""
     carries: bool
     """True if bytes take time at a bandwidth that changes or is shared."""
     besides_s: Mapping[str, FloatArray | float]
-    """Smallest seconds of each phase beside its delay: bytes, and the delay of a sub-channel."""
+    """Least seconds of each phase on top of its delay: bytes, and the delay of a sub-channel."""
     stops: bool
     """True if a trace of bandwidth ends, which loses messages in flight."""
     presence: Availability
@@ -103,20 +103,20 @@ class Unscored(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run that is over."""
+    """Facts of a finished run."""
 
     scenario: Scenario
     run: RunSums
     clients: AttemptCounts
     learner: Trained | None
     ended: str
-    """The reason, as `netsim.simulation` has it."""
+    """Reason of the end: one of the constants of `netsim.simulation`."""
     waited_for_lost_s: float = 0.0
     """Longest timeout with which an application waited for a message that was lost; inf: it waited without a timeout; 0: no
     message was lost.
     """
     standstill: str = ""
-    """In words, which peers wait for which, where the run ended because none of them can go on; empty otherwise."""
+    """Text that tells which peers wait for which, if the run ended because none could go on; empty otherwise."""
 
     @property
     def over(self) -> bool:
@@ -126,9 +126,9 @@ class Outcome:
 
 def shortest_s(timeline: HasLaws, entities: IntArray) -> FloatArray:
     """Return the least seconds (n,) that any law of a timeline allows each of `entities` (n,)."""
-    nothing = np.zeros(len(entities))
-    # One law after the other, not one array: there may be many laws, of many clients.
-    return np.asarray(reduce(np.minimum, (law.quantile(nothing, entities) for law in timeline.laws)), np.float64)
+    zero_quantiles = np.zeros(len(entities))
+    # A running minimum needs memory for one law only; there may be many laws of many clients.
+    return np.asarray(reduce(np.minimum, (law.quantile(zero_quantiles, entities) for law in timeline.laws)), np.float64)
 
 
 def least_s(timeline: Any, entities: IntArray) -> float:

@@ -31,7 +31,7 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     # A scheduler of sub-channels is judged by ages, which count rounds.
     if outlook.carries or scenario.scheduler is not None:
         return
-    # What an own server, a script or the slots of a server wait for, only the run shows.
+    # Only the run shows how long a user's own server, a script or slots wait.
     if waits or server.own or server.slotted or scenario.script is not None or server.parameters().get("round_s") is not None:
         return
     laws = [law for timeline in (*outlook.delays.values(), *outlook.worked) for law in timeline.laws]
@@ -48,20 +48,20 @@ def short_deadline(outlook: Outlook) -> Iterator[Caution]:
     limit_s = server.limit_s
     if limit_s is None or server.waits_past_limit or outlook.scenario.script is not None:
         return
-    # An update that a round of fixed length cuts off is sent again, and is not prepared again.
-    needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _whole_s(outlook)
+    # An update that is cut off by the end of its round is sent again without a new download or training.
+    needed_s = outlook.least_s["upload"] if server.limits == "transmission" else _least_update_s(outlook)
 
-    def caution(of_clients: str, of_it: str, least: float) -> Caution:
-        shortest = f"the shortest possible {server.limits} of {of_clients}, {least:.4g} s"
-        text = f"server.{server.limit_key} = {limit_s!r}: is below {shortest}"
-        return Caution("deadline-too-short", f"{text}; nothing {of_it}can ever be delivered; give more time than that")
+    def caution(members: str, owner: str, least_s: float) -> Caution:
+        least_text = f"the shortest possible {server.limits} of {members}, {least_s:.4g} s"
+        text = f"server.{server.limit_key} = {limit_s!r}: is below {least_text}"
+        return Caution("deadline-too-short", f"{text}; nothing {owner}can ever be delivered; give more time than that")
 
     if needed_s.min() > limit_s:
         yield caution("any client", "", float(needed_s.min()))
         return
     for name, members in outlook.population.members.items():
-        if (least := float(needed_s[members].min())) > limit_s:
-            yield caution(f"group {name!r}", "of it ", least)
+        if (least_s := float(needed_s[members].min())) > limit_s:
+            yield caution(f"group {name!r}", "of it ", least_s)
 
 
 def short_time_limit(outlook: Outlook) -> Iterator[Caution]:
@@ -70,38 +70,38 @@ def short_time_limit(outlook: Outlook) -> Iterator[Caution]:
     limit_s = scenario.time_limit_s
     if limit_s is None or scenario.script is not None:
         return
-    round_s = _shortest_round_s(scenario, np.sort(_whole_s(outlook)), outlook.stops)
+    round_s = _shortest_round_s(scenario, np.sort(_least_update_s(outlook)), outlook.stops)
     if limit_s < round_s:
         text = f"time_limit_s = {limit_s!r}: is below the shortest possible round, {round_s:.4g} s"
         yield Caution("time-limit-too-short", f"{text}; no round can be completed, and the tables stay empty; give more time")
 
 
-def _whole_s(outlook: Outlook) -> FloatArray:
+def _least_update_s(outlook: Outlook) -> FloatArray:
     """Return the least seconds (K,) from selection to delivery."""
     scenario, least_s = outlook.scenario, outlook.least_s
-    whole_s = least_s["download"] + least_s["compute"] + least_s["upload"]
+    update_s = least_s["download"] + least_s["compute"] + least_s["upload"]
     # A policy of the user's own may ask for fewer steps than are planned, and partial work takes less time.
-    in_part = scenario.work is not None and scenario.work.partial_share > 0
-    if in_part or (scenario.policy is not None and is_own("policy", scenario.policy.kind)):
-        return whole_s
-    return whole_s + outlook.least_work_s
+    partial = scenario.work is not None and scenario.work.partial_share > 0
+    if partial or (scenario.policy is not None and is_own("policy", scenario.policy.kind)):
+        return update_s
+    return update_s + outlook.least_work_s
 
 
-def _shortest_round_s(scenario: Scenario, whole_s: FloatArray, stops: bool) -> float:
+def _shortest_round_s(scenario: Scenario, update_s: FloatArray, stops: bool) -> float:
     """Return a time before which no round can end; 0 if none is known.
 
-    `whole_s`: the least duration of an update of each client, ascending. `stops`: True if a trace of bandwidth
+    `update_s`: the least duration of an update of each client, ascending. `stops`: True if a trace of bandwidth
     ends, which loses what is under way.
     """
     downlink = scenario.downlink
     lossy = downlink.channel.kind != "perfect" or any(change.channel for change in downlink.changes)
-    # A round also ends where all of its updates break off.
+    # A round also ends when all its updates are lost or aborted: then its shortest duration is not sure.
     batteries = scenario.energy is not None and scenario.energy.battery is not None
     sure = not (lossy or stops or batteries or scenario.outages or scenario.availability.kind != "always")
     selects = scenario.policy is not None and not scenario.server.slotted
     fewest = 1 if selects and _may_select_fewer(scenario.method.kind) else None
     rounds = scenario.slots.rounds if scenario.slots is not None else 1
-    shortest_s: float = scenario.server.shortest_round_s(whole_s, sure=sure, fewest=fewest, rounds=rounds)
+    shortest_s: float = scenario.server.shortest_round_s(update_s, sure=sure, fewest=fewest, rounds=rounds)
     return shortest_s
 
 

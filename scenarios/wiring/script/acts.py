@@ -8,12 +8,15 @@ from scenarios.schema.errors import UserError
 
 
 class _Act:
+    """An act that `undo` takes back once."""
+
     def __init__(self, undo: Callable[[], None]) -> None:
         self._undo: Callable[[], None] | None = undo
 
-    def _take_back(self, word: str) -> None:
+    def _take_back(self, name: str) -> None:
+        """Undo the act; raises UserError the second time. `name`: name of the method, for the message."""
         if self._undo is None:
-            raise UserError(f"{word}: this was taken back already; do it once")
+            raise UserError(f"{name}: this was taken back already; do it once")
         undo, self._undo = self._undo, None
         undo()
 
@@ -22,7 +25,7 @@ class Change(_Act):
     """Parameters that a script has changed."""
 
     def restore(self) -> None:
-        """From now on they are as they would be without it; other changes, and change points, stay in force."""
+        """Take the change back. Other changes, and change points, stay in force."""
         self._take_back("restore")
 
 
@@ -30,7 +33,7 @@ class Jamming(_Act):
     """A jammer that a script has started."""
 
     def stop(self) -> None:
-        """Its present dwell ends now, and it rests."""
+        """Stop the jammer: its present dwell ends now, and no other follows."""
         self._take_back("stop")
 
 

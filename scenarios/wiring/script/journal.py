@@ -13,12 +13,13 @@ from scenarios.schema.errors import UserError
 
 
 class DivergedError(UserError):
-    """A script does otherwise than it did before the checkpoint that it is brought up to."""
+    """A replayed script acts differently than before the checkpoint."""
 
 
 class Journal:
-    """Entries, each a list of plain data that begins with its kind: "act", "refused", "read", "wait" or "woken". During
-    `replay`, which brings a script up to a checkpoint, its acts are compared with the entries instead of being noted.
+    """List of entries. Each is a list of plain data that begins with its kind: "act", "refused", "read", "wait" or "woken".
+
+    A replay brings a new generator up to a checkpoint. It compares the script's acts with the entries, and adds none.
     """
 
     def __init__(self) -> None:
@@ -28,7 +29,7 @@ class Journal:
 
     @property
     def replaying(self) -> bool:
-        """True if the script is being brought up to its earlier place."""
+        """True during a replay."""
         return self._next is not None
 
     def replay(self, entries: list[list[Any]]) -> None:
@@ -62,15 +63,15 @@ class Journal:
     def read(self, name: str, value: Callable[[], Any]) -> object:
         """Note a value that the script reads; return it, or the value noted before during a replay."""
         if self._next is None:
-            seen = value()
-            self.entries.append(["read", name, seen])
-            return seen
-        place = self._next
+            present = value()
+            self.entries.append(["read", name, present])
+            return present
+        index = self._next
         self._compare(["read", name], 2)
-        return self.entries[place][2]
+        return self.entries[index][2]
 
     def woken(self) -> list[Any] | None:
-        """Return the next answer by which the script was woken; None if it still waits."""
+        """Return the next entry "woken" of a replay, or None if the script still waits at the checkpoint."""
         assert self._next is not None
         if self._next == len(self.entries):
             self._next = None
@@ -88,24 +89,27 @@ class Journal:
         self._next = None
 
     def raise_if_diverged(self) -> None:
-        """Raise a DivergedError again that the script's own `except` may have caught."""
+        """Raise an earlier DivergedError again, because an `except` in the script may have caught it."""
         if self._diverged is not None:
             raise self._diverged
 
     def _compare(self, entry: list[Any], length: int | None = None) -> None:
+        """Compare `entry` with the next one of the replay, up to `length` items; raises DivergedError."""
         assert self._next is not None
         if self._next == len(self.entries):
             self._refuse(f"it does {_entry_text(entry)} where it did no more")
-        known = self.entries[self._next]
-        if known[:length] != entry:
-            self._refuse(f"it does {_entry_text(entry)}, where it did {_entry_text(known)}")
+        earlier = self.entries[self._next]
+        if earlier[:length] != entry:
+            self._refuse(f"it does {_entry_text(entry)}, where it did {_entry_text(earlier)}")
         self._next += 1
 
-    def _refuse(self, told: str) -> None:
-        self._diverged = DivergedError(told)
+    def _refuse(self, problem: str) -> None:
+        """Raise a DivergedError, and keep it for `raise_if_diverged`."""
+        self._diverged = DivergedError(problem)
         raise self._diverged
 
 
 def _entry_text(entry: list[Any]) -> str:
+    """Return an entry as text for messages, such as "wait for until_round 3"."""
     kind, *rest = entry
     return f"{'wait for' if kind == 'wait' else kind} {' '.join(str(word) for word in rest if word is not None)}"

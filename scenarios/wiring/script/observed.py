@@ -51,7 +51,7 @@ class Observed:
         self.rng = rng
         """Random numbers of the script: a separate stream of the run's seed."""
 
-    # What is known.
+    # State of the run.
 
     @property
     def time_s(self) -> float:
@@ -60,22 +60,22 @@ class Observed:
 
     @property
     def round(self) -> int:
-        """The round under way, or between rounds the last one; 0 before the first. With slots: communication rounds."""
+        """The open round; between rounds the last one, 0 before the first. With slots: communication rounds."""
         return self._runner.moment[0]
 
     @property
     def slot(self) -> int:
-        """The slot under way; 0 before the first, and where the server has none."""
+        """The open slot; 0 before the first, and for servers without slots."""
         return self._runner.moment[1]
 
     @property
     def client_count(self) -> int:
-        """K."""
+        """The number of clients, K."""
         return self._population.count
 
     @property
     def channel_count(self) -> int:
-        """N, the sub-channels of `[channels]`; 0 without."""
+        """The number of sub-channels, N; 0 without `[channels]`."""
         return 0 if self._spectrum is None else self._spectrum.count
 
     def group(self, name: str) -> IntArray:
@@ -87,61 +87,71 @@ class Observed:
         return np.array(self._runner.journal.read("deliveries", self._pool.successes.tolist), np.int64)
 
     def channel_deliveries(self) -> IntArray:
-        """(N,) updates delivered so far over each sub-channel."""
+        """Return the number of updates (N,) delivered so far over each sub-channel."""
         return np.array(self._runner.journal.read("channel_deliveries", self._channels().delivered.copy), np.int64)
 
     def channel_attempts(self) -> IntArray:
-        """(N,) transmissions begun so far on each sub-channel."""
+        """Return the number of transmissions (N,) begun so far on each sub-channel."""
         return np.array(self._runner.journal.read("channel_attempts", self._channels().begun.copy), np.int64)
 
     def _channels(self) -> Spectrum:
+        """Return the sub-channels; raises UserError if there are none."""
         if self._spectrum is None:
             raise UserError("this scenario has no sub-channels; add [channels], or leave it out")
         return self._spectrum
 
     def value(self, target: str, parameter: str, /) -> Any:
-        """Return a parameter of a law as it is in force: (K,) or (N,) numbers, or what is no number.
+        """Return the present value of a parameter of a law: numbers, (K,) or (N,), or a value that is no number.
 
-        `target` as of `change`.
+        `target`: key of the law in the scenario, such as compute.delay.
         """
         round, _, time_s = self._runner.moment
         value = self._targets.find(target).value(parameter, round, time_s)
         return value.copy() if isinstance(value, np.ndarray) else value
 
-    # What can be waited for.
+    # Waits.
 
     def until_round(self, number: int) -> Wait:
-        """Until round `number` is about to open: before anything of it, such as waiting for clients. Gives the round."""
+        """Wait until round `number` is about to open, before it waits for clients. The yield returns the round."""
         return UntilRound(integer("number", number, 1))
 
     def until_slot(self, number: int) -> Wait:
-        """Until slot `number` is about to open, before the clients or the server decide on its members. Gives the slot."""
+        """Wait until slot `number` is about to open, before its members are decided. The yield returns the slot."""
         if not self._slots:
             raise UserError("until_slot: this server has no slots; wait for a round")
         return UntilRound(integer("number", number, 1), slot=True)
 
     def until_time(self, time_s: float) -> Wait:
-        """Until the clock stands at `time_s`, before everything else of that instant. Gives the time."""
+        """Wait until `time_s`; the script acts before all other events of that instant. The yield returns the time."""
         if not is_number(plain_number(time_s)) or not time_s >= 0:
             raise UserError(f"time_s = {time_s!r}: must be a number of seconds, >= 0 and finite")
         return UntilTime(float(time_s))
 
     def after(self, seconds: float) -> Wait:
-        """For so many seconds from now."""
+        """Wait for `seconds` from now. The yield returns the time."""
         if not is_number(plain_number(seconds)) or not seconds >= 0:
             raise UserError(f"seconds = {seconds!r}: must be a number of seconds, >= 0 and finite")
         return UntilTime(self.time_s + float(seconds))
 
     def until_delivery(self, *, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
-        """Until `count` updates have been delivered: of some clients, over some sub-channels. Gives the last, an `Ended`."""
+        """Wait until `count` updates of `clients` over `channels` (None: any) have been delivered.
+
+        The yield returns the last of them, an `Ended`.
+        """
         return self._until_end("delivered", None, clients, channels, count)
 
     def until_loss(self, *, cause: str | None = None, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
-        """Until `count` updates have been lost, to `cause` as clients.parquet has it (None: any). Gives the last, an `Ended`."""
+        """Wait until `count` updates have been lost. The yield returns the last of them, an `Ended`.
+
+        `cause`: cause of a loss, as in clients.parquet; None: any.
+        """
         return self._until_end("lost", cause, clients, channels, count)
 
     def until_end(self, outcome: str | None = None, *, clients: Some = None, channels: Some = None, count: int = 1) -> Wait:
-        """Until `count` attempts have ended: delivered, lost, late or aborted (None: whichever). Gives the last, an `Ended`."""
+        """Wait until `count` attempts have ended. The yield returns the last of them, an `Ended`.
+
+        `outcome`: delivered, lost, late or aborted; None: any.
+        """
         if outcome not in (None, *_OUTCOMES):
             raise UserError(f"outcome = {outcome!r}: must be one of {', '.join(_OUTCOMES)}")
         return self._until_end(outcome, None, clients, channels, count)
@@ -164,27 +174,27 @@ class Observed:
         whichever comes first; with neither, any change. Changes are declared as a round closes.
         Raises UserError if no detector of the scenario can declare such a change.
         """
-        both = (channels is None) == (clients is None)
-        by_scheduler, by_policy = both or clients is None, both or channels is None
+        either = (channels is None) == (clients is None)
+        by_scheduler, by_policy = either or clients is None, either or channels is None
         if not (by_scheduler and self._declares["scheduler"]) and not (by_policy and self._declares["policy"]):
-            wanted = [("scheduler", "kind = \"glr-cucb\"")] * by_scheduler + [("policy", "a detector")] * by_policy
-            remedy = " or ".join(f"give [{section}] {what}" for section, what in wanted)
+            remedies = [("scheduler", "kind = \"glr-cucb\"")] * by_scheduler + [("policy", "a detector")] * by_policy
+            remedy = " or ".join(f"give [{section}] {key}" for section, key in remedies)
             raise UserError(f"until_change_declared: nothing here declares such a change; {remedy}")
         if channels is not None:
             self._channels()
         return UntilDeclared(channels=to_list(self._some(channels, "channels")), clients=to_list(self._some(clients, "clients")))
 
-    def _some(self, some: Some, what: str) -> IntArray | None:
-        """Return the clients or sub-channels named by `some`; None: all."""
+    def _some(self, some: Some, entities: str) -> IntArray | None:
+        """Return the numbers in `some`, which names `entities` ("clients" or "channels"); None: all. Raises UserError."""
         if some is None:
             return None
-        if isinstance(some, str) and what == "clients":
-            return self._population.group(some, what)
-        count = self._population.count if what == "clients" else self.channel_count
+        if isinstance(some, str) and entities == "clients":
+            return self._population.group(some, entities)
+        count = self._population.count if entities == "clients" else self.channel_count
         value: Any = plain(some)
         numbers = value if isinstance(value, list | tuple | range) else [value]
-        good = all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < count for number in numbers)
-        if not numbers or not good or len(set(numbers)) < len(numbers):
-            name = " or the name of a group" if what == "clients" else ""
-            raise UserError(f"{what} = {some!r}: must be a number from 0 to {count - 1}, some of them, each once,{name}")
+        valid = all(isinstance(number, int) and not isinstance(number, bool) and 0 <= number < count for number in numbers)
+        if not numbers or not valid or len(set(numbers)) < len(numbers):
+            name = " or the name of a group" if entities == "clients" else ""
+            raise UserError(f"{entities} = {some!r}: must be a number from 0 to {count - 1}, some of them, each once,{name}")
         return np.array(numbers, np.int64)

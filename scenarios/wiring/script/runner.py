@@ -2,8 +2,8 @@
 
 Order within an instant. A script that waits for a time acts before everything else of that instant, as a change point of the
 scenario does; one that waits for a round acts before anything of the round; one that waits for the end of an attempt, or for a
-declared change, acts when the event that brought it is complete, before any other of the same instant. Ends of one instant are
-told one after the other: none is missed.
+declared change, acts when the event that caused it is complete, before any other event of the same instant. The script gets
+several ends of one instant one after another, and misses none.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from scenarios.schema.errors import UserError, users_line
 from scenarios.wiring.script.journal import DivergedError, Journal
 from scenarios.wiring.script.waits import Declared, Ended, Event, Opened, Reached, Wait
 
-_EVER = float("inf")
-_MOST_AT_ONCE = 100_000
+_FOREVER = float("inf")
+_MOST_WAITS_AT_ONCE = 100_000
 """Largest number of successive waits that end at once: a script that waits for past events would never stop."""
 
 
@@ -46,11 +46,13 @@ class ScriptRunner:
         self.over = False
         """True if the run is over, so that nothing that the script does counts."""
         self._moment: tuple[int, int, float] = (0, 0, 0.0)
-        """Round, slot and time as the script was woken last, while it is brought up to a checkpoint."""
+        """During a replay: round, slot and time at which the script was last woken."""
         self._generator: GeneratorType[Wait, Any, None] | None = None
         self._wait: Wait | None = None
-        self._number = 0
-        self._happened: list[Event] = []
+        self._wait_number = 0
+        """Number of the present wait: a clock call for an earlier wait is ignored."""
+        self._pending: list[Event] = []
+        """Events of this instant that the script has not got yet."""
 
     @property
     def moment(self) -> tuple[int, int, float]:
@@ -62,7 +64,7 @@ class ScriptRunner:
         """Return the time of the script's next act, if known; inf: it depends on events."""
         wait = self._wait
         if wait is None:
-            return _EVER
+            return _FOREVER
         return wait.due_s if self._round_s is None else min(wait.due_s, (wait.due_round - 1) * self._round_s)
 
     def play(self, function: Callable[[], Any], *, round_s: float | None) -> None:
@@ -76,8 +78,8 @@ class ScriptRunner:
         self.recorder = recorder
 
     def begin(self) -> None:
-        """Up to the first wait."""
-        self._begin()
+        """Run the script up to its first wait."""
+        self._start_generator()
         self._advance(None)
 
     def close(self) -> None:
@@ -89,76 +91,81 @@ class ScriptRunner:
 
     # Callbacks of the engine.
 
-    def opens_round(self, number: int) -> None:
-        """Round `number` is about to open."""
+    def on_round(self, number: int) -> None:
+        """Give the script the event that round `number` is about to open."""
         self.round = number
-        self._tell(Opened(self.clock.now, number))
+        self._send(Opened(self.clock.now, number))
 
-    def opens_slot(self, number: int) -> None:
-        """Slot `number` is about to open."""
+    def on_slot(self, number: int) -> None:
+        """Give the script the event that slot `number` is about to open."""
         self.slot = number
-        self._tell(Opened(self.clock.now, number, is_slot=True))
+        self._send(Opened(self.clock.now, number, is_slot=True))
 
-    def declares(self, declared: Declared) -> None:
-        """Changes were declared, in the midst of the event that closes a round."""
-        self._later(declared)
+    def on_declared(self, declared: Declared) -> None:
+        """Note declared changes. The script gets them when the event that closes the round is complete."""
+        self._add_pending(declared)
 
     def on_end(self, update: Update) -> None:
-        """An attempt has ended, in the midst of the event that ended it."""
-        if self._wait is None or not (self._wait.of_ends or self._happened):
+        """Note the end of an attempt. The script gets it when the event that ended the attempt is complete."""
+        # Skip events that cannot wake the script: every attempt of a run calls this.
+        if self._wait is None or not (self._wait.watches_ends or self._pending):
             return
         latency_s = update.outcome_s - update.selected_s
-        facts = (update.outcome, update.cause, update.channel, latency_s)
-        self._later(Ended(update.outcome_s, update.round, update.client, *facts))
+        details = (update.outcome, update.cause, update.channel, latency_s)
+        self._add_pending(Ended(update.outcome_s, update.round, update.client, *details))
 
-    def _later(self, event: Event) -> None:
-        if not self._happened:
-            self.clock.call_at(self.clock.now, self._tell_all, priority=BEFORE_ALL)
-        self._happened.append(event)
+    def _add_pending(self, event: Event) -> None:
+        """Keep an event until the present one is complete; then give it to the script in the same instant."""
+        if not self._pending:
+            self.clock.call_at(self.clock.now, self._send_pending, priority=BEFORE_ALL)
+        self._pending.append(event)
 
-    def _tell_all(self, payload: None = None) -> None:
+    def _send_pending(self, payload: None = None) -> None:
+        """Callback that gives the script the events of this instant in order."""
         # One by one, because the script may begin another wait between two of them. Ends caused by its own acts do not reach
         # it, because it does not wait while it acts.
-        while self._happened:
-            self._tell(self._happened[0])
-            self._happened.pop(0)
+        while self._pending:
+            self._send(self._pending[0])
+            self._pending.pop(0)
 
-    def _rings(self, number: int) -> None:
-        if number == self._number:
-            self._tell(Reached(self.clock.now))
+    def _on_due(self, number: int) -> None:
+        """Callback at the latest end of wait `number`; ignored if that wait has ended."""
+        if number == self._wait_number:
+            self._send(Reached(self.clock.now))
 
-    def _tell(self, event: Event) -> None:
+    def _send(self, event: Event) -> None:
+        """Give an event to the present wait, and wake the script if the wait ends."""
         wait = self._wait
         if wait is not None and wait.take(event):
             self._wake(wait)
 
     def _wake(self, wait: Wait) -> None:
+        """Note in the journal that `wait` has ended, and run the script up to its next wait."""
         self._wait = None
         self.journal.note("woken", *self.moment, *wait.outcome())
         self._advance(wait.value)
 
     # The generator.
 
-    def _begin(self) -> None:
+    def _start_generator(self) -> None:
         self._generator = self._call_user(self._function)
 
     def _advance(self, value: object) -> None:
-        """On to the next wait that is not over as it begins."""
-        for _ in range(_MOST_AT_ONCE):
+        """Run the script from its present yield, which returns `value`, up to the next wait that is not over at its start."""
+        for _ in range(_MOST_WAITS_AT_ONCE):
             wait = self._next_wait(value)
             if wait is None:
                 return
-            if not wait.over(*self.moment):
+            if not wait.is_over(*self.moment):
                 self._wait_for(wait)
                 return
             self.journal.note("woken", *self.moment, *wait.outcome())
             value = wait.value
-        raise UserError(
-            f"{self._place()}: waited {_MOST_AT_ONCE:,} times for what had come already; wait for something that is to come"
-        )
+        problem = f"waited {_MOST_WAITS_AT_ONCE:,} times for events of the past; wait for an event that is still to come"
+        raise UserError(f"{self._location()}: {problem}")
 
     def _next_wait(self, value: object) -> Wait | None:
-        """Send `value` to the script and return its next wait, begun, or None if the script is over."""
+        """Send `value` to the script; return its next wait, which has begun, or None if the script has ended."""
         assert self._generator is not None
         try:
             wait = self._call_user(partial(self._generator.send, value))
@@ -170,17 +177,18 @@ class ScriptRunner:
         self.journal.raise_if_diverged()
         if not isinstance(wait, Wait):
             raise UserError(
-                f"{self._place()}: yields {wait!r}; yield what a wait of the world returns, such as world.until_round(50)"
+                f"{self._location()}: yields {wait!r}; yield what a wait of the world returns, such as world.until_round(50)"
             )
         wait.begin()
         self.journal.note("wait", wait.plain())
         return wait
 
     def _wait_for(self, wait: Wait) -> None:
+        """Make `wait` the present wait, with a clock call at its latest end if that is known."""
         self._wait = wait
-        self._number += 1
-        if wait.due_s < _EVER:
-            self.clock.call_at(max(wait.due_s, self.clock.now), self._rings, self._number, BEFORE_ALL)
+        self._wait_number += 1
+        if wait.due_s < _FOREVER:
+            self.clock.call_at(max(wait.due_s, self.clock.now), self._on_due, self._wait_number, BEFORE_ALL)
 
     def _call_user(self, call: Callable[[], Any]) -> Any:
         """Call the user's code; its errors are raised with the script, the round, the time and the line."""
@@ -189,16 +197,17 @@ class ScriptRunner:
         except (StopIteration, DivergedError):
             raise
         except (UserError, ParameterError) as error:
-            raise UserError(f"{self._place(error)}: {error}") from error
+            raise UserError(f"{self._location(error)}: {error}") from error
         except Exception as error:
             text = str(error).partition("\n")[0]
-            raise UserError(f"{self._place(error)}: {type(error).__name__}: {text}") from error
+            raise UserError(f"{self._location(error)}: {type(error).__name__}: {text}") from error
 
-    def describe_act(self) -> str:
-        """Return the script's present act in words, for an error that comes later."""
-        return f"by {self._place()}"
+    def locate_act(self) -> str:
+        """Return the location of the script's present act, for an error that this act causes later."""
+        return f"by {self._location()}"
 
-    def _place(self, error: BaseException | None = None) -> str:
+    def _location(self, error: BaseException | None = None) -> str:
+        """Return script, round, time and line of the script's present act, for messages."""
         round, _, time_s = self.moment
         return f"script {self.name!r}, round {round}, {time_s:g} s{self._line(error)}"
 
@@ -217,31 +226,29 @@ class ScriptRunner:
         return {"round": self.round, "slot": self.slot, "entries": list(self.journal.entries), "wait": waits}
 
     def load_state_dict(self, state: State) -> None:
-        """Bring a fresh generator to where the script was; raises UserError where it does otherwise than it did."""
+        """Replay a new generator up to the checkpoint; raises UserError if it acts differently than before."""
         self.round, self.slot = state["round"], state["slot"]
         self.journal.replay([list(entry) for entry in state["entries"]])
         try:
             self._replay()
         except DivergedError as error:
-            raise UserError(
-                f"{self._place()}: does otherwise than before the checkpoint: {error}; go on with the script as it was, or run "
-                "again"
-            ) from error
+            problem = f"acts differently than before the checkpoint: {error}"
+            raise UserError(f"{self._location()}: {problem}; go on with the script as it was, or run again") from error
         if self._wait is not None:
             self._wait.load_state_dict(state["wait"])
 
     def _replay(self) -> None:
-        """Bring a fresh generator to the point of the checkpoint, by the answers in the journal."""
+        """Replay a new generator up to the checkpoint, with the outcomes of waits that the journal holds."""
         if not self.journal.entries:
             return  # interrupted before the run began
-        self._begin()
+        self._start_generator()
         value: Any = None
         while (wait := self._next_wait(value)) is not None:
-            answer = self.journal.woken()
-            if answer is None:
+            entry = self.journal.woken()
+            if entry is None:
                 self._wait_for(wait)
                 return
-            _, *moment, which, came = answer
+            _, *moment, which, outcome = entry
             self._moment = (moment[0], moment[1], moment[2])
-            wait.comes(which, came)
+            wait.restore_outcome(which, outcome)
             value = wait.value

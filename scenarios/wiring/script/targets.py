@@ -25,8 +25,8 @@ from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError, did_you_mean
 
 Entity = Literal["clients", "channels"] | None
-_EVER = math.inf
-_KEPT = 8
+_FOREVER = math.inf
+_CACHED_LAWS = 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,14 +36,14 @@ class Overlay:
     parameters: Keywords
     entities: IntArray | None
     scale: bool
-    told: str
-    """Description of the act, for an error."""
+    description: str
+    """Description of the script's act, for error messages."""
 
 
 class Segment(Protocol):
     """A law with its keywords, in force between two change points."""
 
-    def laid(self, overlay: Overlay, path: str) -> Segment:
+    def with_overlay(self, overlay: Overlay, path: str) -> Segment:
         """Return the segment with `overlay` applied; raises UserError that names the parameter below `path`."""
 
     def value(self, name: str, path: str) -> Any:
@@ -62,14 +62,14 @@ class Target(Protocol):
     def value(self, name: str, round: int, time_s: float) -> Any:
         """Return the parameter in force, as `Segment.value` does; raises UserError."""
 
-    def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
-        """From now on, with `overlay`; raises UserError, and is then as it was."""
+    def add(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """Apply `overlay` from now on; raises UserError, and then changes nothing."""
 
-    def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
-        """From now on, without it."""
+    def remove(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """Take `overlay` back from now on."""
 
     def renew(self) -> None:
-        """Evaluate the law again, at the same draws, wherever its values are kept."""
+        """Make all users of the law evaluate it again, at the same draws."""
 
 
 class _Law(ABC):
@@ -84,44 +84,48 @@ class _Law(ABC):
         self.entity = entity
         self.renewals: list[Callable[[], None]] = []
         """Called after every change."""
-        self._times_s = [-_EVER]
+        self._times_s = [-_FOREVER]
         self._versions: list[tuple[Overlay, ...]] = [()]
-        """The overlays in force from each of these times on."""
+        """The overlays in force from each time of `_times_s` on."""
         self._built: dict[tuple[Any, int], tuple[Any, Any]] = {}
-        """The last few laws, by segment and version."""
+        """The last laws built, by id of segment and index in `_versions`; with the segment, so that its id stays in use."""
 
     @abstractmethod
     def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
-        """Return the segment in force, its law without a script, and until when."""
+        """Return the segment in force, its law without overlays, and the time when it ends."""
 
     @abstractmethod
     def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> object:
         """Return the law of a segment under `overlays`; raises UserError."""
 
     def at(self, round: int, time_s: float) -> tuple[Any, float]:
-        """Return the law in force in `round` at `time_s`, and until when, unless the script acts before."""
+        """Return the law in force in `round` at `time_s`, and the time when it ends unless the script acts before."""
         segment, law, until_s = self._segment(round, time_s)
         version = self._version(time_s)
         if not self._versions[version]:
             return law, until_s
         key = id(segment), version
         if key not in self._built:
-            if len(self._built) >= _KEPT:
+            if len(self._built) >= _CACHED_LAWS:
                 del self._built[next(iter(self._built))]
             self._built[key] = segment, self._build_checked(segment, self._versions[version])
         return self._built[key][1], until_s
 
     def _version(self, time_s: float) -> int:
+        """Return the index in `_versions` of the overlays in force at `time_s`."""
+        # Nearly all calls ask for the present, which needs no search.
         return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
 
     def _build_checked(self, segment: object, overlays: tuple[Overlay, ...]) -> object:
+        """Return the law of a segment under `overlays`; an error names the last act of the script."""
         try:
             return self._build_law(segment, overlays)
         except UserError as error:
             # The law after a later change point may refuse values that the earlier law accepted.
-            raise UserError(f"{error} ({overlays[-1].told})") from error
+            raise UserError(f"{error} ({overlays[-1].description})") from error
 
-    def _now(self, time_s: float, overlays: tuple[Overlay, ...]) -> None:
+    def _set_overlays(self, time_s: float, overlays: tuple[Overlay, ...]) -> None:
+        """Set the overlays in force from `time_s` on."""
         if self._times_s[-1] == time_s:
             self._versions[-1] = overlays
         else:
@@ -129,14 +133,15 @@ class _Law(ABC):
             self._versions.append(overlays)
         self._built = {}
 
-    def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
+    def add(self, overlay: Overlay, round: int, time_s: float) -> None:
         segment, _, _ = self._segment(round, time_s)
         overlays = (*self._versions[-1], overlay)
-        self._build_law(segment, overlays)  # refused here, or not at all
-        self._now(time_s, overlays)
+        # Build the law before it is used, so that wrong values are refused now.
+        self._build_law(segment, overlays)
+        self._set_overlays(time_s, overlays)
 
-    def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
-        self._now(time_s, tuple(present for present in self._versions[-1] if present is not overlay))
+    def remove(self, overlay: Overlay, round: int, time_s: float) -> None:
+        self._set_overlays(time_s, tuple(other for other in self._versions[-1] if other is not overlay))
 
     def renew(self) -> None:
         for renew in self.renewals:
@@ -164,28 +169,29 @@ class ScriptedLaw(_Law):
         self.starts = starts
         self.unit = unit
         self._segments = segments
-        self._last: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
-        """The segment that was last laid over, with what, and what came out."""
-        self._all: tuple[tuple[Overlay, ...] | None, Sequence[Any]] = None, laws
-        """Last answer of `laws_at`, with the overlays that it holds for."""
-        self._places: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
+        self._last_applied: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
+        """Last call of `_apply_overlays`: segment, overlays and result."""
+        self._all_laws: tuple[tuple[Overlay, ...] | None, Sequence[Any]] = None, laws
+        """Last call of `laws_at`: overlays and result."""
+        self._segment_index: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
     def _segment(self, round: int, time_s: float) -> tuple[Segment, Any, float]:
-        place, until_s = self._places.at(round, time_s)
-        return self._segments[place], self.laws[place], until_s
+        index, until_s = self._segment_index.at(round, time_s)
+        return self._segments[index], self.laws[index], until_s
 
-    def _laid(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Segment:
-        first, known, laid = self._last
+    def _apply_overlays(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Segment:
+        """Return the segment with `overlays` applied in their order."""
+        first, applied, result = self._last_applied
         # Reuse the last result: a script that changes a law repeatedly adds one overlay to those of the last call.
-        if first is not segment or overlays[: len(known)] != known:
-            known, laid = (), segment
-        for overlay in overlays[len(known) :]:
-            laid = laid.laid(overlay, self.key)
-        self._last = segment, overlays, laid
-        return laid
+        if first is not segment or overlays[: len(applied)] != applied:
+            applied, result = (), segment
+        for overlay in overlays[len(applied) :]:
+            result = result.with_overlay(overlay, self.key)
+        self._last_applied = segment, overlays, result
+        return result
 
     def _build_law(self, segment: Segment, overlays: tuple[Overlay, ...]) -> object:
-        return self._laid(segment, overlays).build_at(self.key)
+        return self._apply_overlays(segment, overlays).build_at(self.key)
 
     def laws_at(self, time_s: float) -> Sequence[Any]:
         """Return the laws of all segments with the changes in force at `time_s`; the same sequence until the next change.
@@ -193,14 +199,14 @@ class ScriptedLaw(_Law):
         Laws are made on demand, because there may be many.
         """
         overlays = self._versions[self._version(time_s)]
-        if self._all[0] is not overlays:
+        if self._all_laws[0] is not overlays:
             laws = LazyLaws(count=len(self._segments), make=lambda place: self._build_checked(self._segments[place], overlays))
-            self._all = overlays, laws if overlays else self.laws
-        return self._all[1]
+            self._all_laws = overlays, laws if overlays else self.laws
+        return self._all_laws[1]
 
     def value(self, name: str, round: int, time_s: float) -> Any:
         segment, _, _ = self._segment(round, time_s)
-        return self._laid(segment, self._versions[self._version(time_s)]).value(name, self.key)
+        return self._apply_overlays(segment, self._versions[self._version(time_s)]).value(name, self.key)
 
 
 class ScriptedStates(_Law):
@@ -211,7 +217,7 @@ class ScriptedStates(_Law):
         self.unit: Literal["rounds", "seconds"] = states.unit
         self.starts: Sequence[float] = states.starts
         self._states = states
-        self._everyone: IntArray = np.arange(count)
+        self._channels: IntArray = np.arange(count)
 
     def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
         law, until_s = self._states.at(round, time_s)
@@ -219,21 +225,22 @@ class ScriptedStates(_Law):
 
     def _means(self, law: Any, overlays: tuple[Overlay, ...]) -> FloatArray:
         """Return the means of all sub-channels with the overlays applied; raises UserError for a mean outside [0, 1]."""
-        means = np.array(law.success_probability(self._everyone), np.float64)
+        means = np.array(law.success_probability(self._channels), np.float64)
         for overlay in overlays:
-            chosen = self._everyone if overlay.entities is None else overlay.entities
+            chosen = self._channels if overlay.entities is None else overlay.entities
             for name, value in overlay.parameters.items():
                 self._check(name)
                 values = np.broadcast_to(np.asarray(value, np.float64), chosen.shape)
                 means[chosen] = means[chosen] * values if overlay.scale else values
-        good = (means >= 0.0) & (means <= 1.0)
-        if not good.all():
-            wrong = int(np.argmin(good))
-            shown = f"{self.key}.means = {float(means[wrong])!r} of sub-channel {wrong}"
-            raise UserError(f"{shown}: must be a probability between 0 and 1")
+        valid = (means >= 0.0) & (means <= 1.0)
+        if not valid.all():
+            wrong = int(np.argmin(valid))
+            problem = f"{self.key}.means = {float(means[wrong])!r} of sub-channel {wrong}"
+            raise UserError(f"{problem}: must be a probability between 0 and 1")
         return means
 
     def _check(self, name: str) -> None:
+        """Raise UserError unless `name` is the only parameter that can change, `means`."""
         if name != "means":
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
 
@@ -258,40 +265,42 @@ class ScriptedObject:
         self._law, self._present, self._use = law, present, use
         self._overlays: list[Overlay] = []
 
-    def _laid(self, overlays: Sequence[Overlay]) -> Segment:
+    def _apply_overlays(self, overlays: Sequence[Overlay]) -> Segment:
+        """Return the law with `overlays` applied in their order."""
         law = self._law
         for overlay in overlays:
-            law = law.laid(overlay, self.key)
+            law = law.with_overlay(overlay, self.key)
         return law
 
-    def _under(self, overlays: list[Overlay]) -> None:
-        result = self._laid(overlays).build_at(self.key)
+    def _rebuild(self, overlays: list[Overlay]) -> None:
+        """Replace the object in use by one under `overlays`, with the same state."""
+        result = self._apply_overlays(overlays).build_at(self.key)
         result.load_state_dict(self._present.state_dict())
         self._present, self._overlays = result, overlays
         self._use(result)
 
     def value(self, name: str, round: int, time_s: float) -> Any:
-        return self._laid(self._overlays).value(name, self.key)
+        return self._apply_overlays(self._overlays).value(name, self.key)
 
-    def lay(self, overlay: Overlay, round: int, time_s: float) -> None:
-        self._under([*self._overlays, overlay])
+    def add(self, overlay: Overlay, round: int, time_s: float) -> None:
+        self._rebuild([*self._overlays, overlay])
 
-    def lift(self, overlay: Overlay, round: int, time_s: float) -> None:
-        self._under([present for present in self._overlays if present is not overlay])
+    def remove(self, overlay: Overlay, round: int, time_s: float) -> None:
+        self._rebuild([other for other in self._overlays if other is not overlay])
 
     def renew(self) -> None:
         """Do nothing: values are read at each use."""
 
 
 class Targets:
-    """All that a script can change in a run, by the key in the scenario; made as the laws are."""
+    """Targets of a script in one run, by their key in the scenario. The wiring adds each law when it builds it."""
 
     def __init__(self) -> None:
         self.all: dict[str, Target] = {}
         self.cut_offs = CutOffs()
-        """The clients that it has cut off."""
+        """Clients that the script has cut off."""
         self.absent: Absences
-        """The clients that it has taken away."""
+        """Clients that the script has taken away."""
         self.cuts: ScriptedCuts | None = None
         """Links between clients that the script has cut; None without links, or if messages take no time."""
         self._laws: dict[str, _Law] = {}
@@ -315,8 +324,9 @@ class Targets:
         unit: Literal["rounds", "seconds"],
     ) -> ScriptedLaw:
         """Return the timeline of these segments, which a script may change."""
-        of_one = ".shared." in key or key.startswith("network.")
-        entity: Entity = "channels" if key.startswith("channels.") else None if of_one else "clients"
+        # Shared links and cables are single: their parameters cannot differ between entities.
+        single = ".shared." in key or key.startswith("network.")
+        entity: Entity = "channels" if key.startswith("channels.") else None if single else "clients"
         law = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
         self.all[key] = self._laws[key] = law
         return law

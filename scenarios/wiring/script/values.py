@@ -15,9 +15,9 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import read_per_client
 
 Some: TypeAlias = "int | str | Sequence[int] | IntArray | None"
-"""A client, a group's name, clients by their numbers; None: all. Of sub-channels likewise, but for names."""
-_LISTED = 32
-"""As many values of a parameter are written out in a record; of more the least, the mean and the largest."""
+"""Clients: one number, the name of a group, several numbers, or None for all. Sub-channels likewise, without names."""
+_MOST_LISTED = 32
+"""Most values that a record lists; of more values it states the least, the mean and the largest."""
 
 
 def plain_number(value: object) -> object:
@@ -26,7 +26,7 @@ def plain_number(value: object) -> object:
 
 
 def integer(name: str, value: object, low: int) -> int:
-    """Return a whole number from `low` on; raises UserError."""
+    """Return `value` as an integer; raises UserError unless it is a whole number >= `low`."""
     plain = plain_number(value)
     if not isinstance(plain, int) or isinstance(plain, bool) or plain < low:
         raise UserError(f"{name} = {value!r}: must be a whole number from {low} on")
@@ -34,12 +34,12 @@ def integer(name: str, value: object, low: int) -> int:
 
 
 def to_list(entities: IntArray | None) -> list[int] | None:
-    """Return clients or sub-channels as plain data; None: all."""
+    """Return the numbers of clients or sub-channels as a list; None stays None, for all."""
     return None if entities is None else entities.tolist()
 
 
 def plain(value: object) -> Any:
-    """Return a value that a script gives, as plain data."""
+    """Return a value that a script gives, with NumPy arrays and numbers as Python lists and numbers."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
@@ -63,14 +63,14 @@ def label(some: Some, entities: IntArray | None) -> str | None:
 
 
 def value_text(value: object, entities: IntArray | None) -> str:
-    """Return a parameter of the entities concerned, as JSON."""
+    """Return the value of a parameter for `entities` (None: all) as JSON, shortened if there are many values."""
     if not isinstance(value, np.ndarray):
         return json.dumps(value)
     numbers: FloatArray = value if entities is None else value[entities]
     numbers = numbers[~np.isnan(numbers)]
     if numbers.size and (numbers == numbers[0]).all():
         return json.dumps(float(numbers[0]))
-    if len(numbers) <= _LISTED:
+    if len(numbers) <= _MOST_LISTED:
         return json.dumps(numbers.tolist())
     mean = math.fsum(numbers.tolist()) / len(numbers)
     return json.dumps({"least": float(numbers.min()), "mean": mean, "largest": float(numbers.max())})

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
-_EVER = math.inf
+_FOREVER = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Ended:
     channel: int | None
     """Sub-channel assigned to the client; None if the server has no sub-channels with states."""
     latency_s: float
-    """From selection to the end."""
+    """Seconds from selection to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """A time has come."""
+    """A time is reached."""
 
     time_s: float
 
 
 Event: TypeAlias = Ended | Declared | Opened | Reached
-_TOLD: dict[str, type[Ended | Declared]] = {"ended": Ended, "declared": Declared}
+_EVENTS_BY_NAME: dict[str, type[Ended | Declared]] = {"ended": Ended, "declared": Declared}
 
 
 def _plain(value: object) -> object:
-    """Return the answer to a script as plain data."""
-    for name, kind in _TOLD.items():
+    """Return a value that a wait gave to the script as plain data: an event becomes [name, fields]."""
+    for name, kind in _EVENTS_BY_NAME.items():
         if isinstance(value, kind):
             return [name, {field.name: getattr(value, field.name) for field in fields(value)}]
     return value
@@ -76,31 +76,31 @@ def _plain(value: object) -> object:
 
 def _from_plain(value: object) -> object:
     """Return the inverse of `_plain`."""
-    return _TOLD[value[0]](**value[1]) if isinstance(value, list) else value
+    return _EVENTS_BY_NAME[value[0]](**value[1]) if isinstance(value, list) else value
 
 
 class Wait(ABC):
     """Wait of a script, to be yielded. `a | b` waits for the first of both, and the yield then gives that one."""
 
-    due_s: float = _EVER
+    due_s: float = _FOREVER
     """Latest time of the end of the wait; inf if unknown."""
-    due_round: float = _EVER
+    due_round: float = _FOREVER
     """Latest round at whose opening the wait ends; inf if unknown."""
-    of_ends = False
-    """True if it may be for the end of an attempt."""
+    watches_ends = False
+    """True if the end of an attempt may end the wait."""
     value: Any = None
-    """Answer, once there is one; a yield of this wait alone gives it."""
+    """Value that `yield` returns once the wait has ended: its event, round or time."""
 
     def begin(self) -> None:
-        """A script waits for it from now on."""
+        """Start the wait: the script yields it now."""
         return
 
-    def over(self, round: int, slot: int, time_s: float) -> bool:
-        """Return True if the wait is over as it begins, because its event has been already."""
+    def is_over(self, round: int, slot: int, time_s: float) -> bool:
+        """Return True if the wait is over at its start, because its event has happened before. Sets `value`."""
         return False
 
     def take(self, event: Event) -> bool:
-        """Take an event; return True if it ends the wait."""
+        """Return True if `event` ends the wait. Sets `value`."""
         return False
 
     @abstractmethod
@@ -111,8 +111,8 @@ class Wait(ABC):
         """Return the index of the wait that ended among several (0 for a single wait), and its value, as plain data."""
         return 0, _plain(self.value)
 
-    def comes(self, which: int, value: object) -> None:
-        """End the wait as it ended before, by the noted outcome; return its value."""
+    def restore_outcome(self, which: int, value: object) -> None:
+        """Restore the noted outcome of the wait: `which` of several waits ended, with `value` as plain data."""
         self.value = _from_plain(value)
 
     def state_dict(self) -> Any:
@@ -132,14 +132,14 @@ Script: TypeAlias = Generator[Wait, Any, None]
 
 
 class UntilRound(Wait):
-    """Until a round, or a slot, is about to open."""
+    """Wait until a round, or a slot, is about to open."""
 
     def __init__(self, number: int, *, slot: bool = False) -> None:
         self.number, self.slot = number, slot
         if not slot:
             self.due_round = number
 
-    def over(self, round: int, slot: int, time_s: float) -> bool:
+    def is_over(self, round: int, slot: int, time_s: float) -> bool:
         self.value = slot if self.slot else round
         return bool(self.value >= self.number)
 
@@ -154,12 +154,12 @@ class UntilRound(Wait):
 
 
 class UntilTime(Wait):
-    """Until a simulated time."""
+    """Wait until a simulated time."""
 
     def __init__(self, time_s: float) -> None:
         self.due_s = time_s
 
-    def over(self, round: int, slot: int, time_s: float) -> bool:
+    def is_over(self, round: int, slot: int, time_s: float) -> bool:
         self.value = time_s
         return time_s >= self.due_s
 
@@ -174,7 +174,7 @@ class UntilTime(Wait):
 class UntilEnded(Wait):
     """Wait until `count` attempts have ended with this outcome, cause, client and channel; None: any."""
 
-    of_ends = True
+    watches_ends = True
 
     def __init__(
         self,
@@ -188,19 +188,20 @@ class UntilEnded(Wait):
         self._outcome, self._cause, self._count = outcome, cause, count
         self._clients = None if clients is None else frozenset(clients)
         self._channels = None if channels is None else frozenset(channels)
-        self._seen = 0
+        self._matched = 0
 
     def begin(self) -> None:
-        self._seen = 0
+        self._matched = 0
 
     def take(self, event: Event) -> bool:
         if not isinstance(event, Ended) or not self._matches(event):
             return False
-        self._seen += 1
+        self._matched += 1
         self.value = event
-        return self._seen >= self._count
+        return self._matched >= self._count
 
     def _matches(self, event: Ended) -> bool:
+        """Return True if the event has the outcome, cause, client and channel that the wait is for."""
         return (
             (self._outcome is None or event.outcome == self._outcome)
             and (self._cause is None or event.cause == self._cause)
@@ -209,14 +210,14 @@ class UntilEnded(Wait):
         )
 
     def plain(self) -> list[Any]:
-        who = [None if these is None else sorted(these) for these in (self._clients, self._channels)]
-        return ["until_end", self._outcome, self._cause, *who, self._count]
+        sets = [None if numbers is None else sorted(numbers) for numbers in (self._clients, self._channels)]
+        return ["until_end", self._outcome, self._cause, *sets, self._count]
 
     def state_dict(self) -> Any:
-        return self._seen
+        return self._matched
 
     def load_state_dict(self, state: Any) -> None:
-        self._seen = state
+        self._matched = state
 
 
 class UntilDeclared(Wait):
@@ -229,13 +230,18 @@ class UntilDeclared(Wait):
     def take(self, event: Event) -> bool:
         if not isinstance(event, Declared):
             return False
-        any_at_all = self._channels is None and self._clients is None
-        met = bool((self._channels or frozenset()) & set(event.channels) or (self._clients or frozenset()) & set(event.clients))
+        any_change = self._channels is None and self._clients is None
+        matches = bool(
+            (self._channels or frozenset()) & set(event.channels) or (self._clients or frozenset()) & set(event.clients)
+        )
         self.value = event
-        return any_at_all or met
+        return any_change or matches
 
     def plain(self) -> list[Any]:
-        return ["until_change_declared", *(None if these is None else sorted(these) for these in (self._channels, self._clients))]
+        return [
+            "until_change_declared",
+            *(None if numbers is None else sorted(numbers) for numbers in (self._channels, self._clients)),
+        ]
 
 
 class AnyOf(Wait):
@@ -245,14 +251,14 @@ class AnyOf(Wait):
         self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
         self.due_s = min(wait.due_s for wait in self.waits)
         self.due_round = min(wait.due_round for wait in self.waits)
-        self.of_ends = any(wait.of_ends for wait in self.waits)
+        self.watches_ends = any(wait.watches_ends for wait in self.waits)
 
     def begin(self) -> None:
         for wait in self.waits:
             wait.begin()
 
-    def over(self, round: int, slot: int, time_s: float) -> bool:
-        self.value = next((wait for wait in self.waits if wait.over(round, slot, time_s)), None)
+    def is_over(self, round: int, slot: int, time_s: float) -> bool:
+        self.value = next((wait for wait in self.waits if wait.is_over(round, slot, time_s)), None)
         return self.value is not None
 
     def take(self, event: Event) -> bool:
@@ -262,12 +268,12 @@ class AnyOf(Wait):
         return bool(ended)
 
     def outcome(self) -> tuple[int, Any]:
-        met: Wait = self.value
-        return self.waits.index(met), _plain(met.value)
+        ended: Wait = self.value
+        return self.waits.index(ended), _plain(ended.value)
 
-    def comes(self, which: int, value: object) -> None:
+    def restore_outcome(self, which: int, value: object) -> None:
         self.value = self.waits[which]
-        self.value.comes(0, value)
+        self.value.restore_outcome(0, value)
 
     def plain(self) -> list[Any]:
         return ["any", *(wait.plain() for wait in self.waits)]

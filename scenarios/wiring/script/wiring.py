@@ -25,7 +25,7 @@ from scenarios.wiring.server_parts import Server
 if TYPE_CHECKING:
     from scenarios.wiring.world import World
 
-_OF_UPDATES: dict[str, Drawn] = {
+_UPDATE_LAWS: dict[str, Drawn] = {
     "downlink.delay": "download",
     "downlink.channel": "downlink",
     "compute.delay": "compute",
@@ -33,8 +33,8 @@ _OF_UPDATES: dict[str, Drawn] = {
     "uplink.delay": "upload",
     "uplink.channel": "uplink",
 }
-_OF_CHANNELS = ("channels.delay", "channels.channel", "channels.bandwidth", "channels.states")
-_OF_PEERS = ("peers.delay", "peers.channel")
+_CHANNEL_LAWS = ("channels.delay", "channels.channel", "channels.bandwidth", "channels.states")
+_PEER_LAWS = ("peers.delay", "peers.channel")
 
 
 def build_script(world: World, server: Server) -> ScriptRunner | None:
@@ -53,7 +53,7 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         jammers=jammers,
         graph=None if links is None else links.graph,
         slots=world.scenario.server.slotted,
-        declares={what: _may_declare(what, world.scenario) for what in ("policy", "scheduler")},
+        declares={group: _may_declare(group, world.scenario) for group in ("policy", "scheduler")},
     )
     script_world = ScriptWorld(runner=runner, targets=targets, scene=scene, rng=world.streams.generator("script"))
     server_section = world.scenario.server
@@ -61,15 +61,15 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         partial(function, script_world, **section.parameters()),
         round_s=None if server_section.own else server_section.parameters().get("round_s"),
     )
-    # Servers wait for clients that it may bring back until it acts next.
+    # A server without clients waits for the script's next act, which may bring clients back.
     targets.absent.ask_return(lambda: runner.due_s)
     if targets.cuts is not None and links is not None:
         targets.cuts.listen(links.tell_of_return)
         targets.cut_offs.listen(links.tell_of_reconnection)
-    _objects(world, targets, jammers)
-    _renewals(world, server)
-    _tell_of_ends_and_rounds(runner, server)
-    _tell_of_declarations(runner, server)
+    _add_objects(world, targets, jammers)
+    _register_renewals(world, server)
+    _follow_ends_and_rounds(runner, server)
+    _follow_declarations(runner, server)
     return runner
 
 
@@ -93,11 +93,11 @@ def _jammers(world: World, server: Server) -> Jammers | None:
     if world.scenario.jams_cables and world.network is not None:
         return world.network.network.jammers
     transport, channels = server.transport, server.clients.medium.access.assigned
-    of_messages = None if transport is None else transport.jammers
-    return of_messages or (None if channels is None else channels.jammers) or None
+    message_jammers = None if transport is None else transport.jammers
+    return message_jammers or (None if channels is None else channels.jammers) or None
 
 
-def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
+def _add_objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
     """Add the targets with a state that are replaced as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
     context = replace(world.context.detached(), targets=None)
@@ -107,40 +107,43 @@ def _objects(world: World, targets: Targets, jammers: Jammers | None) -> None:
     )
     if jammers is None:
         return
-    reached = replace(context, population=Population(Clients(count=jammers.channels)))
+    channel_context = replace(context, population=Population(Clients(count=jammers.channels)))
     for i, section in enumerate(scenario.jammers):
         jammer, key = jammers.find(section.name), f"jammers.{section.name}"
-        law = Law.from_scenario(section.law, "jammer", f"jammers.{i}.law", reached)
+        law = Law.from_scenario(section.law, "jammer", f"jammers.{i}.law", channel_context)
         targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 
 
-def _renewals(world: World, server: Server) -> None:
-    """Register the objects that store values of laws, so that they evaluate them again after a change."""
+def _register_renewals(world: World, server: Server) -> None:
+    """After a change of a law, make the objects that store its values evaluate it again."""
     targets = world.context.targets
     assert targets is not None
     channels = server.clients.medium.access.assigned
-    renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _OF_UPDATES.items()}
+    renew: dict[str, Callable[[], None]] = {key: partial(server.clients.renew, name) for key, name in _UPDATE_LAWS.items()}
     if channels is not None:
         spectrum = channels.spectrum
-        renew |= dict.fromkeys(_OF_CHANNELS, lambda: spectrum.renew(world.clock.now))
-    renew |= dict.fromkeys(_OF_PEERS, server.renew_messages)
+        renew |= dict.fromkeys(_CHANNEL_LAWS, lambda: spectrum.renew(world.clock.now))
+    renew |= dict.fromkeys(_PEER_LAWS, server.renew_messages)
     for key in targets.all:
         if key in renew:
             targets.after_change(key, renew[key])
 
 
-def _tell_of_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
+def _follow_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
+    """Let the server call the runner at every end of an attempt, and before every round and slot."""
     server.clients.followers.append(runner.on_end)
-    server.loop.follow_openings(runner.opens_round)
-    server.tell_of_slots(runner.opens_slot)
+    server.loop.follow_openings(runner.on_round)
+    server.tell_of_slots(runner.on_slot)
 
 
-def _tell_of_declarations(runner: ScriptRunner, server: Server) -> None:
+def _follow_declarations(runner: ScriptRunner, server: Server) -> None:
+    """Let the scheduler and the policy tell the runner each change that they declare."""
+
     def report_scheduler(round: int, channels: list[int]) -> None:
-        runner.declares(Declared(runner.clock.now, round, tuple(channels), ()))
+        runner.on_declared(Declared(runner.clock.now, round, tuple(channels), ()))
 
     def report_policy(round: int, clients: list[int]) -> None:
-        runner.declares(Declared(runner.clock.now, round, (), tuple(clients)))
+        runner.on_declared(Declared(runner.clock.now, round, (), tuple(clients)))
 
     if (detections := server.loop.detections) is not None:
         detections.listen(report_scheduler)

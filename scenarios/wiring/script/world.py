@@ -35,64 +35,67 @@ class World(Observed):
     """
 
     def change(self, target: str, /, *, clients: Some = None, channels: Some = None, **parameters: Any) -> Change:
-        """From now on, parameters of a law have other values, until the change is restored.
+        """Give parameters of a law new values from now on, until the change is restored.
 
         `target`: the key of the law in the scenario, such as compute.delay, uplink.channel, channels.states. `parameters`: by the
-        names of the law, as a scenario file gives them. `clients`, of sub-channels' laws `channels`: whose; None: all.
+        names of the law, as a scenario file gives them. `clients` (for laws of sub-channels: `channels`): those whose parameters
+        change; None: all.
         """
         return self._change(target, clients, channels, parameters, scale=False)
 
     def scale(self, target: str, /, *, clients: Some = None, channels: Some = None, **factors: Any) -> Change:
-        """Multiply parameters, in force at any time, until the act is taken back; otherwise like `change`."""
+        """Multiply parameters of a law by factors from now on, until the change is restored. Arguments are those of `change`."""
         return self._change(target, clients, channels, factors, scale=True)
 
     def start_jammer(self, name: str) -> Jamming:
-        """Start a jammer of the scenario that rests: now, or, where its dwells are rounds, with the next round that opens.
+        """Start a resting jammer of the scenario: now, or at the next round if its dwells are rounds.
 
-        With `start = "script"` in the scenario it has rested from the beginning.
+        A jammer with `start = "script"` rests from the beginning of the run.
         """
-        jammers = self._jammers_of()
+        jammers = self._require_jammers()
         number = self._do("start", f"jammers.{name}", None, ["start", name], lambda: jammers.start(name))
-        return Jamming(lambda: self._halt(name, number))
+        return Jamming(lambda: self._stop(name, number))
 
     def stop_jammer(self, name: str) -> None:
-        """Stop a jammer of the scenario: its present dwell ends now, and it rests."""
-        self._halt(name, None)
+        """Stop a jammer of the scenario: its present dwell ends now, and no other follows."""
+        self._stop(name, None)
 
     def take_away(self, clients: Some) -> Absence:
-        """Clients go away now: what they are making is aborted, and they are not selectable until they are brought back.
+        """Take clients away now: their attempts are aborted, and no policy can select them until they are brought back.
 
-        The presence that the scenario says goes on underneath.
+        After that they are present when the scenario's `[availability]` says so.
         """
         some = self._clients_or_all(clients)
-        number = self._do("take_away", "clients", label(clients, some), ["take_away", some.tolist()], lambda: self._take(some))
+        number = self._do(
+            "take_away", "clients", label(clients, some), ["take_away", some.tolist()], lambda: self._remove_clients(some)
+        )
 
-        def back() -> None:
+        def undo() -> None:
             entry = ["bring_back", number]
-            self._do("bring_back", "clients", label(clients, some), entry, lambda: self._bring_back(some), of=number)
+            self._do("bring_back", "clients", label(clients, some), entry, lambda: self._return_clients(some), of=number)
 
-        return Absence(back)
+        return Absence(undo)
 
     def cut_off(self, clients: Some) -> CutOff:
-        """Clients are cut off from the server: what they send or are sent is lost, as in an outage (cause "cut-off").
+        """Cut clients off from the server: all messages to and from them are lost, as in an outage (cause "cut-off").
 
-        What is under way is lost, too, but for what ends in this very instant. Clients do not know it, and go on working.
+        Messages in flight are lost, too, unless they end in this instant. The clients do not notice, and go on working.
         """
-        some, cut_offs, now = self._clients_or_all(clients), self._targets.cut_offs, self.time_s
-        text, gone = label(clients, some), some.tolist()
-        number = self._do("cut_off", "clients", text, ["cut_off", gone], lambda: cut_offs.cut(gone, now))
+        chosen, cut_offs, now_s = self._clients_or_all(clients), self._targets.cut_offs, self.time_s
+        entities, numbers = label(clients, chosen), chosen.tolist()
+        number = self._do("cut_off", "clients", entities, ["cut_off", numbers], lambda: cut_offs.cut(numbers, now_s))
 
-        def back() -> None:
+        def undo() -> None:
             entry, time_s = ["reconnect", number], self.time_s
-            self._do("reconnect", "clients", text, entry, lambda: cut_offs.restore(gone, time_s), of=number)
+            self._do("reconnect", "clients", entities, entry, lambda: cut_offs.restore(numbers, time_s), of=number)
 
-        return CutOff(back)
+        return CutOff(undo)
 
     def cut_links(self, links: Sequence[tuple[int, int]] = (), *, groups: Sequence[Some] = ()) -> Cut:
-        """Cut links between clients, both ways: pairs of neighbours, or with `groups` all links between two of these.
+        """Cut links between clients in both directions: pairs of neighbours, or with `groups` all links between two groups.
 
-        Who is in none of the groups belongs to one further group. Messages under way are lost, but for those that end in this
-        very instant. Nobody waits for such a link to come back; once it is healed, the two tell each other what they know.
+        Clients in none of the groups form one more group. Messages in flight are lost, unless they end in this instant. Clients
+        do not wait for a cut link; when it is healed, its two ends send each other what they know.
         """
         cuts, graph = self._targets.cuts, self._graph
         if cuts is None or graph is None:
@@ -100,31 +103,34 @@ class World(Observed):
             raise UserError(f"there are no links between clients over which messages take time: {kinds}")
         pairs = [(integer("links", a, 0), integer("links", b, 0)) for a, b in links]
         members = [self._clients_or_all(group).tolist() for group in groups]
-        down, now = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s
-        text = json.dumps([list(pair) for pair in pairs] or members)
-        number = self._do("cut_links", "peers.links", text, ["cut_links", down], lambda: cuts.cut(down, now))
+        down, now_s = links_down(graph, Outage(start_s=0.0, links=pairs, groups=members)), self.time_s
+        entities = json.dumps([list(pair) for pair in pairs] or members)
+        number = self._do("cut_links", "peers.links", entities, ["cut_links", down], lambda: cuts.cut(down, now_s))
 
-        def back() -> None:
+        def undo() -> None:
             entry, time_s = ["heal_links", number], self.time_s
-            self._do("heal_links", "peers.links", text, entry, lambda: cuts.restore(down, time_s), of=number)
+            self._do("heal_links", "peers.links", entities, entry, lambda: cuts.restore(down, time_s), of=number)
 
-        return Cut(back)
+        return Cut(undo)
 
-    def _halt(self, name: str, of: int | None) -> None:
-        jammers = self._jammers_of()
+    def _stop(self, name: str, of: int | None) -> None:
+        """Stop a jammer. `of`: number of the act that started it, if this takes that act back."""
+        jammers = self._require_jammers()
         self._do("stop", f"jammers.{name}", None, ["stop", name], lambda: jammers.halt(name), of=of)
 
-    def _jammers_of(self) -> Jammers:
+    def _require_jammers(self) -> Jammers:
+        """Return the jammers of the run; raises UserError if there are none."""
         if self._jammers is None:
             raise UserError("this scenario has no jammers; add [[jammers]]")
         return self._jammers
 
-    def _take(self, clients: IntArray) -> None:
+    def _remove_clients(self, clients: IntArray) -> None:
+        # Count everything up to now before clients leave.
         self._pool.advance()
         self._targets.absent.take(clients)
         self._pool.leave(clients)
 
-    def _bring_back(self, clients: IntArray) -> None:
+    def _return_clients(self, clients: IntArray) -> None:
         self._pool.advance()
         self._targets.absent.bring_back(clients)
         self._pool.on_move(clients)
@@ -132,12 +138,15 @@ class World(Observed):
     def _do(
         self, action: str, target: str, entities: str | None, entry: list[Any], do: Callable[[], None], *, of: int | None = None
     ) -> int:
-        """One act without parameters; its number."""
+        """Do an act without parameters, note `entry` in the journal and a row in the table; return the number of the act.
+
+        `of`: number of the act that this one takes back.
+        """
         if self._runner.over:
             return 0
-        live = self._runner.journal.act(entry, do)
+        is_new = self._runner.journal.act(entry, do)
         self._acts += 1
-        if live:
+        if is_new:
             self._record(action, target, entities, of=of)
         return self._acts
 
@@ -154,31 +163,31 @@ class World(Observed):
         some = keywords[law.entity] if law.entity else None
         entities = self._some(some, law.entity or "clients")
         values = {name: read(value, f"{target}.{name}") for name, value in parameters.items()}
-        overlay = Overlay(parameters=values, entities=entities, scale=scale, told=self._runner.describe_act())
+        overlay = Overlay(parameters=values, entities=entities, scale=scale, description=self._runner.locate_act())
         action = "scale" if scale else "change"
         entry = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]
-        number = self._lay(action, target, label(some, entities), overlay, entry, lay=True)
+        number = self._change_law(action, target, label(some, entities), overlay, entry, add=True)
         return Change(lambda: self._restore(target, label(some, entities), overlay, number))
 
     def _restore(self, target: str, entities: str | None, overlay: Overlay, number: int) -> None:
-        self._lay("restore", target, entities, overlay, ["restore", target, number], lay=False, of=number)
+        self._change_law("restore", target, entities, overlay, ["restore", target, number], add=False, of=number)
 
-    def _lay(
-        self, action: str, key: str, entities: str | None, overlay: Overlay, entry: list[Any], *, lay: bool, of: int | None = None
+    def _change_law(
+        self, action: str, key: str, entities: str | None, overlay: Overlay, entry: list[Any], *, add: bool, of: int | None = None
     ) -> int:
-        """Apply a change to a law, or take it back; return the number of the act.
+        """Add an overlay to a law, or remove it; return the number of the act.
 
-        A replay does it, too, because checkpoints do not hold laws.
+        A replay does this, too, because checkpoints do not hold laws.
         """
         if self._runner.over:
             return 0
         target, names = self._targets.find(key), list(overlay.parameters)
-        live = self._runner.journal.note("act", *entry)
+        is_new = self._runner.journal.note("act", *entry)
         round, _, time_s = self._runner.moment
         before = {name: target.value(name, round, time_s) for name in names}
-        (target.lay if lay else target.lift)(overlay, round, time_s)
+        (target.add if add else target.remove)(overlay, round, time_s)
         self._acts += 1
-        if live:
+        if is_new:
             target.renew()
             for name in names:
                 after = target.value(name, round, time_s)

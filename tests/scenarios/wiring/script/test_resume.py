@@ -73,7 +73,7 @@ def test_a_resume_with_an_edited_script_is_refused(module, tmp_path):
     with pytest.raises(UserError, match=r"the code of 'own_script:script' \(own_script\) has changed since"):
         go_on(out)
     # Allowed to be another, it must still have done the same.
-    done = r"script 'own_script:script', round \d+, [\d.]+ s.*: does otherwise than before the checkpoint: it does act scale"
+    done = r"script 'own_script:script', round \d+, [\d.]+ s.*: acts differently than before the checkpoint: it does act scale"
     with pytest.raises(UserError, match=done):
         go_on(out, allow_changed_code=True)
     assert json.loads((out / "summary.json").read_text())["ended"] == "interrupted"

@@ -262,7 +262,7 @@ def test_a_script_that_waits_for_what_has_been_for_ever_is_refused():
         while True:
             yield world.until_round(1)
 
-    with pytest.raises(UserError, match="waited 100,000 times for what had come already"):
+    with pytest.raises(UserError, match="waited 100,000 times for events of the past"):
         recorded(THREE, script)
 
 
