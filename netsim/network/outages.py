@@ -182,6 +182,10 @@ class ClientOutage(StateFields):
         on = self.when.intervals.overlap(time_s, time_s)
         return set(np.flatnonzero(self.hits).tolist()) if on and not ends else set()
 
+    def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the clients cut off at `time_s` that stay so, unless another round opens."""
+        return self.down_indefinitely(time_s)
+
     def open_round(self, round: int, time_s: float) -> None:
         """Prepare for `round`, which begins at `time_s`."""
         self.when.open_round(round, time_s)
@@ -260,6 +264,10 @@ class ClientOutages:
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients that are cut off at `time_s` without a known end before the next round opens."""
         return {client for outage in self._all for client in outage.down_indefinitely(time_s)}
+
+    def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the clients that are cut off at `time_s` and stay so, unless another round opens."""
+        return {client for outage in self._all for client in outage.down_for_ever(time_s)}
 
     def state_dict(self) -> State:
         """Return the states of all outages, by name."""

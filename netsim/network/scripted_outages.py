@@ -10,21 +10,29 @@ from netsim.core.intervals import Intervals
 if TYPE_CHECKING:
     from netsim.core.protocols import State
 
+_EVER = float("inf")
+
 
 class ScriptedOutages:
     """Entities (by number) that are down until they have been restored as often as cut.
 
-    `listen` sets a callback for their return, because its time is not known beforehand.
+    `listen` sets a callback for their return, because its time is not known beforehand; `expect` one for the next time at which
+    the script may restore some.
     """
 
     def __init__(self) -> None:
         self._intervals: dict[int, Intervals] = {}
         self._times: dict[int, int] = {}
         self._on_return: Callable[[set[int]], None] = lambda entities: None
+        self._next_act_s: Callable[[], float] = lambda: _EVER
 
     def listen(self, on_return: Callable[[set[int]], None]) -> None:
         """Call `on_return` with entities that were restored just now."""
         self._on_return = on_return
+
+    def expect(self, next_act_s: Callable[[], float]) -> None:
+        """Ask `next_act_s` for the time of the next act; inf: none is planned."""
+        self._next_act_s = next_act_s
 
     def cut(self, entities: Iterable[int], time_s: float) -> None:
         """Cut `entities` off from now on. Transmissions in flight are lost, except those that end at this instant."""
@@ -46,6 +54,10 @@ class ScriptedOutages:
     def down(self) -> set[int]:
         """Return the entities that are cut off now."""
         return {entity for entity, times in self._times.items() if times}
+
+    def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the entities that are cut off at the present time, `time_s`, if no act is planned; else none."""
+        return self.down() if self._next_act_s() == _EVER else set()
 
     def destroys(self, entity: int, start_s: float, end_s: float) -> bool:
         """Return True if `entity` is cut off within [start_s, end_s), or at the one instant."""

@@ -164,9 +164,7 @@ class PeersAtWork(StateFields):
                 self._leave(peer)
             for peer in np.flatnonzero(here & self._away).tolist():
                 self._away[peer] = False
-                if self.protocol.every_peer:
-                    # A peer that comes back takes part in the round that is open.
-                    self.round[peer] = max(int(self.round[peer]), self.open_round)
+                self.round[peer] = self._round_at_return(peer)
                 self._begin(peer)
             self._never_moves = pool.settled and not self._away.any()
         self._left = self._rounds_left()
@@ -182,13 +180,28 @@ class PeersAtWork(StateFields):
         return self._left == 0 and not self._away.all()
 
     def is_blocked(self) -> bool:
-        """Return True if nothing is under way that can arrive and no peer will come: no round ever closes."""
+        """Return True if no round ever closes: peers wait for messages that nothing under way can bring.
+
+        Messages that can still arrive, training, timers that end a wait, and peers that come back and go on are under way.
+        """
         rests = not self.protocol.never_rests
-        if self._at_work or (self._timers and rests) or (self._away & self.pool.ever_here()).any():
+        if self._at_work or (self._timers and rests):
             return False
-        if not (self.transport.waiting or self._timers):
+        returning = np.flatnonzero(self._away & self.pool.ever_here()).tolist()
+        if not all(self._rests_at_return(peer) for peer in returning):
+            return False
+        if not (self.transport.waiting or self._timers or (returning and not rests)):
             return True
-        return self.transport.is_futile(len(self._timers), anywhere=not rests)
+        return self.transport.is_futile(anywhere=not rests)
+
+    def _rests_at_return(self, peer: int) -> bool:
+        """Return True if `peer`, which is away, would only wait for messages at its return."""
+        round = self._round_at_return(peer)
+        return not self._may_begin(round) or self.protocol.rests(peer, round)
+
+    def _round_at_return(self, peer: int) -> int:
+        # A peer that comes back takes part in the round that is open.
+        return max(int(self.round[peer]), self.open_round) if self.protocol.every_peer else int(self.round[peer])
 
     def describe_waits(self) -> str:
         """Return in words for which others peers wait; empty if the protocol does not say."""
@@ -264,11 +277,14 @@ class PeersAtWork(StateFields):
         self._begin(peer)
 
     def _begin(self, peer: int) -> None:
-        # Without any durations a run would go on for ever in one instant.
-        if self.round[peer] <= self._last_round if self.protocol.every_peer else self._may_finish > 0:
+        if self._may_begin(int(self.round[peer])):
             self._beginning = peer
             self.protocol.begin(peer)
             self._beginning = -1
+
+    def _may_begin(self, round: int) -> bool:
+        """Return True if a peer may begin its own `round`: without any durations a run would go on for ever in one instant."""
+        return round <= self._last_round if self.protocol.every_peer else self._may_finish > 0
 
     def _leave(self, peer: int) -> None:
         self._away[peer] = True
@@ -298,6 +314,7 @@ class PeersAtWork(StateFields):
             start, steps = int(self._start[peer]), int(update.drawn_steps)
             model = self.models.train(peer, update.begun_round, start, steps, update.epsilon)
             self.protocol.on_trained(peer, model)
+            self._look_for_block()
         else:
             self._leave(peer)
             self.waking.wake_at_end_of_instant()

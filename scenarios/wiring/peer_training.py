@@ -160,6 +160,6 @@ def _links(world: World, pool: ClientPool, protocol: TrainingProtocol) -> Transp
         peer_graph(section, world.clients, world.streams),
         world.context,
         pool.medium.outages,
-        present=presence_of(world, pool),
+        presence=presence_of(world, pool),
         resending=resending,
     )

@@ -18,7 +18,7 @@ from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.network.resending import Resending
 from netsim.network.transport.laws import Disturbances, LinkLaws
-from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, link_between
+from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, Presence, link_between
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
 from netsim.records.sinks import NoRecorder
@@ -32,7 +32,6 @@ from scenarios.wiring.population import Context
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import BoolArray
     from netsim.network.transport.messages import Message as SentMessage
     from scenarios.wiring.world import World
 
@@ -46,12 +45,12 @@ def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
     return graph
 
 
-def presence_of(world: World, pool: ClientPool) -> Callable[[], BoolArray] | None:
-    """Return a callback that tells which clients are present (K,), for messages; None if no client ever leaves."""
+def presence_of(world: World, pool: ClientPool) -> Presence | None:
+    """Return the presence of clients, for messages; None if no client ever leaves."""
     scenario = world.scenario
     charged = pool.energy is not None and pool.energy.batteries is not None
     stays = scenario.availability.kind == "always" and scenario.script is None and not charged
-    return None if stays else pool.reachable
+    return None if stays else pool
 
 
 def build_links(
@@ -61,12 +60,12 @@ def build_links(
     context: Context,
     client_outages: ClientOutages | None,
     *,
-    present: Callable[[], BoolArray] | None,
+    presence: Presence | None,
     resending: Resending | None = None,
 ) -> Transport:
     """Return the transport of messages over the links of `graph`; raises UserError.
 
-    `present`: callback of `presence_of`. `resending`: None for the rule in the keys of `[peers]`.
+    `presence`: that of `presence_of`. `resending`: None for the rule in the keys of `[peers]`.
     """
     scenario, streams = world.scenario, world.streams
     if scenario.slots is not None and scenario.slots.start == "zero":
@@ -109,7 +108,7 @@ def build_links(
         resending=resending_of(section, "peers") if resending is None else resending,
         disturbances=Disturbances(
             outages=cuts,
-            absences=None if present is None else Absences(graph=graph, here=present),
+            absences=None if presence is None else Absences(graph=graph, presence=presence),
             clients=client_outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
@@ -132,11 +131,11 @@ def build_opinion_links(
     outages: ClientOutages | None,
     *,
     jams: bool,
-    present: Callable[[], BoolArray] | None,
+    presence: Presence | None,
 ) -> Transport:
     """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError.
 
-    `present`: callback of `presence_of`.
+    `presence`: that of `presence_of`.
     """
     section = world.scenario.opinions
     assert section is not None
@@ -157,7 +156,7 @@ def build_opinion_links(
         streams=world.streams,
         resending=resending_of(section, "opinions"),
         disturbances=Disturbances(
-            absences=None if present is None else Absences(graph=star, here=present),
+            absences=None if presence is None else Absences(graph=star, presence=presence),
             clients=outages,
             jammed=jammed,
             jammers=_jammers(world, jammed, None),

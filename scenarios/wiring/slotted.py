@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +29,8 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.protocols import BoolArray
     from netsim.network.outages import ClientOutages
+    from netsim.network.transport.link_outages import Presence
 
 
 def fl_fa(world: World) -> Server:
@@ -42,7 +41,7 @@ def fl_fa(world: World) -> Server:
     # Jammers that are not of sub-channels, peers or cables jam the opinions.
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
     pool: ClientPool = shared["training"].pool
-    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, present=presence_of(world, pool))
+    uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, presence=presence_of(world, pool))
     return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
 
 
@@ -156,12 +155,12 @@ def _opinion_uplink(
     outages: ClientOutages | None,
     *,
     jams: bool = False,
-    present: Callable[[], BoolArray] | None = None,
+    presence: Presence | None = None,
 ) -> OpinionUplink:
-    """Return the uplink of opinions. `present`: callback that returns which clients are present (K,); None: all."""
+    """Return the uplink of opinions. `presence` of clients; None: all are present."""
     section = world.scenario.opinions
     assert section is not None
-    transport = build_opinion_links(world, context, outages, jams=jams, present=present)
+    transport = build_opinion_links(world, context, outages, jams=jams, presence=presence)
     return OpinionUplink(
         transport=transport, streams=world.streams, size_bytes=section.size_bytes, wait_s=section.wait_s
     )
@@ -178,8 +177,8 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
     graph = peer_graph(section, context.population.count, streams)
     instant = slots.start == "zero"
     # With "zero" messages take no time and none is lost.
-    outages, present = (None, None) if instant else (pool.medium.outages, presence_of(world, pool))
-    links = build_links(world, section, graph, context, outages, present=present)
+    outages, presence = (None, None) if instant else (pool.medium.outages, presence_of(world, pool))
+    links = build_links(world, section, graph, context, outages, presence=presence)
     belief_keys = ("model", "coupling", "attenuation", "exponent", "strict")
     rule_keys = ("update", "exchanges", "max_exchanges", "tolerance", "damping", "work_s", "message_bytes")
     gossip_keys = ("forwarding", "interval_s", "max_repetitions", "work_s", "header_bytes", "pair_bytes")
@@ -202,5 +201,5 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
                 ties=gossip.ties,
             ),
             streams=streams,
-            here=present,
+            here=None if presence is None else presence.reachable,
         )

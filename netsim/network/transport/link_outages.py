@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,6 +75,9 @@ class Cuts(Protocol):
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the links that are down at `time_s` without a known end before the next round opens."""
+
+    def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the links that are down at `time_s` and stay so, unless another round opens: nothing planned restores them."""
 
     def state_dict(self) -> State:
         """Return the part of the schedule that is not known beforehand."""
@@ -145,6 +148,9 @@ class Outages(StateFields):
         those = self._intervals.items()
         return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}
 
+    def down_for_ever(self, time_s: float) -> set[int]:
+        return self.down_indefinitely(time_s)
+
 
 class _Unforeseen:
     """Base of `Cuts` at unknown times: they can begin at any time, and nothing waits for their ends."""
@@ -172,25 +178,42 @@ class ScriptedCuts(_Unforeseen, ScriptedOutages):
         return self.down()
 
 
+class Presence(Protocol):
+    """Presence of clients, such as that of a pool."""
+
+    def reachable(self) -> BoolArray:
+        """Return True (K,) for clients that are present."""
+
+    def ever_here(self) -> BoolArray:
+        """Return True (K,) for clients that are present, or may come back."""
+
+
 class Absences(_Unforeseen, StateFields):
-    """Links of clients that are away when a message arrives. `here` returns True (K,) for clients that are present.
+    """Links of clients that are away when a message arrives, as `presence` says.
 
     Nobody waits for the return of a client: it hears what is sent to it from then on.
     """
 
-    def __init__(self, *, graph: PeerGraph, here: Callable[[], BoolArray]) -> None:
-        self._here = here
+    def __init__(self, *, graph: PeerGraph, presence: Presence) -> None:
+        self._presence = presence
         self._ends: IntArray = link_ends(graph)
         self._pairs: list[list[int]] = self._ends.tolist()
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         """Return "away" if a client at an end is away now; None otherwise."""
-        here = self._here()
+        here = self._presence.reachable()
         a, b = self._pairs[link]
         return None if here[a] and here[b] else "away"
 
     def down_indefinitely(self, time_s: float) -> set[int]:
-        return set(np.flatnonzero(~self._here()[self._ends].all(axis=1)).tolist())
+        return self._without(self._presence.reachable())
+
+    def down_for_ever(self, time_s: float) -> set[int]:
+        return self._without(self._presence.ever_here())
+
+    def _without(self, clients: BoolArray) -> set[int]:
+        """Return the links with an end that is none of `clients` (K,)."""
+        return set(np.flatnonzero(~clients[self._ends].all(axis=1)).tolist())
 
 
 class CutOff(StateFields):
@@ -226,7 +249,12 @@ class CutOff(StateFields):
         return [link for outage, links in self._links_of if outage.when.intervals.ends_at(time_s) for link in links]
 
     def down_indefinitely(self, time_s: float) -> set[int]:
-        clients = self._clients.down_indefinitely(time_s)
+        return self._links(self._clients.down_indefinitely(time_s))
+
+    def down_for_ever(self, time_s: float) -> set[int]:
+        return self._links(self._clients.down_for_ever(time_s))
+
+    def _links(self, clients: set[int]) -> set[int]:
         return {link for link, ends in enumerate(self._ends) if not clients.isdisjoint(ends)}
 
 
@@ -261,3 +289,6 @@ class AllCuts(StateFields):
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         return {link for cuts in self._kinds for link in cuts.down_indefinitely(time_s)}
+
+    def down_for_ever(self, time_s: float) -> set[int]:
+        return {link for cuts in self._kinds for link in cuts.down_for_ever(time_s)}

@@ -135,17 +135,13 @@ class Transport:
         """Number of messages that may still arrive: in flight, or to be sent again."""
         return self.in_flight + len(self.paused)
 
-    def is_futile(self, calls: int, *, anywhere: bool) -> bool:
-        """Return True if no message can arrive any more, because links are down and nothing is scheduled that can restore them.
+    def is_futile(self, *, anywhere: bool) -> bool:
+        """Return True if no message can arrive any more, because links are down for ever.
 
-        `calls`: calls of the clock that restore no link, beside those of messages. `anywhere`: messages may be sent over any
-        link; otherwise those that wait are all that will be sent.
+        `anywhere`: messages may be sent over any link; otherwise those that wait are all that will be sent.
         """
-        own = len(self.flying) + len(self.batches) + len(self.paused)
-        if self.clock.pending() > own + calls:
-            return False
         links = set(self._link) if anywhere else {self._link[one.edge] for one in (*self.under_way(), *self.paused.values())}
-        return links <= self.cuts.down_indefinitely(self.clock.now)
+        return links <= self.cuts.down_for_ever(self.clock.now)
 
     def under_way(self) -> Iterator[Message]:
         """Return the messages in flight, in the order in which they were sent."""

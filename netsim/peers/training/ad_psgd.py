@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
@@ -70,8 +70,8 @@ class AdPsgd(TrainingProtocol):
         self._trained: IntArray = host.model.copy()
         self._ready: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers whose training has ended and whose step is not added yet."""
-        self._asked: BoolArray = np.zeros(peers, np.bool_)
-        """(K,) True for peers that await an answer."""
+        self._asked: IntArray = np.full(peers, _NONE)
+        """(K,) edge over which each peer awaits an answer; -1: it awaits none."""
         self._number: IntArray = np.zeros(peers, np.int64)
         """(K,) number of requests that each peer has sent, which is the number of its last request."""
         self._answering: IntArray = np.full(peers, _NONE)
@@ -103,7 +103,7 @@ class AdPsgd(TrainingProtocol):
         self._number[peer] += 1
         number = int(self._number[peer])
         chosen = edges[int(host.uniforms("ad-psgd-neighbour", peer, number) * len(edges))]
-        self._asked[peer] = True
+        self._asked[peer] = self._reverse[chosen]
         host.send_model(peer, [chosen], 2 * number, int(host.model[peer]))
         if self.timeout_s is not None:
             host.call_in(self.timeout_s, peer, number)
@@ -115,12 +115,12 @@ class AdPsgd(TrainingProtocol):
             self._answer(peer)
             return
         model, other = self.host.model, arrival.sender
-        meant = self._asked[peer] and number == self._number[peer]
+        meant = self._asked[peer] != _NONE and number == self._number[peer]
         if meant:
             mine, theirs = int(model[peer]), int(model[other])
             model[other] = self.host.combine([theirs, int(self._theirs[other])], [0.5, 0.5])
             model[peer] = self.host.combine([mine, arrival.model], [0.5, 0.5])
-            self._asked[peer] = False
+            self._asked[peer] = _NONE
         self._release(other, arrival.edge)
         if meant:
             self._add_step(peer)
@@ -130,17 +130,17 @@ class AdPsgd(TrainingProtocol):
             self._release(peer, edge)
 
     def on_timer(self, peer: int, key: int) -> None:
-        if self._asked[peer] and key == self._number[peer]:
-            self._asked[peer] = False
+        if self._asked[peer] != _NONE and key == self._number[peer]:
+            self._asked[peer] = _NONE
             self._add_step(peer)
 
     def on_leave(self, peer: int) -> None:
         # Requests of other peers wait until this peer returns. Its own request and its training are dropped.
-        self._asked[peer] = self._ready[peer] = False
+        self._asked[peer], self._ready[peer] = _NONE, False
 
     def _answer(self, peer: int) -> None:
         """Answer the next request that waits at `peer`, unless it is in an exchange."""
-        if self._queue[peer] and self._answering[peer] == _NONE and not self._asked[peer]:
+        if self._queue[peer] and self._answering[peer] == self._asked[peer] == _NONE:
             edge, number, model = self._queue[peer].pop(0)
             self._answering[peer], self._theirs[peer] = self._reverse[edge], model
             self.host.send_model(peer, [self._reverse[edge]], 2 * number + 1, int(self.host.model[peer]))
@@ -159,6 +159,13 @@ class AdPsgd(TrainingProtocol):
         self._ready[peer] = False
         present = int(host.model[peer])
         host.finish(peer, trained if present == start else host.combine([present, trained, start], [1.0, 1.0, -1.0]))
+
+    def awaited(self, peer: int) -> Sequence[int]:
+        if self._asked[peer] != _NONE:
+            return [int(self._asked[peer])]
+        # Its step waits until the other peer of its exchange has its answer.
+        answering = int(self._answering[peer])
+        return [self._reverse[answering]] if self._ready[peer] and answering != _NONE else ()
 
     def kept(self) -> Iterable[int]:
         waiting = [model for queue in self._queue for _, _, model in queue]

@@ -114,7 +114,7 @@ class ExchangeProtocol(TrainingProtocol):
     def begin(self, peer: int) -> None:
         host, round = self.host, int(self.host.round[peer])
         sent = self._sent[peer] == round
-        if sent and self._ready[peer]:
+        if self._has_trained(peer, round):
             # The peer was away while it waited, and returns to the same round.
             self._wait(peer, round)
             return
@@ -124,6 +124,13 @@ class ExchangeProtocol(TrainingProtocol):
             self._sent[peer] = round
             self.send(peer, round, model)
         host.train(peer)
+
+    def _has_trained(self, peer: int, round: int) -> bool:
+        """Return True if `peer` has trained and sent its model in its own `round`, and has not gone on."""
+        return self._ready[peer] and self._sent[peer] == round
+
+    def rests(self, peer: int, round: int) -> bool:
+        return self._has_trained(peer, round) and self.timeout_s is None
 
     def on_trained(self, peer: int, model: int) -> None:
         round = int(self.host.round[peer])

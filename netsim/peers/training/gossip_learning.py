@@ -95,6 +95,9 @@ class GossipLearning(TrainingProtocol):
         elif self._inbox[peer]:
             self._take_in(peer)
 
+    def rests(self, peer: int, round: int) -> bool:
+        return bool(self._age[peer]) and self._own[peer] is None and not self._inbox[peer]
+
     def on_message(self, arrival: Arrival) -> None:
         peer = arrival.peer
         self._inbox[peer].append((arrival.model, int(arrival.attached)))

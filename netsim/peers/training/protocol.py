@@ -176,8 +176,12 @@ class TrainingProtocol(StateFields, ABC):
     def on_leave(self, peer: int) -> None:
         """Handle the absence of `peer`, or its empty battery: training and timers have ended. `begin` is called at its return."""
 
+    def rests(self, peer: int, round: int) -> bool:
+        """Return True if `begin` of `peer`, which returns to its own `round`, would neither train nor send at once."""
+        return False
+
     def awaited(self, peer: int) -> Sequence[int]:
-        """Return the edges into `peer` over which it waits for a message before it goes on, for messages to the user."""
+        """Return the edges into `peer` from neighbours for which it waits before it goes on, for messages to the user."""
         return ()
 
     def kept(self) -> Iterable[int]:

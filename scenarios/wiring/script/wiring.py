@@ -66,6 +66,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     if targets.cuts is not None and links is not None:
         targets.cuts.listen(links.tell_of_return)
         targets.cut_offs.listen(links.tell_of_reconnection)
+        targets.cuts.expect(lambda: runner.due_s)
+    targets.cut_offs.expect(lambda: runner.due_s)
     _add_objects(world, targets, jammers)
     _register_renewals(world, server)
     _follow_ends_and_rounds(runner, server)

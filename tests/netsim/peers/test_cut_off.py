@@ -18,7 +18,7 @@ from models.peers.topologies import complete, random_geometric
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
 from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInSeconds, InRounds, InSeconds
-from netsim.network.transport.link_outages import AllCuts, CutOff, Outage, Outages, ScriptedCuts, link_between
+from netsim.network.transport.link_outages import Absences, AllCuts, CutOff, Outage, Outages, ScriptedCuts, link_between
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
@@ -242,6 +242,43 @@ def test_which_links_are_lost_and_which_return() -> None:
     by_round.when.intervals.close(3.9)
     assert named(cuts.down_indefinitely(3.9)) == [(0, 1)]
     assert named(cuts.returning(4.0)) == [(1, 2), (2, 3), (0, 2)]
+
+
+def test_which_links_are_down_for_ever() -> None:
+    # A script's next act is at 9 s; client 2 is away and comes back, client 3 is away for good.
+    next_act_s = [9.0]
+    clients, scripted = CutOffs(), ScriptedCuts()
+    for some in (clients, scripted):
+        some.expect(lambda: next_act_s[0])
+    schedule = Outages(
+        graph=four(), outages=[Outage(start_s=2.0, links=[(0, 1)]), Outage(start_s=2.0, end_s=4.0, links=[(0, 2)])]
+    )
+
+    class Away:
+        def reachable(self) -> np.ndarray:
+            return np.array([True, True, False, False])
+
+        def ever_here(self) -> np.ndarray:
+            return np.array([True, True, True, False])
+
+    absences = Absences(graph=four(), presence=Away())
+    cuts = AllCuts([scripted, schedule, absences, CutOff(graph=four(), clients=ClientOutages([], cut_offs=clients))])
+    assert pairs(absences.down_indefinitely(1.0)) == [(0, 2), (1, 2), (2, 3)]
+    assert pairs(cuts.down_for_ever(1.0)) == [(2, 3)]
+    assert pairs(cuts.down_for_ever(3.0)) == [(0, 1), (2, 3)]
+    scripted.cut([link_between(four(), 0, 2)], 3.0)
+    assert pairs(cuts.down_for_ever(3.0)) == [(0, 1), (2, 3)]
+    next_act_s[0] = math.inf
+    assert pairs(cuts.down_for_ever(3.0)) == [(0, 1), (0, 2), (2, 3)]
+    clients.cut([1], 3.0)
+    assert pairs(cuts.down_for_ever(3.0)) == [(0, 1), (0, 2), (1, 2), (2, 3)]
+
+
+def pairs(links: Iterable[int]) -> list[tuple[int, int]]:
+    """The clients at the ends of `links` of `four()`."""
+    graph = four()
+    ends = zip(graph.source.tolist(), graph.target.tolist(), graph.address.tolist(), strict=True)
+    return sorted((a, b) for a, b, address in ends if a < b and address >> 1 in links)
 
 
 def test_what_a_message_in_flight_has_met_is_not_forgotten() -> None:

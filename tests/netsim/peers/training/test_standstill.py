@@ -61,6 +61,77 @@ def test_a_link_that_is_down_for_ever_ends_a_run_whose_peers_send_again_and_says
     assert "; peer 2 for 1" in text
 
 
+SECOND = {"delay": {"kind": "constant", "value_s": 1.0}}
+SWEEP = {"kind": "sweep", "width": 1, "step": 1}
+STAR_OF_CABLES = [{"a": f"n{i}", "b": "hub", "delay_s": 0.05, "bandwidth_bytes_per_s": 1e5} for i in range(5)]
+BUSY: dict[str, dict[str, Any]] = {
+    "jammers": {"jammers": [{"name": "sweeper", "law": SWEEP, "links": [[2, 3], [3, 4]], "dwell_s": 2.0}]},
+    "background": {
+        "peers": {"topology": RING["topology"]},
+        "network": {
+            "server": "hub",
+            "clients": [f"n{i}" for i in range(5)],
+            "links": STAR_OF_CABLES,
+            "background": [{"name": "web", "kind": "poisson", "from": "n3", "to": "n4", "per_s": 1.0, "size_bytes": 100.0}],
+        },
+    },
+    "presence": {"availability": {"kind": "markov", "mean_on_s": 20.0, "mean_off_s": 4.0}},
+}
+"""Tables by which calls stay on the clock for ever, though nothing of them can help a peer."""
+
+
+@pytest.mark.parametrize("busy", ["jammers", "background", "presence"])
+@pytest.mark.parametrize("tables", [CUT, STORM], ids=["script", "outage"])
+def test_a_standstill_is_seen_though_the_clock_stays_busy(tmp_path: Path, tables: dict[str, Any], busy: str) -> None:
+    ended, warnings = played(tmp_path / "run", server=protocol(retry_s=0.5), **tables, **BUSY[busy])
+    assert ended == "nobody left"
+    (text,) = warnings
+    assert "peer 0 for 1; " in text
+
+
+def test_a_standstill_is_seen_though_a_peer_is_away_at_any_time(tmp_path: Path) -> None:
+    # Peers 2 and 4, which are no neighbours, take turns to be away. They have sent their models, and return to wait only.
+    lines = ["client,start_s,end_s", *(f"{peer},0,inf" for peer in (0, 1, 3))]
+    lines += [f"{peer},{start},{start + 5}" for peer, first in ((2, 0), (4, 5)) for start in range(first, 2000, 10)]
+    (tmp_path / "turns.csv").write_text("\n".join(lines) + "\n")
+    turns = {"kind": "trace", "path": str(tmp_path / "turns.csv")}
+    done = run(parse(study(rounds=60, peers=RING, server=protocol(retry_s=0.5), availability=turns, **CUT)), tmp_path / "run")
+    assert done["ended"] == "nobody left"
+    assert done["simulated_s"] < 100.0
+
+
+def test_peers_that_come_back_to_wait_only_end_nothing_while_another_may_help(tmp_path: Path) -> None:
+    # Peer 1 is cut off until the script heals its links, long after peers have come and gone while all others waited.
+    script = "tests.netsim.peers.training.test_standstill:heal_peer_1"
+    ended, warnings = played(tmp_path / "run", rounds=20, server=protocol(retry_s=0.2), script=script, **BUSY["presence"])
+    assert (ended, [*warnings]) == ("rounds", [])
+
+
+def test_messages_that_were_lost_before_the_last_training_ended(tmp_path: Path) -> None:
+    # Models leave as a round begins, and arrive or are lost while peers train: the last event is the end of a training.
+    server = protocol(backup=1, order="combine-while-computing")
+    ended, warnings = played(tmp_path / "run", server=server, compute=SECOND, **CUT)
+    assert ended == "nobody left"
+    (text,) = warnings
+    assert "(peer 1 for 0, 2)" in text
+
+
+def test_peers_of_ad_psgd_name_the_peer_of_their_exchange(tmp_path: Path) -> None:
+    # Peer 0 asks at 1 s, peer 1 answers at 1.1 s, and may not add the step of its training until the answer has arrived.
+    server = {"kind": "peers", "protocol": {"kind": "ad-psgd", "retry_s": 0.5}}
+    script = "tests.netsim.peers.training.test_standstill:cut_two"
+    ended, warnings = played(tmp_path / "run", clients={"count": 2}, server=server, script=script, compute=SECOND)
+    assert ended == "nobody left"
+    (text,) = warnings
+    assert "(peer 0 for 1; peer 1 for 0)" in text
+
+
+def cut_two(world: netsim.World) -> netsim.Script:
+    """Cuts the link of two peers for ever, while the answer of peer 1 is under way."""
+    yield world.until_time(1.15)
+    world.cut_links([(0, 1)])
+
+
 def test_a_cut_that_heals_ends_nothing(tmp_path: Path) -> None:
     script = "tests.netsim.peers.training.test_standstill:heal_peer_1"
     ended, warnings = played(tmp_path / "run", server=protocol(retry_s=0.2), script=script)
@@ -112,8 +183,8 @@ def slow_messages(world: netsim.World) -> netsim.Script:
 
 def test_a_script_changes_the_messages_of_peers() -> None:
     script = "tests.netsim.peers.training.test_standstill:slow_messages"
-    second, ring = {"delay": {"kind": "constant", "value_s": 1.0}}, RING | {"speed_km_per_s": 1e300}
+    ring = RING | {"speed_km_per_s": 1e300}
     instant = ring | {"delay": {"kind": "constant", "value_s": 0.0}}
-    _, records = simulated(rounds=4, peers=instant, compute=second, script=script, server=protocol(timeout_s=9.0))
+    _, records = simulated(rounds=4, peers=instant, compute=SECOND, script=script, server=protocol(timeout_s=9.0))
     # Messages of rounds 1 and 2 take no time; those of round 3 leave at 3 s, and take 2 s.
     assert [row.end_s for row in records.rounds] == [1.0, 2.0, 5.0, 8.0]
