@@ -42,6 +42,7 @@ def test_versions_agree() -> None:
     assert heads[0] == "[Unreleased]"
     assert re.fullmatch(rf"\[{re.escape(VERSION)}\] - \d{{4}}-\d\d-\d\d", heads[1])
     assert version() == VERSION
+    assert f"This is version {VERSION};" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -31,6 +31,8 @@ MARKED = re.compile(
     r"(?P<head>\|[^\n]*\n\|[-:| ]+\|\n)(?P<rows>(?:\|[^\n]*\n)+)"
 )
 """A table of a page, with the study and the table that it comes from, and the columns that it shows; without them: all."""
+VERSION = re.compile(r"^(?P<row>\| `(?P<study>\w+)` \| [^|]+ \| )[\d.]+ \|$", re.MULTILINE)
+"""A row of docs/results.md that names the version which measured a study."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def shown_rows(found: re.Match[str]) -> list[list[str]]:
 
 
 def update_page(page: Path) -> None:
-    """Write the measured numbers into the marked tables of a page; which rows it shows, and their order, stay."""
+    """Write measured numbers into the marked tables of a page, and versions into its list of studies; the order of rows stays."""
 
     def renewed(found: re.Match[str]) -> str:
         if found["study"] not in STUDIES or not (TABLES / f"{found['study']}.json").exists():
@@ -98,8 +100,12 @@ def update_page(page: Path) -> None:
         rows = "".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in shown_rows(found))
         return found[0][: len(found[0]) - len(found["rows"])] + rows
 
+    def versioned(found: re.Match[str]) -> str:
+        known = found["study"] in STUDIES and (TABLES / f"{found['study']}.json").exists()
+        return f"{found['row']}{read(found['study']).netsim} |" if known else found[0]
+
     text = page.read_text(encoding="utf-8")
-    if (new := MARKED.sub(renewed, text)) != text:
+    if (new := VERSION.sub(versioned, MARKED.sub(renewed, text))) != text:
         page.write_text(new, encoding="utf-8")
         print(f"written: {page.relative_to(ROOT)}")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -10,7 +11,10 @@ from typing import Literal
 from analysis import compare, open_sweep
 from analysis.documents.blocks import Cells
 from analysis.documents.comparison_tables import comparison_cells, difference_cells
+from analysis.documents.numbers import MISSING, format_interval
+from analysis.results.run import OUTCOMES, Run
 from analysis.results.sweep import Sweep
+from analysis.statistics.intervals import mean_interval
 from scenarios.papers.registry import find
 from scenarios.papers.reproduce import Request, plan_runs, reproduce
 from scenarios.papers.reproduce import judge as judge_cases
@@ -40,6 +44,110 @@ def beside(first: TablesOf, second: TablesOf) -> TablesOf:
         return [*header, *more[1:]], [[*row, *other[1:]] for row, other in zip(rows, others, strict=True)]
 
     return both
+
+
+NumberOf = Callable[[Run], float]
+
+
+def seeds_by_variant(done: Sweep, number: NumberOf) -> dict[str, list[float]]:
+    """Return a number of each run by variant, in the order of seeds."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for run in done:
+        found.setdefault(str(run.label), []).append((run.seed, number(run)))
+    return {label: [value for _, value in sorted(numbers)] for label, numbers in found.items()}
+
+
+def averages(columns: Mapping[str, NumberOf]) -> TablesOf:
+    """Return a function that makes the table of the variants' means of these numbers of their runs, by heading."""
+    return lambda done: _table(done, columns, lambda values, _: format_interval(mean_interval(values)))
+
+
+def average_differences(columns: Mapping[str, NumberOf]) -> TablesOf:
+    """Return a function that makes the table of the same numbers minus those of the first variant, at equal seeds."""
+
+    def cell(values: list[float], first: list[float]) -> str:
+        return format_interval(mean_interval([a - b for a, b in zip(values, first, strict=True)]), signed=True)
+
+    def differences_of(done: Sweep) -> Cells:
+        header, (_, *rows) = _table(done, columns, cell)
+        return header, rows
+
+    return differences_of
+
+
+def _table(done: Sweep, columns: Mapping[str, NumberOf], cell: Callable[[list[float], list[float]], str]) -> Cells:
+    """Return a row a variant; `cell` makes its text of the variant's numbers and of the first variant's."""
+    numbers = [seeds_by_variant(done, number) for number in columns.values()]
+    labels = list(numbers[0])
+    rows = [[label, *(cell(by_variant[label], by_variant[labels[0]]) for by_variant in numbers)] for label in labels]
+    return ["variant", *columns], rows
+
+
+def age_regret(rounds: int) -> NumberOf:
+    """Return a function that sums a run's ages minus the oracle's over so many rounds."""
+
+    def number(run: Run) -> float:
+        first = run.rounds[run.rounds["round"] <= rounds]
+        return float((first["sum_age"] - first["oracle_sum_age"]).sum())
+
+    return number
+
+
+def mean_age(run: Run) -> float:
+    """Return the mean age of information of a client, in rounds."""
+    return float(run.summary["aoi"]["mean_age_rounds"])
+
+
+def jammed_s(run: Run) -> float:
+    """Return the seconds for which sub-channels were jammed, each for itself."""
+    return float((run.jams["end_s"] - run.jams["start_s"]).sum()) if run.summary["aoi"]["jam_dwells"] else 0.0
+
+
+def hit_share(run: Run) -> float:
+    """Return the share of a jammer's dwells, in per cent, that hit a transmission; NaN without a jammer."""
+    return 100.0 * float((run.jams["hit"] > 0).mean()) if run.summary["aoi"]["jam_dwells"] else math.nan
+
+
+def declared_changes(run: Run) -> float:
+    """Return how many changes the scheduler declared."""
+    return float(run.summary["aoi"]["detections"]["declared"])
+
+
+JAMMED: Mapping[str, NumberOf] = {
+    "AoI regret at round 750": age_regret(750),
+    "AoI regret at round 2,000": age_regret(2000),
+    "mean age (rounds)": mean_age,
+    "declared changes": declared_changes,
+    "dwells that hit (%)": hit_share,
+}
+
+
+def price_of_jamming(done: Sweep) -> Cells:
+    """Return the averages of a sweep whose last variant has no jammer, with the age that a jammed second adds to that."""
+    columns = {"mean age (rounds)": mean_age, "jammed (s, of one sub-channel)": jammed_s, "declared changes": declared_changes}
+    header, rows = averages(columns)(done)
+    ages, seconds = seeds_by_variant(done, mean_age), seeds_by_variant(done, jammed_s)
+    (*_, free) = ages.values()
+    for row in rows:
+        paid = zip(ages[row[0]], free, seconds[row[0]], strict=True)
+        prices = [(age - without) / jammed for age, without, jammed in paid if jammed > 0.0]
+        row.append(format_interval(mean_interval(prices), scale=1000.0) if prices else MISSING)
+    return [*header, "age bought by 1,000 jammed seconds"], rows
+
+
+def mean_round(which: str) -> NumberOf:
+    """Return a function that averages the seconds of the rounds for which a condition on their columns holds."""
+
+    def number(run: Run) -> float:
+        rounds = run.rounds.query(which)
+        return float((rounds["end_s"] - rounds["start_s"]).mean())
+
+    return number
+
+
+def total(outcome: str) -> NumberOf:
+    """Return a function that looks up how many updates of a run had this outcome."""
+    return lambda run: float(run.summary["totals"][outcome])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +231,29 @@ STUDIES: dict[str, Study] = {
     ),
     "unreliable": SweepStudy(
         scenario="unreliable",
-        tables={"variants": compared("mean_round_s", "max_leak"), "differences": differences("mean_round_s", "max_leak")},
+        tables={
+            "variants": compared("mean_round_s", "max_leak"),
+            "differences": differences("mean_round_s", "max_leak"),
+            "outcomes": averages({name.replace("_", " "): total(name) for name in ("selected", *OUTCOMES)}),
+        },
+    ),
+    "scripted_latency": SweepStudy(
+        scenario="scripted_latency",
+        tables={
+            "rounds": averages(
+                {
+                    "mean round, working (s)": mean_round("start_s < 10"),
+                    "broken (s)": mean_round("start_s >= 10 and round <= 60"),
+                    "fixed (s)": mean_round("round > 60"),
+                }
+            )
+        },
+    ),
+    "reactive_jamming": SweepStudy(scenario="reactive_jamming", tables={"price": price_of_jamming}),
+    "jammed": SweepStudy(
+        scenario="jammed",
+        seeds=range(1, 31),
+        tables={"variants": averages(JAMMED), "differences": average_differences(JAMMED)},
     ),
     "buffered": SweepStudy(
         scenario="buffered",
@@ -137,4 +267,5 @@ STUDIES: dict[str, Study] = {
     "ring_or_clique": PanelStudy(name="ring_or_clique", size=Size.FULL),
     "overlays_shared_core": PanelStudy(name="overlays_shared_core", arrange=arrange_overlays),
     "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
+    "analytics_fig6": PanelStudy(name="analytics_fig6"),
 }

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
+import pandas as pd
 import pytest
 
 from tests.measured.record import PAGES, ROOT, TABLES, cells_of, marked_tables, read, shown_rows
-from tests.measured.studies import STUDIES
+from tests.measured.studies import STUDIES, age_regret, average_differences, averages
+
+if TYPE_CHECKING:
+    from analysis.results.sweep import Sweep
 
 CLAIMS: list[dict[str, Any]] = tomllib.loads((TABLES / "claims.toml").read_text(encoding="utf-8"))["claims"]
 NUMBER = re.compile(r"[+-]?\d[\d,]*(?:\.\d+)?")
@@ -85,6 +90,22 @@ def test_numbers_in_sentences_follow_from_the_tables(claim: dict[str, Any]) -> N
     else:
         number, decimals = first_number(claim["text"])
         assert number == pytest.approx(round(value, decimals)), value
+
+
+def test_averages_and_paired_differences_by_hand() -> None:
+    ages = {("none", 1): [1, 2], ("none", 2): [3, 4], ("jammed", 2): [5, 9], ("jammed", 1): [1, 4]}
+    runs = [
+        SimpleNamespace(label=label, seed=seed, rounds=pd.DataFrame({"round": [1, 2], "sum_age": age, "oracle_sum_age": [1, 1]}))
+        for (label, seed), age in ages.items()
+    ]
+    columns = {"regret at 1": age_regret(1), "at 2": age_regret(2)}
+    header, rows = averages(columns)(cast("Sweep", runs))
+    # Ages minus 1 by seed, at round 1 and up to round 2: none 0, 2 and 1, 5; jammed 0, 4 and 3, 12.
+    assert header == ["variant", "regret at 1", "at 2"]
+    assert [[cell.partition(" ")[0] for cell in row] for row in rows] == [["none", "1", "3"], ["jammed", "2", "8"]]
+    _, (row,) = average_differences(columns)(cast("Sweep", runs))
+    # At equal seeds: 0, 2 and 2, 7; half-widths are Student's 12.71 times |a - b| / 2.
+    assert row == ["jammed", "+1 ± 13", "+4 ± 32"]
 
 
 def test_a_digit_that_is_wrong_is_found(tmp_path: Path) -> None:
