@@ -145,6 +145,11 @@ def mean_round(which: str) -> NumberOf:
     return number
 
 
+def accuracy(which: str) -> NumberOf:
+    """Return a function that averages the accuracies, in per cent, of the rounds for which a condition on their columns holds."""
+    return lambda run: 100.0 * float(run.rounds.query(which)["accuracy"].mean())
+
+
 def total(outcome: str) -> NumberOf:
     """Return a function that looks up how many updates of a run had this outcome."""
     return lambda run: float(run.summary["totals"][outcome])
@@ -254,6 +259,16 @@ STUDIES: dict[str, Study] = {
         scenario="jammed",
         seeds=range(1, 31),
         tables={"variants": averages(JAMMED), "differences": average_differences(JAMMED)},
+    ),
+    "svm_central": SweepStudy(
+        scenario="svm_central",
+        seeds=(1, 2, 3),
+        tables={
+            "slots": averages(
+                {f"{slot}": accuracy(f"round == {slot}") for slot in (1, 2, 3, 4, 5, 20, 100)}
+                | {"mean of the last 10 of 300": accuracy("round > 290")}
+            )
+        },
     ),
     "buffered": SweepStudy(
         scenario="buffered",

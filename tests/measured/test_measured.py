@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 import pytest
 
+from scenarios.papers.study import Size
 from tests.measured.record import PAGES, ROOT, TABLES, cells_of, marked_tables, read, shown_rows
-from tests.measured.studies import STUDIES, age_regret, average_differences, averages
+from tests.measured.studies import STUDIES, PanelStudy, age_regret, average_differences, averages
 
 if TYPE_CHECKING:
     from analysis.results.sweep import Sweep
@@ -72,6 +74,21 @@ def test_the_page_of_results_says_which_version_measured_what() -> None:
     text = RESULTS.read_text(encoding="utf-8")
     for study in STUDIES:
         assert re.search(rf"^\| `{study}` \| [^|]+ \| {re.escape(read(study).netsim)} \|$", text, re.MULTILINE), study
+
+
+PANELS = {name: study for name, study in STUDIES.items() if isinstance(study, PanelStudy) and study.size is Size.LAPTOP}
+
+
+@pytest.mark.parametrize("study", PANELS)
+def test_the_list_of_panels_has_version_and_verdicts_as_measured(study: str) -> None:
+    measured = read(study)
+    if "verdict" not in measured.tables:
+        return
+    rows = measured.tables["verdict"][1]
+    counts = [f"{number} {verdict}" for verdict, number in Counter(row[-1] for row in rows).most_common()]
+    words = ", ".join(counts).replace(" ", f" of {len(rows)} ", 1)
+    row = rf"^\| `{PANELS[study].name}` \| {re.escape(measured.netsim)} \| [^|]+ \| {re.escape(words)} \|"
+    assert re.search(row, RESULTS.read_text(encoding="utf-8"), re.MULTILINE), words
 
 
 def test_the_readme_shows_the_quick_start_as_measured() -> None:
