@@ -157,14 +157,6 @@ class NodeLearner:
         """Return the quality of the root's model if an evaluation is due; models of edges are not evaluated."""
         return self._learner.evaluate(round, time_s, last) if self._above is None else None
 
-    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """Return losses of the root's model."""
-        return self._learner.losses_of(clients, round, samples)
-
-    def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """Return accuracies of the root's model."""
-        return self._learner.accuracies_of(clients)
-
     def retain(self, versions: list[int]) -> None:
         """Keep the versions that attempts under way started from; adopted starts are kept anyway."""
         adopted = {version for _, _, version in self._adopted}

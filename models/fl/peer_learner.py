@@ -289,14 +289,6 @@ class PeerLearner:
         }
         return replace(learner.tests.quality(round), columns=columns)
 
-    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """Losses of the mean model of the last evaluation, as of `FederatedLearner`."""
-        return self._learner.losses_of(clients, round, samples)
-
-    def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """Return accuracies of the mean model of the last evaluation, as `FederatedLearner` does."""
-        return self._learner.accuracies_of(clients)
-
     def contribution(self) -> FloatArray | None:
         return None
 

@@ -6,6 +6,7 @@ is a mixture of that level and of its own worth, with noise. So the best set is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -39,6 +40,7 @@ class SyntheticOpinions(StateFields):
     state_fields = ("version", "_level", "_sum", "_count", "_slots")
     aggregates = True
     """True: deliveries change the opinions."""
+    round_columns: Sequence[str] = ()
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class SyntheticOpinions(StateFields):
         self.worth: FloatArray = spread(values, np.arange(clients))
         """(K,) worth of each client."""
         self.version = 0
-        self.records_losses, self.round_columns = False, ()
+        self.records_losses = False
         self._draws = draws
         self._own, self._noise, self._memory, self._start = own, noise, memory, start
         self._best = float(np.sort(self.worth)[-per_round:].mean())

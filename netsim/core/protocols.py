@@ -400,14 +400,6 @@ class Learner(Stateful, Protocol):
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
         """Return the quality of the present model, or None if no evaluation is due at this round."""
 
-    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
-        """Return the mean loss (n,) of the present model on all samples of each client, or on `samples` of them, drawn at
-        (`round`, client).
-        """
-
-    def accuracies_of(self, clients: IntArray) -> FloatArray:
-        """Return the accuracy (n,) of the present model on the clients' own test data, in [0, 1]; NaN without training."""
-
     def retain(self, versions: list[int]) -> None:
         """Keep only `versions` of the model: updates in flight started from them.
 
@@ -416,6 +408,22 @@ class Learner(Stateful, Protocol):
 
     def contribution(self) -> FloatArray | None:
         """Return the marginal contributions (K,) of the clients to the model, each >= 0; None if no difference is known."""
+
+
+class ProbedModel(Protocol):
+    """Model that clients evaluate when they are probed."""
+
+    @property
+    def aggregates(self) -> bool:
+        """Return True if there is training, so that losses are known."""
+
+    def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
+        """Return the mean loss (n,) of the present model on all samples of each client, or on `samples` of them, drawn at
+        (`round`, client).
+        """
+
+    def accuracies_of(self, clients: IntArray) -> FloatArray:
+        """Return the accuracy (n,) of the present model on the clients' own test data, in [0, 1]; NaN without training."""
 
 
 class RewardMeter(Stateful, Protocol):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netsim.clients.probes import Probes
     from netsim.clients.update import Update
     from netsim.core.clock import Clock, Process
-    from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray, ProbedModel
 
 _NAN = float("nan")
 _JOULES = ("compute_j", "send_j", "receive_j")
@@ -42,7 +42,7 @@ class Probing(Instrument, ABC):
         self,
         *,
         clock: Clock,
-        learner: Learner,
+        learner: ProbedModel,
         samples: int | None,
         evaluated: IntArray | None,
         losses: bool = True,
@@ -139,7 +139,7 @@ class TimedProbing(Probing):
     state_fields = ("probes",)
 
     def __init__(
-        self, *, probes: Probes, learner: Learner, samples: int | None, reuse_model: bool = True, losses: bool = True
+        self, *, probes: Probes, learner: ProbedModel, samples: int | None, reuse_model: bool = True, losses: bool = True
     ) -> None:
         super().__init__(
             clock=probes.pool.clock,

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 
@@ -76,43 +77,51 @@ class IndexPolicy(Stateful, Protocol):
         """Learn from slot `round`, as `OpinionPolicy` does."""
 
 
-class SlotServer(LoopServer, ABC):
-    """Common base of both servers: slots one after the other. `run_round` is a slot, `round` counts slots.
+@dataclass(frozen=True, kw_only=True)
+class SlotParts:
+    """Parts that both servers with slots are made of."""
 
-    `training`: the communication rounds of a slot, with its members. `rounds_per_slot`: L. `reset_each_slot`: every slot trains
-    from the first model again; otherwise the model goes on (the times of the paper's Table I show that it does). `recording`:
-    further writers of records.
+    training: RoundLoop
+    """The communication rounds of a slot."""
+    members: MembersDispatch
+    """Dispatch of these rounds to the members of the slot."""
+    learner: OpinionLearner
+    tests: Tests
+    rounds_per_slot: int
+    """L, the number of communication rounds of a slot."""
+    reset_each_slot: bool = False
+    """True if every slot trains from the first model again; otherwise the model goes on (the times of the paper's Table I show
+    that it does).
     """
+    recording: Sequence[Recording] = ()
+    """Further writers of records."""
+
+    def __post_init__(self) -> None:
+        if self.rounds_per_slot < 1:
+            raise ParameterError("rounds_per_slot", self.rounds_per_slot, "must be >= 1")
+
+
+class SlotServer(LoopServer, ABC):
+    """Common base of both servers: slots one after the other. `run_round` is a slot, `round` counts slots."""
 
     state_fields: ClassVar[tuple[str, ...]] = ("round", "training", "rows", "_book")
 
-    def __init__(
-        self,
-        *,
-        training: RoundLoop,
-        members: MembersDispatch,
-        learner: OpinionLearner,
-        tests: Tests,
-        rounds_per_slot: int,
-        reset_each_slot: bool = False,
-        recording: Sequence[Recording] = (),
-    ) -> None:
-        if rounds_per_slot < 1:
-            raise ParameterError("rounds_per_slot", rounds_per_slot, "must be >= 1")
+    def __init__(self, parts: SlotParts) -> None:
+        training = parts.training
         self.clock = training.clock
         self.training = self.loop = training
-        self.members = members
-        self.learner = learner
-        self.tests = tests
+        self.members = parts.members
+        self.learner = parts.learner
+        self.tests = parts.tests
         self.recorder: Recorder = NoRecorder()
         self._on_open: Callable[[int], None] = lambda slot: None
-        self.rounds_per_slot = rounds_per_slot
-        self.reset_each_slot = reset_each_slot
+        self.rounds_per_slot = parts.rounds_per_slot
+        self.reset_each_slot = parts.reset_each_slot
         self.round = 0
         """Number of slots closed."""
         self._last_round = 0
         self.rows = AttemptRows(loop=training, recorder=self.recorder)
-        self._recording = recording
+        self._recording = parts.recording
         self._book = Book(training.pool)
 
     @property
@@ -224,8 +233,8 @@ class FlFaServer(SlotServer):
 
     state_fields = ("_heard", "policy")
 
-    def __init__(self, *, policy: OpinionPolicy, uplink: OpinionUplink, streams: Streams, **keywords: Any) -> None:
-        super().__init__(**keywords)
+    def __init__(self, parts: SlotParts, *, policy: OpinionPolicy, uplink: OpinionUplink, streams: Streams) -> None:
+        super().__init__(parts)
         self.policy = policy
         self.uplink = uplink
         self._policy_draws = streams["policy"]
@@ -306,8 +315,8 @@ class FlDaServer(SlotServer):
 
     state_fields = ("policy", "_opinions")
 
-    def __init__(self, *, policy: IndexPolicy, consensus: ConsensusPhase, beliefs: bool = False, **keywords: Any) -> None:
-        super().__init__(**keywords)
+    def __init__(self, parts: SlotParts, *, policy: IndexPolicy, consensus: ConsensusPhase, beliefs: bool = False) -> None:
+        super().__init__(parts)
         self.policy = policy
         self._consensus = consensus
         self._links = consensus.links

@@ -52,8 +52,8 @@ class ServerWorld(Protocol):
     def probing(self, pool: ClientPool) -> Probing | None:
         """Return what asks clients before a policy selects, or None if the policy does not ask."""
 
-    def meter(self, per_round: int) -> RewardMeter:
-        """Return the meter of `metrics.reward`."""
+    def meter(self, per_round: int) -> RewardMeter | None:
+        """Return the meter of `metrics.reward`, or None without one."""
 
 
 class ServerMode(Protocol):

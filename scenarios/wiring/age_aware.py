@@ -10,16 +10,16 @@ from netsim.servers.age_oracle import AgeOracle
 from scenarios.registry.components import Keywords
 from scenarios.registry.kinds import resolve
 from scenarios.schema.scenario import Scenario
+from scenarios.schema.servers import Asynchronous
 from scenarios.wiring.channels import build_channels
 from scenarios.wiring.server_parts import Server
 from scenarios.wiring.world import World
 
 
-def asynchronous(world: World) -> Server:
+def asynchronous(world: World, section: Asynchronous) -> Server:
     """Return the server of kind "asynchronous", with ages of information over the sub-channels of `[channels]`; raises
     UserError.
     """
-    scenario, section = world.scenario, world.scenario.server
     channels = build_channels(world, world.population.count)
     pool = world.new_pool(channels.access, retry=True, instant=not section.contention)
     scheduled = channels.schedule(world, pool)
@@ -27,7 +27,7 @@ def asynchronous(world: World) -> Server:
         pool=pool,
         channels=scheduled,
         learner=world.learner,
-        meter=_oracle(scenario, world.streams, channels.supplied),
+        meter=_oracle(world.scenario, world.streams, channels.supplied),
         round_s=section.round_s,
         wait_for_compute=section.wait_for_compute,
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from models.laws.bandwidth.laws import Constant, Successive
-from models.laws.changes import Piecewise, Unchanging
+from models.laws.changes import Unchanging
 from models.laws.delays import Constant as ConstantDelay
 from netsim.core.clock import Clock
 from netsim.core.protocols import BandwidthLaw, DelayLaw, FloatArray, IntArray, Timeline
@@ -26,11 +25,11 @@ from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law, changed_bandwidth
 from scenarios.wiring.multiplied import Multiplied
 from scenarios.wiring.payload import LONGEST_S, Message
-from scenarios.wiring.piecewise import join_steps
+from scenarios.wiring.piecewise import Joined, join_steps
 from scenarios.wiring.population import Context, Population
 from scenarios.wiring.script.targets import Overlay, ScriptedLaw
 
-OwnBandwidth = Unchanging[BandwidthLaw] | Piecewise[BandwidthLaw] | ScriptedLaw | Multiplied
+OwnBandwidth = Joined[BandwidthLaw] | Multiplied
 _LINK: IntArray = np.zeros(1, np.int64)
 
 
@@ -117,7 +116,7 @@ class _Number:
 class _Component:
     """A bandwidth that is a component of the scenario."""
 
-    law: Law
+    law: Law[BandwidthLaw]
     key: str
     unending: bool
     """True if the law must never end, as on a sub-channel."""
@@ -125,10 +124,10 @@ class _Component:
     def after(self, step: Step) -> _Component:
         return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
 
-    def build(self, step: Step | None = None) -> Any:
+    def build(self, step: Step | None = None) -> BandwidthLaw:
         return self._built(f"{step.path}.bandwidth" if step else None)
 
-    def _built(self, path: str | None) -> object:
+    def _built(self, path: str | None) -> BandwidthLaw:
         built = self.law.build(path)
         if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
             raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
@@ -139,11 +138,11 @@ class _Component:
         change = self.law.scale_by if overlay.scale else self.law.change
         return replace(self, law=change(overlay.parameters, overlay.entities, path))
 
-    def value(self, name: str, path: str) -> Any:
+    def value(self, name: str, path: str) -> object:
         """Return a parameter of the law."""
         return self.law.value(name, path)
 
-    def build_at(self, path: str) -> Any:
+    def build_at(self, path: str) -> BandwidthLaw:
         """Return the engine's law after changes by a script at `path`."""
         return self._built(path)
 
@@ -156,9 +155,9 @@ class _JoinedSegments:
 
     fixed = False
 
-    def __init__(self, law: ScriptedLaw) -> None:
+    def __init__(self, law: ScriptedLaw[BandwidthLaw]) -> None:
         self._law = law
-        self._cached: tuple[Sequence[Any], BandwidthLaw] | None = None
+        self._cached: tuple[Sequence[BandwidthLaw], BandwidthLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
         laws = self._law.laws_at(time_s)
@@ -288,7 +287,7 @@ def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth
     steps = written_steps(section, "bandwidth", path, context, numbers=True)
     bandwidth: _Number | _Component
     if section.bandwidth is not None:
-        law = Law.from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
+        law = Law[BandwidthLaw].from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
         bandwidth = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
         if section.random_changes is not None:
             steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
@@ -314,7 +313,7 @@ def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwi
     alone = replace(context, population=Population.single_client())
     bandwidth: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
     if shared.bandwidth is not None:
-        law = Law.from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
+        law = Law[BandwidthLaw].from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
         bandwidth = _Component(law, f"{path}.bandwidth", False)
     return _altered(join_steps(bandwidth, [], path, "bandwidth", alone), context)
 

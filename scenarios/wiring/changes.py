@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -25,11 +25,11 @@ class Step:
     unit: Unit
     start: float
     clients: IntArray | None
-    parameters: Mapping[str, Any]
-    bandwidth: Any
+    parameters: Mapping[str, object]
+    bandwidth: object
     path: str
     """Key of the change in the scenario, for error messages."""
-    speed: tuple[str, Any] | None = None
+    speed: tuple[str, object] | None = None
     """Key and value of the new speed of local training, or None."""
     factor: float | None = None
     """Factor of a drawn change: `parameters` become this factor times their first values, whatever changed before. None for a
@@ -62,7 +62,7 @@ class _Law(Protocol):
 
     def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> _Law: ...
 
-    def build(self) -> Any: ...
+    def build(self) -> object: ...
 
 
 def written_steps(section: Timed, law_kind: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:

@@ -24,7 +24,7 @@ from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
 from scenarios.wiring.bandwidth import channel_links
 from scenarios.wiring.jammers import build_jammers
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.payload import updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
 
@@ -106,7 +106,7 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     spectrum = Spectrum(
         channels=channels.count,
         law=law,
-        delay=timeline(channels, "delay", "channels", context, message if links is None else None),
+        delay=delay_timeline(channels, "channels", context, message if links is None else None),
         links=links,
         streams=streams,
         contention=scenario.server.contends,
@@ -132,7 +132,7 @@ def channel_states(scenario: Scenario, context: Context) -> tuple[Timeline[Chann
     channels = scenario.channels
     assert channels is not None
     if channels.states is None:
-        return timeline(channels, "channel", "channels", context), None
+        return channel_timeline(channels, "channels", context), None
     supplied = {
         "clients": channels.count,
         "channels": channels.count,

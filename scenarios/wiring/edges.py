@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from scenarios.schema.world import Clients, Group
 from scenarios.wiring.bandwidth import build_carrier
 from scenarios.wiring.data_files import read_table
 from scenarios.wiring.edge_layout import Layout, lay_out
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network import carried_between_edges
 from scenarios.wiring.payload import LONGEST_S, models_down, updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
@@ -46,8 +46,9 @@ if TYPE_CHECKING:
     from netsim.clients.update import Update
     from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
     from scenarios.schema.edges import Edges, Tier
+    from scenarios.wiring.server_parts import Server
 
-Composer = Callable[[World], Any]
+Composer: TypeAlias = "Callable[[World], Server]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class NodeWorld(World):
         return self.models
 
     @property
-    def rule(self) -> Any:
+    def rule(self) -> ServerSection:
         """Keys of the coordinator; absent numbers of an edge are the number of its members."""
         # The keys of a server of the user's own mean what its class says.
         if self.section.own:
@@ -146,10 +147,11 @@ def tree(world: World, compose: Composer) -> TreeServer:
         count = int(np.count_nonzero(belongs)) if of_edges or section.moves is None else world.clients
         models = world.learner if learners is None else learners[node]
         node_world = _node_world(world, layout, node, members, count, models, (context, presence) if of_edges else None)
-        servers[node], members_of[node] = compose(node_world), members
-        if not isinstance(servers[node], RoundServer):
+        coordinator_server, members_of[node] = compose(node_world), members
+        if not isinstance(coordinator_server, RoundServer):
             problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
             raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
+        servers[node] = coordinator_server
     edges = [
         Edge(
             number=node,
@@ -265,10 +267,10 @@ def _states(
         return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
     context, streams = _edge_context(world, layout), RepeatedStreams(world.streams.seed, "edges.states.")
     medium = nodes.medium.probe_links(
-        download=timeline(section.downlink, "delay", "edges.downlink", context),
+        download=delay_timeline(section.downlink, "edges.downlink", context),
         compute=NoTime(),
         sample=None,
-        upload=timeline(section.uplink, "delay", "edges.uplink", context),
+        upload=delay_timeline(section.uplink, "edges.uplink", context),
         streams=streams,
         request_bytes=section.state_bytes,
         answer_bytes=section.state_bytes,
@@ -352,12 +354,12 @@ def _edge_pool(
 ) -> ClientPool:
     """Return the edges as clients of the nodes above them."""
     population, count = context.population, context.population.count
-    size: Any = int(np.max(world.sizes.down))
+    size: int | IntArray = int(np.max(world.sizes.down))
     if section.model_bytes is not None:
-        size = np.array(np.broadcast_to(population.values(section.model_bytes, "edges.model_bytes"), (count,)), np.float64)
-        if not size.min() >= 0 or not size.max() <= LONGEST_S:
-            raise UserError(f"edges.model_bytes = {float(size.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
-        size = np.ceil(size).astype(np.int64)
+        given = np.array(np.broadcast_to(population.values(section.model_bytes, "edges.model_bytes"), (count,)), np.float64)
+        if not given.min() >= 0 or not given.max() <= LONGEST_S:
+            raise UserError(f"edges.model_bytes = {float(given.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
+        size = np.ceil(given).astype(np.int64)
     sizes = Sizes(down=size, up=size)
     if world.network is None:
         down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
@@ -367,11 +369,11 @@ def _edge_pool(
     medium = Medium(
         clients=count,
         laws=MediumLaws(
-            download=timeline(section.downlink, "delay", "edges.downlink", context),
+            download=delay_timeline(section.downlink, "edges.downlink", context),
             compute=NoTime(),
-            upload=timeline(section.uplink, "delay", "edges.uplink", context),
-            downlink=timeline(section.downlink, "channel", "edges.downlink", context),
-            uplink=timeline(section.uplink, "channel", "edges.uplink", context),
+            upload=delay_timeline(section.uplink, "edges.uplink", context),
+            downlink=channel_timeline(section.downlink, "edges.downlink", context),
+            uplink=channel_timeline(section.uplink, "edges.uplink", context),
         ),
         streams=context.streams,
         down=down.carrier,

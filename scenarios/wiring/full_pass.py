@@ -11,7 +11,7 @@ from models.laws.work import WorkPlan
 from netsim.network.sizes import Sizes
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.work import Work
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import delay_timeline
 from scenarios.wiring.payload import codec_s
 from scenarios.wiring.population import Context
 from scenarios.wiring.work import TimeOfWork, Training, build_training
@@ -43,7 +43,7 @@ def add_extra_pass(
     longer = 1.0 + share * np.asarray(trained.data_sizes, np.float64) / planned
     if training.sample is not None:
         return replace(training, longer=longer), delays
-    whole = timeline(scenario.compute, "delay", "compute", context)
+    whole = delay_timeline(scenario.compute, "compute", context)
     return training, {**delays, "compute": TimeOfWork(longer, whole, codec_s(scenario, context.population, sizes))}
 
 

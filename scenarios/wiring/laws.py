@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Generic, Self, TypeVar, cast
 
 import numpy as np
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from models.laws.bandwidth.laws import ByGroup as GroupedBandwidth
 from models.laws.delays import ByGroup as GroupedDelay
 from models.laws.delays import Plus, SizeDependent
+from netsim.core.protocols import ChannelLaw, DelayLaw
 from scenarios.registry.components import ByGroup, Component, Keywords, construct, per_client_parameters, refusals_at
 from scenarios.registry.kinds import supplied_arguments
 from scenarios.schema.errors import UserError, did_you_mean
@@ -20,10 +21,11 @@ from scenarios.schema.world import Link, Timed
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.data_files import data_file
 from scenarios.wiring.payload import LONGEST_S, Message
-from scenarios.wiring.piecewise import join_steps
+from scenarios.wiring.piecewise import Joined, join_steps
 from scenarios.wiring.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.wiring.script.targets import Overlay
 
+LawT = TypeVar("LawT")
 _GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
 
 
@@ -37,7 +39,7 @@ class _Inner:
     members: IntArray
 
 
-class Law:
+class Law(Generic[LawT]):
     """A law before it enters a timeline: its keywords, which changes replace."""
 
     def __init__(self, group: str, path: str, context: Context, inner: list[_Inner], by_group: bool) -> None:
@@ -55,7 +57,7 @@ class Law:
         return self._path
 
     @classmethod
-    def from_scenario(cls, component: Component, group: str, path: str, context: Context) -> Law:
+    def from_scenario(cls, component: Component, group: str, path: str, context: Context) -> Law[LawT]:
         """Return the law as the scenario sets it; raises UserError."""
         population = context.population
         if not isinstance(component, ByGroup):
@@ -88,7 +90,7 @@ class Law:
             values[inner.members] = np.broadcast_to(inner.keywords[name], (self._clients,))[inner.members]
         return values
 
-    def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law:
+    def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> Law[LawT]:
         """Return the law with new parameters for `chosen` clients (None: all), as far as the law of a client has them."""
         inner = list(self._inner)
         without = [law.members for law in inner if parameters.keys().isdisjoint(law.keywords)]
@@ -137,7 +139,7 @@ class Law:
             value = everyone
         return replace(inner, keywords=inner.keywords | {name: value})
 
-    def scale_by(self, factors: Keywords, chosen: IntArray | None, path: str) -> Law:
+    def scale_by(self, factors: Keywords, chosen: IntArray | None, path: str) -> Law[LawT]:
         """Return the law with multiplied parameters for `chosen` clients (None: all)."""
         return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
@@ -146,16 +148,16 @@ class Law:
         values = values if chosen is None else values[chosen]
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)
 
-    def with_overlay(self, overlay: Overlay, path: str) -> Law:
+    def with_overlay(self, overlay: Overlay, path: str) -> Law[LawT]:
         """Return the law after a script's change."""
         change = self.scale_by if overlay.scale else self.change
         return change(overlay.parameters, overlay.entities, path)
 
-    def build_at(self, path: str) -> Any:
+    def build_at(self, path: str) -> LawT:
         """Build the law with a script's changes of `path`."""
         return self.build(path)
 
-    def value(self, name: str, path: str) -> Any:
+    def value(self, name: str, path: str) -> object:
         """Return a parameter's present value: numbers (K,), NaN for clients whose law has no such parameter; or a value that is
         no number.
         """
@@ -164,20 +166,22 @@ class Law:
         differs = name in per_client_parameters(self._group, first.component.kind) and is_per_client(value)
         return self.values(name, path) if differs else value
 
-    def build(self, path: str | None = None) -> Any:
+    def build(self, path: str | None = None) -> LawT:
         """Build the present law. Errors name the change at `path`, if there is one."""
         # For a jammer, the "clients" of the population are sub-channels.
         supplied: Keywords = {"clients": self._clients, "channels": self._clients}
         if "draws" in supplied_arguments(self._group):
             supplied["draws"] = self._context.streams[self._path]
         group = self._group
-        laws = [construct(one.component, group, path or one.path, _locate_file(one.keywords), supplied) for one in self._inner]
+        laws: list[LawT] = [
+            construct(one.component, group, path or one.path, _locate_file(one.keywords), supplied) for one in self._inner
+        ]
         if not self._by_group:
             return laws[0]
         group_of = np.zeros(self._clients, np.int64)
         for i, one in enumerate(self._inner):
             group_of[one.members] = i
-        return _GROUPED[self._group](laws=laws, group_of=group_of)
+        return cast(LawT, _GROUPED[self._group](laws=laws, group_of=group_of))
 
 
 def _locate_file(keywords: Keywords) -> Keywords:
@@ -187,46 +191,59 @@ def _locate_file(keywords: Keywords) -> Keywords:
 
 
 @dataclass
-class _Link:
-    """A law and, for the delay of a link, the bandwidth beside it."""
+class _LinkLaw(Generic[LawT]):
+    """A law of one link or of local training, with its changes."""
 
-    law: Law
-    bandwidth: float | FloatArray | None
-    message: Message | None
+    law: Law[LawT]
     path: str
+    """Key of the section that has the law."""
     what: str
+    """Key of the law within the section: "delay" or "channel"."""
     context: Context
-    besides_s: float | FloatArray = 0.0
-    """Seconds added to those of the law."""
 
-    def after(self, step: Step) -> _Link:
+    def after(self, step: Step) -> Self:
         law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
-        if step.bandwidth is None:
-            return replace(self, law=law)
-        return replace(self, law=law, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
+        return replace(self, law=law)
 
-    def with_overlay(self, overlay: Overlay, path: str) -> _Link:
+    def with_overlay(self, overlay: Overlay, path: str) -> Self:
         """Return the law after a script's change."""
         return replace(self, law=self.law.with_overlay(overlay, path))
 
-    def value(self, name: str, path: str) -> Any:
+    def value(self, name: str, path: str) -> object:
         """Return a parameter of the law."""
         return self.law.value(name, path)
 
-    def build_at(self, path: str) -> Any:
+    def build_at(self, path: str) -> LawT:
         """Build the engine's law with a script's changes of `path`."""
         return self._built(path.removesuffix(f".{self.what}"), path)
 
-    def build(self, step: Step | None = None) -> Any:
+    def build(self, step: Step | None = None) -> LawT:
         """Return the engine's law, as `step` leaves it."""
         path = step.path if step else self.path
         return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
 
-    def _built(self, path: str, law_path: str | None) -> object:
-        """Return the engine's law: with the bytes of the message, and the added seconds, if they belong to the delay."""
+    def _built(self, path: str, law_path: str | None) -> LawT:
+        return self.law.build(law_path)
+
+
+@dataclass
+class _Delay(_LinkLaw[DelayLaw]):
+    """The delay of a link, with the bandwidth beside it."""
+
+    bandwidth: float | FloatArray | None = None
+    message: Message | None = None
+    besides_s: float | FloatArray = 0.0
+    """Seconds added to those of the law."""
+
+    def after(self, step: Step) -> Self:
+        after = super().after(step)
+        if step.bandwidth is None:
+            return after
+        return replace(after, bandwidth=changed_bandwidth(self.bandwidth, step, self.path, self.context.population))
+
+    def _built(self, path: str, law_path: str | None) -> DelayLaw:
+        """Return the engine's law, with the seconds of the message's bytes and the added ones."""
         law = self.law.build(law_path)
-        if self.what != "delay":
-            return law
         if self.bandwidth is not None and self.message is not None:
             size = np.asarray(self.message.size_bytes, np.float64)
             with refusals_at(path, ("bandwidth_bytes_per_s",)):
@@ -243,29 +260,41 @@ class _Link:
         return law
 
 
-def timeline(
+def delay_timeline(
     section: Timed,
-    what: str,
     path: str,
     context: Context,
     message: Message | None = None,
     besides_s: float | FloatArray = 0.0,
     key: str | None = None,
-) -> Any:
-    """Return the timeline of the delay ("delay") or channel ("channel") law of one link or of local training; raises UserError.
+) -> Joined[DelayLaw]:
+    """Return the timeline of the delay of one link or of local training; raises UserError.
 
     `message`: message over the link, if the link may have a bandwidth. `besides_s`: seconds added to every delay, per client.
-    `key`: where the scenario gives the law; None: `what` at `path`, which is what scripts call it in any case.
+    `key`: where the scenario gives the law; None: `delay` at `path`, which is what scripts call it in any case.
     """
-    law = Law.from_scenario(getattr(section, what), what, key or f"{path}.{what}", context)
+    law = Law[DelayLaw].from_scenario(section.delay, "delay", key or f"{path}.delay", context)
     bandwidth = None
     if message is not None and isinstance(section, Link) and section.bandwidth_bytes_per_s is not None:
         bandwidth = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
-    link = _Link(law, bandwidth, message, path, what, context, besides_s)
-    steps = written_steps(section, what, path, context, numbers=message is not None)
+    delay = _Delay(law, path, "delay", context, bandwidth, message, besides_s)
+    steps = _steps(section, law, "delay", path, context, numbers=message is not None)
+    return join_steps(delay, steps, path, "delay", context)
+
+
+def channel_timeline(section: Link, path: str, context: Context) -> Joined[ChannelLaw]:
+    """Return the timeline of the channel of one link; raises UserError."""
+    law = Law[ChannelLaw].from_scenario(section.channel, "channel", f"{path}.channel", context)
+    steps = _steps(section, law, "channel", path, context)
+    return join_steps(_LinkLaw(law, path, "channel", context), steps, path, "channel", context)
+
+
+def _steps(section: Timed, law: Law[LawT], what: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
+    """Return the changes of a law, written and drawn; `numbers`: with those of `bandwidth_bytes_per_s`."""
+    steps = written_steps(section, what, path, context, numbers=numbers)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, what, f"{path}.random_changes", context)
-    return join_steps(link, steps, path, what, context)
+    return steps
 
 
 def changed_bandwidth(before: float | FloatArray | None, step: Step, path: str, population: Population) -> FloatArray:

@@ -40,7 +40,7 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.bandwidth import Carried, link_bandwidth
 from scenarios.wiring.edge_layout import lay_out
 from scenarios.wiring.jammers import build_jammers
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.outages import outage_of, schedule_in_seconds
 from scenarios.wiring.payload import LONGEST_S
 from scenarios.wiring.population import Context, Population
@@ -378,7 +378,7 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
     link = link.model_copy(update={"name": plan.name})
     survivals = None
     if has_losses:
-        draws, law = context.streams[f"{key}.state"], timeline(link, "channel", key, alone)
+        draws, law = context.streams[f"{key}.state"], channel_timeline(link, key, alone)
         survivals = Survivals(clients=1, law=law, draws=draws, state_draws=draws)
     return Cable(
         name=plan.name,
@@ -387,7 +387,7 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
         delay_s=plan.delay_s,
         duplex=link.duplex or section.duplex,
         bandwidth=link_bandwidth(link, key, alone),
-        wait=timeline(link, "delay", key, alone) if has_waits else None,
+        wait=delay_timeline(link, key, alone) if has_waits else None,
         survivals=survivals,
     )
 

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from netsim.network.transport.messages import PeerGraph
     from netsim.network.transport.transport import Transport
     from scenarios.registry.components import Component
+    from scenarios.schema.peer_training import PeerTraining
     from scenarios.schema.scenario import Scenario
     from scenarios.wiring.server_parts import Server
     from scenarios.wiring.world import World
 
 
-def peers(world: World) -> Server:
+def peers(world: World, section: PeerTraining) -> Server:
     """Return the server of kind "peers"; raises UserError."""
-    scenario, section = world.scenario, world.scenario.server
-    pool = world.new_pool()
+    scenario, pool = world.scenario, world.new_pool()
     supplied = {"matchings": _divide_into_matchings, "regular_graph": _draw_regular_graph}
     protocol: TrainingProtocol = world.component(section.protocol, "protocol", "server.protocol", supplied)
     with refusals_at("server.protocol", section.protocol.parameters()):
@@ -45,7 +45,7 @@ def peers(world: World) -> Server:
     transport = _links(world, pool, protocol)
     _refuse_dead_channels(scenario, protocol, transport)
     mixing = _mixing(section.mixing or component_model("mixing", "metropolis")(kind="metropolis"), transport.graph)
-    learner = _peer_learner(world)
+    learner = _peer_learner(world, section)
     with refusals_at("server.protocol", {"kind", *section.protocol.parameters()}):
         peers_at_work = PeersAtWork(
             pool=pool,
@@ -121,7 +121,7 @@ def _draw_regular_graph(count: int, degree: int, seed: int) -> Sequence[tuple[in
     return list(nx.random_regular_graph(degree, count, seed=seed).edges)
 
 
-def _peer_learner(world: World) -> PeerLearner | None:
+def _peer_learner(world: World, section: PeerTraining) -> PeerLearner | None:
     """Return the learner of the peers' models, or None without training, or if the scenario is only checked."""
     if world.trained is None:
         return None
@@ -129,7 +129,7 @@ def _peer_learner(world: World) -> PeerLearner | None:
 
     if world.trained.eager:
         raise UserError("learner.trainer: trains ahead, which peers do not; set eager = False")
-    tested, count = world.scenario.server.tested_peers, world.clients
+    tested, count = section.tested_peers, world.clients
     drawn = world.streams.generator("tested-peers").permutation(count)[: tested or count]
     return PeerLearner(learner=world.trained, tested=np.sort(drawn))
 

@@ -26,7 +26,7 @@ from scenarios.registry.components import Keywords, construct, key_at, refusals_
 from scenarios.schema.world import Opinions, Peers
 from scenarios.wiring.bandwidth import build_opinion_carrier, build_peer_carrier
 from scenarios.wiring.jammers import build_jammers
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.payload import Message
 from scenarios.wiring.population import Context
 
@@ -96,8 +96,8 @@ def build_links(
         {
             # Messages differ in size, so the seconds of their bytes cannot be part of the delay law.
             "carrier": carrier,
-            "delay": timeline(section, "delay", "peers", context),
-            "channel": timeline(section, "channel", "peers", context),
+            "delay": delay_timeline(section, "peers", context),
+            "channel": channel_timeline(section, "peers", context),
         },
     )
     return Transport(
@@ -149,8 +149,8 @@ def build_opinion_links(
         clock=world.clock,
         graph=star,
         laws=LinkLaws(
-            delay=timeline(section, "delay", "opinions", context, message if carrier is None else None),
-            channel=timeline(section, "channel", "opinions", context),
+            delay=delay_timeline(section, "opinions", context, message if carrier is None else None),
+            channel=channel_timeline(section, "opinions", context),
             carrier=carrier,
         ),
         streams=world.streams,

@@ -5,26 +5,31 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias, TypeVar
 
 from models.laws.changes import LazyLaws, Piecewise, Unchanging
 from scenarios.schema.errors import UserError
 from scenarios.wiring.changes import Step, Unit
 from scenarios.wiring.population import Context
-from scenarios.wiring.script.targets import Segment
+from scenarios.wiring.script.targets import ScriptedLaw, Segment
+
+LawT = TypeVar("LawT")
+LawT_co = TypeVar("LawT_co", covariant=True)
+Joined: TypeAlias = Unchanging[LawT] | Piecewise[LawT] | ScriptedLaw[LawT]
+"""Timeline of a law and its changes."""
 
 
-class Changing(Segment, Protocol):
+class Changing(Segment[LawT_co], Protocol[LawT_co]):
     """Source of a law that change points alter. It becomes a law of the engine by `build`."""
 
-    def after(self, step: Step) -> Changing:
+    def after(self, step: Step) -> Changing[LawT_co]:
         """Return the source as `step` changes it; raises UserError."""
 
-    def build(self, step: Step | None = None) -> Any:
+    def build(self, step: Step | None = None) -> LawT_co:
         """Return the engine's law. `step`: last change, which errors name; None before the first. Raises UserError."""
 
 
-def join_steps(first: Changing, steps: list[Step], path: str, what: str, context: Context) -> Any:
+def join_steps(first: Changing[LawT], steps: list[Step], path: str, what: str, context: Context) -> Joined[LawT]:
     """Return the timeline of the law `first` changed by `steps` (in any order); raises UserError."""
     if len({step.unit for step in steps}) > 1:
         raise UserError(f"{path}: changes of {what} are in rounds and in seconds; use one unit for one law")
@@ -37,11 +42,11 @@ def join_steps(first: Changing, steps: list[Step], path: str, what: str, context
     return Piecewise(laws=laws, starts=starts, unit=unit) if steps else Unchanging(laws[0])
 
 
-_Pieces = tuple[Sequence[Changing], Sequence[Any], list[float]]
+_Pieces: TypeAlias = tuple[Sequence[Changing[LawT]], Sequence[LawT], list[float]]
 """Segments, their laws, and the start of each segment but the first."""
 
 
-def _build_all(first: Changing, steps: list[Step]) -> _Pieces:
+def _build_all(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
     """Return the segments between `steps`, in order of time, and their laws. Steps at the same start make one segment."""
     segments, laws, starts = [first], [first.build()], list[float]()
     present = first
@@ -56,7 +61,7 @@ def _build_all(first: Changing, steps: list[Step]) -> _Pieces:
     return segments, laws, starts
 
 
-def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
+def _build_when_needed(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT]:
     """Return the laws of drawn steps, built on demand, because there may be many.
 
     A drawn step replaces the changes of the drawn step before it; written steps all stay in force. So a segment is the first
@@ -67,7 +72,7 @@ def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
     written = [i for i, step in enumerate(steps) if step.factor is None]
     drawn = [i for i, step in enumerate(steps) if step.factor is not None]
 
-    def segment(index: int) -> Changing:
+    def segment(index: int) -> Changing[LawT]:
         passed = bisect_right(times, starts[index - 1]) if index else 0
         drawn_count = bisect_left(drawn, passed)
         in_force = [*written[: bisect_left(written, passed)], *drawn[max(drawn_count - 1, 0) : drawn_count]]
@@ -78,7 +83,7 @@ def _build_when_needed(first: Changing, steps: list[Step]) -> _Pieces:
 
     segments = LazyLaws(count=len(starts) + 1, make=segment)
 
-    def law(index: int) -> Any:
+    def law(index: int) -> LawT:
         step = steps[bisect_right(times, starts[index - 1]) - 1] if index else None
         return segments[index].build(step)
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from netsim.clients.pool import ClientPool
 from netsim.clients.probes import Probes, Question
-from netsim.core.null_objects import NoTime
+from netsim.core.null_objects import NoLearner, NoTime
 from netsim.core.streams import RepeatedStreams, Streams
 from netsim.network.medium import Medium
 from netsim.servers.probing import FreeProbing, Probing, TimedProbing
 from scenarios.schema.errors import UserError
 from scenarios.schema.probe import Probe, question_of, tests
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import delay_timeline
 from scenarios.wiring.payload import decompress_s
 from scenarios.wiring.population import Context, IntArray
 from scenarios.wiring.work import TimeOfWork
@@ -32,7 +32,7 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
         return None
     section, question = scenario.probe or Probe(), question_of(scenario)
     evaluated = _evaluated_samples(world, section) if question == "loss" else None
-    learner, losses = world.learner, question == "loss"
+    learner, losses = NoLearner() if world.trained is None else world.trained, question == "loss"
     if not section.timed:
         return FreeProbing(
             clock=pool.clock,
@@ -143,10 +143,9 @@ def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLa
     which an evaluation takes a share. The model is decompressed for it, and no update is compressed.
     """
     codec_s = decompress_s(world.scenario, world.population, world.sizes)
-    compute = partial(timeline, world.scenario.compute, "delay", "compute", world.context)
+    compute = partial(delay_timeline, world.scenario.compute, "compute", world.context)
     if world.training.sample is not None:
-        besides: HasLaws = compute(besides_s=codec_s)
-        return besides
+        return compute(besides_s=codec_s)
     factor = np.full(world.population.count, section.forward_share)
     planned = world.training.work.amounts(np.arange(len(factor)))[0]
     if evaluated is not None and None not in planned:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,15 +18,21 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.servers.pacing import LatencyPacing
     from netsim.servers.staleness_bound import StalenessRule
+    from scenarios.registry.server_mode import ServerMode
     from scenarios.schema.buffered import Buffered
+    from scenarios.schema.flower import FlowerServer
+    from scenarios.schema.full_participation import Compass, Safa
+    from scenarios.schema.peer_training import PeerTraining
+    from scenarios.schema.server import Server as ServerSection
+    from scenarios.schema.servers import Asynchronous, SemiSynchronous, Synchronous
+    from scenarios.schema.slotted import FlDa, FlFa
     from scenarios.wiring.world import World
 
 
-def synchronous(world: World) -> Server:
+def synchronous(world: World, section: Synchronous) -> Server:
     """Return the server of kind "synchronous"."""
     from netsim.servers.synchronous import synchronous_server
 
-    section = world.rule
     channels, pool = world.channels_and_pool(section.per_round)
     return synchronous_server(
         pool=pool,
@@ -39,18 +45,17 @@ def synchronous(world: World) -> Server:
     )
 
 
-def _wait_rule(section: object) -> WaitRule:
+def _wait_rule(section: Synchronous) -> WaitRule:
     """Return the close rule of a synchronous server; each field is a key of the section. Raises UserError."""
     keywords = {field.name: getattr(section, field.name) for field in fields(WaitRule)}
     with refusals_at("server", keywords):
         return WaitRule(**keywords)
 
 
-def buffered(world: World) -> Server:
+def buffered(world: World, section: Buffered) -> Server:
     """Return the server of kind "buffered"."""
     from netsim.servers.buffered import ModelRule, buffered_server
 
-    section = world.rule
     channels, pool = world.channels_and_pool(section.concurrency, refill=True)
     return buffered_server(
         pool=pool,
@@ -86,11 +91,10 @@ def _staleness_rule(section: Buffered, pool: ClientPool) -> StalenessRule | None
     return WaitForOld(pool=pool, bound=bound)
 
 
-def semi_synchronous(world: World) -> Server:
+def semi_synchronous(world: World, section: SemiSynchronous) -> Server:
     """Return the server of kind "semi-synchronous"."""
     from netsim.servers.semi_synchronous import semi_synchronous_server
 
-    section = world.rule
     channels, pool = world.channels_and_pool(section.per_round)
     return semi_synchronous_server(
         pool=pool,
@@ -102,11 +106,10 @@ def semi_synchronous(world: World) -> Server:
     )
 
 
-def safa(world: World) -> Server:
+def safa(world: World, section: Safa) -> Server:
     """Return the server of kind "safa"."""
     from netsim.servers.safa import safa_server
 
-    section = world.scenario.server
     clients = np.arange(world.population.count)
     channels, pool = world.channels_and_pool(len(clients), refill=True)
     sample = world.training.sample
@@ -128,11 +131,10 @@ def safa(world: World) -> Server:
     )
 
 
-def compass(world: World) -> Server:
+def compass(world: World, section: Compass) -> Server:
     """Return the server of kind "compass"."""
     from netsim.servers.compass import compass_server
 
-    section = world.scenario.server
     channels, pool = world.channels_and_pool(world.population.count, refill=True)
     with refusals_at("server", ("min_steps", "max_steps", "slack")):
         return compass_server(
@@ -145,58 +147,58 @@ def compass(world: World) -> Server:
         )
 
 
-def asynchronous(world: World) -> Server:
+def asynchronous(world: World, section: Asynchronous) -> Server:
     """Return the server of kind "asynchronous"."""
     from scenarios.wiring import age_aware
 
-    return age_aware.asynchronous(world)
+    return age_aware.asynchronous(world, section)
 
 
-def fl_fa(world: World) -> Server:
+def fl_fa(world: World, section: FlFa) -> Server:
     """Return the server of kind "fl-fa"."""
     from scenarios.wiring import slotted
 
-    return slotted.fl_fa(world)
+    return slotted.fl_fa(world, section)
 
 
-def fl_da(world: World) -> Server:
+def fl_da(world: World, section: FlDa) -> Server:
     """Return the server of kind "fl-da"."""
     from scenarios.wiring import slotted
 
-    return slotted.fl_da(world)
+    return slotted.fl_da(world, section)
 
 
-def flower(world: World) -> Server:
+def flower(world: World, section: FlowerServer) -> Server:
     """Return the server of kind "flower"."""
     from netsim.servers.loop import RoundLoop
     from netsim.servers.message_selection import ChosenByPolicy, EveryonePresent
     from netsim.servers.messages import ClosedByApp, MessageDispatch, Messages, MessageSelection, MessageServer, MessageSizes
     from scenarios.flower.reports import ReportedMetrics, Reports
 
-    section, sizes = world.scenario.flower, world.sizes
-    assert section is not None
+    app, sizes = world.scenario.flower, world.sizes
+    assert app is not None
     assert isinstance(sizes, MessageSizes)
-    messages = Messages(sizes, ask_s=section.polls.node_s)
+    messages = Messages(sizes, ask_s=app.polls.node_s)
     pool = world.new_pool(on_work=messages.work_on)
     messages.connect(pool)
-    reports = Reports(section.samples_key, section.accuracy_key, section.loss_key)
+    reports = Reports(app.samples_key, app.accuracy_key, app.loss_key)
     choice: MessageSelection = EveryonePresent(messages)
-    if section.per_round is not None:
-        policy = world.policy(section.per_round, reported_losses=True)
-        choice = ChosenByPolicy(messages=messages, policy=policy, streams=world.streams, per_round=section.per_round)
+    if app.per_round is not None:
+        policy = world.policy(app.per_round, reported_losses=True)
+        choice = ChosenByPolicy(messages=messages, policy=policy, streams=world.streams, per_round=app.per_round)
     dispatch = MessageDispatch(messages, choice)
     loop = RoundLoop(pool=pool, dispatch=dispatch, close=ClosedByApp(pool), learner=ReportedMetrics(reports))
     return MessageServer(loop=loop, messages=messages, choice=choice)
 
 
-def peers(world: World) -> Server:
+def peers(world: World, section: PeerTraining) -> Server:
     """Return the server of kind "peers"."""
     from scenarios.wiring import peer_training
 
-    return peer_training.peers(world)
+    return peer_training.peers(world, section)
 
 
-COMPOSERS: dict[str, Callable[[World], Server]] = {
+COMPOSERS: dict[str, Callable[[World, Any], Server]] = {
     "synchronous": synchronous,
     "buffered": buffered,
     "semi-synchronous": semi_synchronous,
@@ -221,19 +223,19 @@ def compose(world: World) -> Server:
 
 def compose_one(world: World) -> Server:
     """Return the server of one coordinator; raises UserError."""
-    kind = world.rule.kind
-    return COMPOSERS[kind](world) if kind in COMPOSERS else _own_server(world)
+    section = world.rule
+    return COMPOSERS[section.kind](world, section) if section.kind in COMPOSERS else _own_server(world, section)
 
 
-def _own_server(world: World) -> Server:
+def _own_server(world: World, section: ServerSection) -> Server:
     """Return the server that the `compose` of a user's own class builds; raises UserError."""
     from netsim.servers.rounds import RoundServer
     from netsim.servers.slotted import SlotServer
 
-    section, path = world.rule, world.rule_path
-    mode = world.component(section, "server", path, {})
+    path = world.rule_path
+    mode: ServerMode = world.component(section, "server", path, {})
     try:
-        server = mode.compose(world)
+        server: object = mode.compose(world)
     except UserError:
         raise
     except Exception as error:

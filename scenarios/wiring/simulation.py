@@ -27,7 +27,7 @@ from scenarios.wiring.client_state import check_client_state
 from scenarios.wiring.devices import fill_keys
 from scenarios.wiring.endless import refuse_endless
 from scenarios.wiring.full_pass import add_extra_pass
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import delay_timeline
 from scenarios.wiring.multiplied import Multiplier
 from scenarios.wiring.network import WiredNetwork, build_network
 from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_up
@@ -192,11 +192,11 @@ def _presence(scenario: Scenario, context: Context) -> Availability:
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:
     """Return the timelines of the phases of an update, without the time of bytes."""
     return {
-        "download": timeline(scenario.downlink, "delay", "downlink", context),
-        "compute": timeline(
-            scenario.compute, "delay", "compute", context, besides_s=codec_s(scenario, context.population, sizes)
+        "download": delay_timeline(scenario.downlink, "downlink", context),
+        "compute": delay_timeline(
+            scenario.compute, "compute", context, besides_s=codec_s(scenario, context.population, sizes)
         ),
-        "upload": timeline(scenario.uplink, "delay", "uplink", context),
+        "upload": delay_timeline(scenario.uplink, "uplink", context),
     }
 
 

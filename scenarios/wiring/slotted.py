@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
 from netsim.servers.opinions import OpinionUplink, Tests
-from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionPolicy
+from netsim.servers.slotted import FlDaServer, FlFaServer, IndexPolicy, OpinionLearner, OpinionPolicy, SlotParts
 from scenarios.registry.components import Keywords, refusals_at
 from scenarios.schema.errors import UserError
+from scenarios.schema.slotted import FlDa, FlFa
 from scenarios.schema.work import Work
 from scenarios.schema.world import Compute
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import delay_timeline
 from scenarios.wiring.peers import build_links, build_opinion_links, made_at, peer_graph, presence_of
 from scenarios.wiring.population import Context, FloatArray
 from scenarios.wiring.server_parts import Server
@@ -33,28 +34,28 @@ if TYPE_CHECKING:
     from netsim.network.transport.link_outages import Presence
 
 
-def fl_fa(world: World) -> Server:
+def fl_fa(world: World, section: FlFa) -> Server:
     """Return the server of kind "fl-fa"; raises UserError."""
-    shared, context = _shared_arguments(world), _slot_context(world)
-    policy: OpinionPolicy = world.decider(OpinionPolicy, world.scenario.server.per_round)
+    parts, context = _build_parts(world, section), _slot_context(world)
+    policy: OpinionPolicy = world.decider(OpinionPolicy, section.per_round)
     scenario = world.scenario
     # Jammers that are not of sub-channels, peers or cables jam the opinions.
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
-    pool: ClientPool = shared["training"].pool
+    pool = parts.training.pool
     uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, presence=presence_of(world, pool))
-    return FlFaServer(policy=policy, uplink=uplink, streams=world.streams, **shared)
+    return FlFaServer(parts, policy=policy, uplink=uplink, streams=world.streams)
 
 
-def fl_da(world: World) -> Server:
+def fl_da(world: World, section: FlDa) -> Server:
     """Return the server of kind "fl-da"; raises UserError."""
-    shared = _shared_arguments(world)
-    policy: IndexPolicy = world.decider(IndexPolicy, world.scenario.server.per_round)
-    context, pool = _slot_context(world), shared["training"].pool
+    parts = _build_parts(world, section)
+    policy: IndexPolicy = world.decider(IndexPolicy, section.per_round)
+    context, pool = _slot_context(world), parts.training.pool
     # FL&DA uploads no opinions. Build their uplink all the same, to refuse wrong keys of `[opinions]`.
     _opinion_uplink(world, replace(context, targets=None), None)
     consensus = _consensus(world, context, pool)
     beliefs = world.scenario.output.beliefs_table
-    return FlDaServer(policy=policy, consensus=consensus, beliefs=beliefs, **shared)
+    return FlDaServer(parts, policy=policy, consensus=consensus, beliefs=beliefs)
 
 
 def _slot_context(world: World) -> Context:
@@ -62,10 +63,9 @@ def _slot_context(world: World) -> Context:
     return replace(world.context.detached(), rounds=world.scenario.rounds)
 
 
-def _shared_arguments(world: World) -> Keywords:
-    """Return the constructor arguments that FL&FA and FL&DA share; raises UserError."""
-    scenario = world.scenario
-    section, slots, opinions = scenario.server, scenario.slots, scenario.opinions
+def _build_parts(world: World, section: FlFa | FlDa) -> SlotParts:
+    """Return the parts that FL&FA and FL&DA share; raises UserError."""
+    slots, opinions = world.scenario.slots, world.scenario.opinions
     assert slots is not None
     assert opinions is not None
     learner = _opinion_learner(world)
@@ -82,12 +82,12 @@ def _shared_arguments(world: World) -> Keywords:
         assignment=channels.assignment,
         straggle=section.stragglers == "finish",
     )
-    test = timeline(Compute(delay=opinions.test), "delay", "opinions.test", _slot_context(world), key="opinions.test")
-    return {
-        "training": training,
-        "members": members,
-        "learner": learner,
-        "tests": Tests(
+    test = delay_timeline(Compute(delay=opinions.test), "opinions.test", _slot_context(world), key="opinions.test")
+    return SlotParts(
+        training=training,
+        members=members,
+        learner=learner,
+        tests=Tests(
             clients=world.population.count,
             law=test,
             streams=world.streams,
@@ -95,10 +95,10 @@ def _shared_arguments(world: World) -> Keywords:
             sample=world.training.sample,
             rounds_per_slot=slots.rounds,
         ),
-        "rounds_per_slot": slots.rounds,
-        "reset_each_slot": slots.reset_each_slot,
-        "recording": channels.recording,
-    }
+        rounds_per_slot=slots.rounds,
+        reset_each_slot=slots.reset_each_slot,
+        recording=channels.recording,
+    )
 
 
 def _evaluated_clients(world: World) -> FloatArray | None:
@@ -126,7 +126,7 @@ def _evaluated_clients(world: World) -> FloatArray | None:
     return np.array(np.broadcast_to(share * np.asarray(samples, np.float64), (count,)))
 
 
-def _opinion_learner(world: World) -> Any:
+def _opinion_learner(world: World) -> OpinionLearner:
     """Return the learner that forms opinions: synthetic, or from tests of the trained model; raises UserError."""
     scenario, population = world.scenario, world.population
     supplied: Keywords = {

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from models.fl.eager_work import EagerWork
-from models.laws.changes import LazyLaws, Piecewise, Unchanging
+from models.laws.changes import LazyLaws
 from models.laws.delays import Plus
 from models.laws.partial_work import PartialWork
-from models.laws.work import Mixture, SecondsPerSample, Times, Work, WorkPlan
+from models.laws.work import Mixture, Noise, SecondsPerSample, Times, Work, WorkPlan
 from netsim.core.null_objects import NoWork
 from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
 from scenarios.registry.components import Keywords, refusals_at
@@ -22,7 +22,7 @@ from scenarios.schema.world import SPEEDS, Compute
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
 from scenarios.wiring.laws import Law
 from scenarios.wiring.payload import LONGEST_S
-from scenarios.wiring.piecewise import join_steps
+from scenarios.wiring.piecewise import Joined, join_steps
 from scenarios.wiring.population import Context, FloatArray, Population
 from scenarios.wiring.script.targets import Overlay
 
@@ -98,7 +98,7 @@ def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trai
         return Work(clients=population.count, **keywords)
 
 
-def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | None:
+def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | None:
     """Return the timeline of each client's time for a sample; None without a speed. Raises UserError."""
     section = scenario.compute
     speeds = [(name, value) for name in SPEEDS if (value := getattr(section, name)) is not None]
@@ -111,16 +111,15 @@ def sample_times(scenario: Scenario, context: Context) -> Piecewise[DelayLaw] | 
     name, value = speeds[0]
     if scenario.work is None and scenario.learner is None and scenario.flower is None:
         raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
-    flops: Any = 0.0
+    flops: float | FloatArray = 0.0
     if section.flops_per_sample is not None:
         flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
-    law = Law.from_scenario(section.noise, "noise", "compute.noise", context)
+    law = Law[Noise].from_scenario(section.noise, "noise", "compute.noise", context)
     speed = _Speed(law, name, _positive(context.population.values(value, f"compute.{name}"), name), flops, context)
     steps = written_steps(section, "noise", "compute", context)
     if section.random_changes is not None:
         steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
-    timeline: Piecewise[DelayLaw] | Unchanging[DelayLaw] = join_steps(speed, steps, "compute", "speed", context)
-    return timeline
+    return join_steps(speed, steps, "compute", "speed", context)
 
 
 def _check_changes(section: Compute, name: str | None) -> None:
@@ -153,7 +152,7 @@ def _positive(values: float | FloatArray, name: str, path: str = "compute") -> f
 class _Speed:
     """Speed of the clients and the law of its noise, before they become a law of seconds. A `Segment` of a timeline."""
 
-    law: Law
+    law: Law[Noise]
     name: str
     values: float | FloatArray
     """Speed in the unit of `name`, a key of SPEEDS."""
@@ -180,12 +179,12 @@ class _Speed:
             return replace(self, law=law)
         population = self.context.population
         values = np.array(np.broadcast_to(self.values, (population.count,)), np.float64)
-        chosen: Any = slice(None) if overlay.entities is None else overlay.entities
+        chosen = slice(None) if overlay.entities is None else overlay.entities
         new = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
         values[chosen] = values[chosen] * new if overlay.scale else new
         return replace(self, law=law, values=_positive(values, self.name, path))
 
-    def value(self, name: str, path: str) -> Any:
+    def value(self, name: str, path: str) -> object:
         """Return the speed, or a parameter of the noise."""
         return self.values if name == self.name else self.law.value(name, path)
 
@@ -201,7 +200,7 @@ class _Speed:
     def _build_law(self, path: str, law_path: str | None) -> DelayLaw:
         """Return the law of seconds a sample. Errors name keys below `path`, and `law_path` for the noise."""
         # A slow client may overflow to inf, which is refused below.
-        seconds: Any = self.values
+        seconds = self.values
         if self.name != "seconds_per_sample":
             with np.errstate(over="ignore"):
                 seconds = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, seconds)
@@ -272,11 +271,11 @@ class Training:
     """Local training for the engine: amount of work, and time for a sample (None: no time)."""
 
     work: WorkLaw
-    sample: Piecewise[DelayLaw] | Unchanging[DelayLaw] | None
+    sample: Joined[DelayLaw] | None
     longer: FloatArray | None = None
     """Factor (K,) by which an additional pass lengthens the time of each sample of an update; None without such a pass."""
 
-    def update_sample(self) -> Piecewise[DelayLaw] | Unchanging[DelayLaw] | TimeOfWork | None:
+    def update_sample(self) -> Joined[DelayLaw] | TimeOfWork | None:
         """Return the timeline of seconds a sample, with the time of an additional pass over the data if there is one."""
         return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
 

@@ -28,7 +28,7 @@ from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
 from scenarios.wiring.accounting import require_accountant
 from scenarios.wiring.energy import build_energy
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline
 from scenarios.wiring.outages import build_outages
 from scenarios.wiring.population import Context, Population, resolve_parameters
 from scenarios.wiring.probes import build_probing
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from netsim.servers.probing import Probing
     from scenarios.schema.cautions import Caution
     from scenarios.schema.scenario import Scenario
+    from scenarios.schema.server import Server as ServerSection
     from scenarios.wiring.bandwidth import Carried
     from scenarios.wiring.cautions.outlook import HasLaws
     from scenarios.wiring.network import WiredNetwork
@@ -175,9 +176,10 @@ class World:
         return schedule
 
     @property
-    def rule(self) -> Any:
+    def rule(self) -> ServerSection:
         """The table of keys of the coordinator: `[server]`."""
-        return self.scenario.server
+        section: ServerSection = self.scenario.server
+        return section
 
     @property
     def rule_path(self) -> str:
@@ -246,8 +248,8 @@ class World:
                 download=delays["download"],
                 compute=delays["compute"],
                 upload=delays["upload"],
-                downlink=timeline(scenario.downlink, "channel", "downlink", context),
-                uplink=timeline(scenario.uplink, "channel", "uplink", context),
+                downlink=channel_timeline(scenario.downlink, "downlink", context),
+                uplink=channel_timeline(scenario.uplink, "uplink", context),
                 work=self.training.work,
                 sample=self.training.update_sample(),
                 reached_by_outages=scenario.server.sends_updates,

@@ -33,7 +33,7 @@ from netsim.servers.close import WaitRule, WhenEnded
 from netsim.servers.dispatch import MembersDispatch
 from netsim.servers.loop import RoundLoop
 from netsim.servers.opinions import Tests
-from netsim.servers.slotted import FlDaServer, FlFaServer
+from netsim.servers.slotted import FlDaServer, FlFaServer, SlotParts
 from netsim.simulation import Simulation
 from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.peer_world import links_between, opinion_uplink
@@ -138,7 +138,7 @@ class Run:
         if kind == "fl-fa":
             self.policy = policy or QuickInitUcb(clients=K, per_round=M)
             opinions = opinion_uplink(clients=K, streams=self.streams, clock=self.clock, **(uplink or {}))
-            self.server = FlFaServer(policy=self.policy, uplink=opinions, streams=self.streams, **shared)
+            self.server = FlFaServer(SlotParts(**shared), policy=self.policy, uplink=opinions, streams=self.streams)
         else:
             rng = np.random.default_rng(7)
             self.graph = graph or random_geometric(clients=K, generator=rng, radius_km=0.6)
@@ -159,7 +159,7 @@ class Run:
                 streams=self.streams,
             )
             self.outcomes = consensus.outcomes
-            self.server = FlDaServer(policy=self.policy, consensus=consensus, beliefs=True, **shared)
+            self.server = FlDaServer(SlotParts(**shared), policy=self.policy, consensus=consensus, beliefs=True)
         self.server.record_to(self.recorder)
         self.simulation = Simulation(clock=self.clock, server=self.server, recorder=self.recorder, rounds=slots)
 

@@ -11,20 +11,24 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from models.laws.changes import LazyLaws, Piecewise
 from models.laws.channels import Bernoulli
 from netsim.clients.absences import Absences
-from netsim.core.protocols import Availability, FloatArray, IntArray
+from netsim.core.protocols import Availability, ChannelLaw, ChannelStates, FloatArray, IntArray, Stateful
 from netsim.network.outages import CutOffs
 from netsim.network.transport.link_outages import ScriptedCuts
 from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError, did_you_mean
 
 Entity = Literal["clients", "channels"] | None
+LawT = TypeVar("LawT")
+LawT_co = TypeVar("LawT_co", covariant=True)
+SegmentT = TypeVar("SegmentT")
+ObjectT = TypeVar("ObjectT", bound=Stateful)
 _FOREVER = math.inf
 _CACHED_LAWS = 8
 
@@ -40,16 +44,16 @@ class Overlay:
     """Description of the script's act, for error messages."""
 
 
-class Segment(Protocol):
+class Segment(Protocol[LawT_co]):
     """A law with its keywords, in force between two change points."""
 
-    def with_overlay(self, overlay: Overlay, path: str) -> Segment:
+    def with_overlay(self, overlay: Overlay, path: str) -> Segment[LawT_co]:
         """Return the segment with `overlay` applied; raises UserError that names the parameter below `path`."""
 
-    def value(self, name: str, path: str) -> Any:
+    def value(self, name: str, path: str) -> object:
         """Return a parameter, (K,) if it may differ between entities; raises UserError for an unknown name."""
 
-    def build_at(self, path: str) -> Any:
+    def build_at(self, path: str) -> LawT_co:
         """Return the law itself; raises UserError."""
 
 
@@ -59,7 +63,7 @@ class Target(Protocol):
     entity: Entity
     """Name of the entities between which parameters may differ, or None."""
 
-    def value(self, name: str, round: int, time_s: float) -> Any:
+    def value(self, name: str, round: int, time_s: float) -> object:
         """Return the parameter in force, as `Segment.value` does; raises UserError."""
 
     def add(self, overlay: Overlay, round: int, time_s: float) -> None:
@@ -72,7 +76,7 @@ class Target(Protocol):
         """Make all users of the law evaluate it again, at the same draws."""
 
 
-class _Law(ABC):
+class _Law(ABC, Generic[SegmentT, LawT]):
     """A timeline with overlays. It still knows the laws at earlier times of the open round."""
 
     fixed = False
@@ -87,18 +91,18 @@ class _Law(ABC):
         self._times_s = [-_FOREVER]
         self._versions: list[tuple[Overlay, ...]] = [()]
         """The overlays in force from each time of `_times_s` on."""
-        self._built: dict[tuple[Any, int], tuple[Any, Any]] = {}
+        self._built: dict[tuple[int, int], tuple[SegmentT, LawT]] = {}
         """The last laws built, by id of segment and index in `_versions`; with the segment, so that its id stays in use."""
 
     @abstractmethod
-    def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
+    def _segment(self, round: int, time_s: float) -> tuple[SegmentT, LawT, float]:
         """Return the segment in force, its law without overlays, and the time when it ends."""
 
     @abstractmethod
-    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> object:
+    def _build_law(self, segment: SegmentT, overlays: tuple[Overlay, ...]) -> LawT:
         """Return the law of a segment under `overlays`; raises UserError."""
 
-    def at(self, round: int, time_s: float) -> tuple[Any, float]:
+    def at(self, round: int, time_s: float) -> tuple[LawT, float]:
         """Return the law in force in `round` at `time_s`, and the time when it ends unless the script acts before."""
         segment, law, until_s = self._segment(round, time_s)
         version = self._version(time_s)
@@ -116,7 +120,7 @@ class _Law(ABC):
         # Nearly all calls ask for the present, which needs no search.
         return len(self._times_s) - 1 if time_s >= self._times_s[-1] else bisect_right(self._times_s, time_s) - 1
 
-    def _build_checked(self, segment: object, overlays: tuple[Overlay, ...]) -> object:
+    def _build_checked(self, segment: SegmentT, overlays: tuple[Overlay, ...]) -> LawT:
         """Return the law of a segment under `overlays`; an error names the last act of the script."""
         try:
             return self._build_law(segment, overlays)
@@ -148,7 +152,7 @@ class _Law(ABC):
             renew()
 
 
-class ScriptedLaw(_Law):
+class ScriptedLaw(_Law[Segment[LawT], LawT]):
     """Timeline in which `segments[j]` holds from `starts[j - 1]` on, as in `Piecewise`.
 
     `laws`: laws without a script's changes.
@@ -159,8 +163,8 @@ class ScriptedLaw(_Law):
         *,
         key: str,
         entity: Entity,
-        segments: Sequence[Segment],
-        laws: Sequence[Any],
+        segments: Sequence[Segment[LawT]],
+        laws: Sequence[LawT],
         starts: list[float],
         unit: Literal["rounds", "seconds"],
     ) -> None:
@@ -169,17 +173,17 @@ class ScriptedLaw(_Law):
         self.starts = starts
         self.unit = unit
         self._segments = segments
-        self._last_applied: tuple[Segment, tuple[Overlay, ...], Segment] = segments[0], (), segments[0]
+        self._last_applied: tuple[Segment[LawT], tuple[Overlay, ...], Segment[LawT]] = segments[0], (), segments[0]
         """Last call of `_apply_overlays`: segment, overlays and result."""
-        self._all_laws: tuple[tuple[Overlay, ...] | None, Sequence[Any]] = None, laws
+        self._all_laws: tuple[tuple[Overlay, ...] | None, Sequence[LawT]] = None, laws
         """Last call of `laws_at`: overlays and result."""
         self._segment_index: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
-    def _segment(self, round: int, time_s: float) -> tuple[Segment, Any, float]:
+    def _segment(self, round: int, time_s: float) -> tuple[Segment[LawT], LawT, float]:
         index, until_s = self._segment_index.at(round, time_s)
         return self._segments[index], self.laws[index], until_s
 
-    def _apply_overlays(self, segment: Segment, overlays: tuple[Overlay, ...]) -> Segment:
+    def _apply_overlays(self, segment: Segment[LawT], overlays: tuple[Overlay, ...]) -> Segment[LawT]:
         """Return the segment with `overlays` applied in their order."""
         first, applied, result = self._last_applied
         # Reuse the last result: a script that changes a law repeatedly adds one overlay to those of the last call.
@@ -190,10 +194,10 @@ class ScriptedLaw(_Law):
         self._last_applied = segment, overlays, result
         return result
 
-    def _build_law(self, segment: Segment, overlays: tuple[Overlay, ...]) -> object:
+    def _build_law(self, segment: Segment[LawT], overlays: tuple[Overlay, ...]) -> LawT:
         return self._apply_overlays(segment, overlays).build_at(self.key)
 
-    def laws_at(self, time_s: float) -> Sequence[Any]:
+    def laws_at(self, time_s: float) -> Sequence[LawT]:
         """Return the laws of all segments with the changes in force at `time_s`; the same sequence until the next change.
 
         Laws are made on demand, because there may be many.
@@ -204,26 +208,26 @@ class ScriptedLaw(_Law):
             self._all_laws = overlays, laws if overlays else self.laws
         return self._all_laws[1]
 
-    def value(self, name: str, round: int, time_s: float) -> Any:
+    def value(self, name: str, round: int, time_s: float) -> object:
         segment, _, _ = self._segment(round, time_s)
         return self._apply_overlays(segment, self._versions[self._version(time_s)]).value(name, self.key)
 
 
-class ScriptedStates(_Law):
+class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
     """States of the sub-channels from a table of means that a script can change."""
 
-    def __init__(self, *, key: str, states: Any, count: int) -> None:
+    def __init__(self, *, key: str, states: ChannelStates, count: int) -> None:
         super().__init__(key, "channels")
-        self.unit: Literal["rounds", "seconds"] = states.unit
-        self.starts: Sequence[float] = states.starts
+        self.unit = states.unit
+        self.starts = states.starts
         self._states = states
         self._channels: IntArray = np.arange(count)
 
-    def _segment(self, round: int, time_s: float) -> tuple[Any, Any, float]:
+    def _segment(self, round: int, time_s: float) -> tuple[ChannelLaw, ChannelLaw, float]:
         law, until_s = self._states.at(round, time_s)
         return law, law, until_s
 
-    def _means(self, law: Any, overlays: tuple[Overlay, ...]) -> FloatArray:
+    def _means(self, law: ChannelLaw, overlays: tuple[Overlay, ...]) -> FloatArray:
         """Return the means of all sub-channels with the overlays applied; raises UserError for a mean outside [0, 1]."""
         means = np.array(law.success_probability(self._channels), np.float64)
         for overlay in overlays:
@@ -244,28 +248,30 @@ class ScriptedStates(_Law):
         if name != "means":
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
 
-    def _build_law(self, segment: Any, overlays: tuple[Overlay, ...]) -> object:
+    def _build_law(self, segment: ChannelLaw, overlays: tuple[Overlay, ...]) -> ChannelLaw:
         return Bernoulli(success=self._means(segment, overlays))
 
-    def value(self, name: str, round: int, time_s: float) -> Any:
+    def value(self, name: str, round: int, time_s: float) -> object:
         self._check(name)
         law, _, _ = self._segment(round, time_s)
         return self._means(law, self._versions[self._version(time_s)])
 
 
-class ScriptedObject:
+class ScriptedObject(Generic[ObjectT]):
     """Target with a state, such as a jammer's law: a change makes a new object with the state of the old one.
 
     `present`: object in use. `use`: callback that replaces it.
     """
 
-    def __init__(self, *, key: str, entity: Entity, law: Segment, present: Any, use: Callable[[Any], None]) -> None:
+    def __init__(
+        self, *, key: str, entity: Entity, law: Segment[ObjectT], present: ObjectT, use: Callable[[ObjectT], None]
+    ) -> None:
         self.key = key
         self.entity = entity
         self._law, self._present, self._use = law, present, use
         self._overlays: list[Overlay] = []
 
-    def _apply_overlays(self, overlays: Sequence[Overlay]) -> Segment:
+    def _apply_overlays(self, overlays: Sequence[Overlay]) -> Segment[ObjectT]:
         """Return the law with `overlays` applied in their order."""
         law = self._law
         for overlay in overlays:
@@ -279,7 +285,7 @@ class ScriptedObject:
         self._present, self._overlays = result, overlays
         self._use(result)
 
-    def value(self, name: str, round: int, time_s: float) -> Any:
+    def value(self, name: str, round: int, time_s: float) -> object:
         return self._apply_overlays(self._overlays).value(name, self.key)
 
     def add(self, overlay: Overlay, round: int, time_s: float) -> None:
@@ -303,7 +309,7 @@ class Targets:
         """Clients that the script has taken away."""
         self.cuts: ScriptedCuts | None = None
         """Links between clients that the script has cut; None without links, or if messages take no time."""
-        self._laws: dict[str, _Law] = {}
+        self._renewals: dict[str, list[Callable[[], None]]] = {}
 
     def scripted_cuts(self) -> ScriptedCuts:
         """Return the outages of links that a script makes."""
@@ -318,28 +324,28 @@ class Targets:
     def law(
         self,
         key: str,
-        segments: Sequence[Segment],
-        laws: Sequence[Any],
+        segments: Sequence[Segment[LawT]],
+        laws: Sequence[LawT],
         starts: list[float],
         unit: Literal["rounds", "seconds"],
-    ) -> ScriptedLaw:
+    ) -> ScriptedLaw[LawT]:
         """Return the timeline of these segments, which a script may change."""
         # Shared links and cables are single: their parameters cannot differ between entities.
         single = ".shared." in key or key.startswith("network.")
         entity: Entity = "channels" if key.startswith("channels.") else None if single else "clients"
         law = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
-        self.all[key] = self._laws[key] = law
+        self.all[key], self._renewals[key] = law, law.renewals
         return law
 
-    def states(self, key: str, states: object, count: int) -> ScriptedStates:
+    def states(self, key: str, states: ChannelStates, count: int) -> ScriptedStates:
         """Return the timeline of these states, which a script may change."""
         target = ScriptedStates(key=key, states=states, count=count)
-        self.all[key] = self._laws[key] = target
+        self.all[key], self._renewals[key] = target, target.renewals
         return target
 
     def after_change(self, key: str, renew: Callable[[], None]) -> None:
         """Call `renew` after every change of `key`."""
-        self._laws[key].renewals.append(renew)
+        self._renewals[key].append(renew)
 
     def find(self, key: str) -> Target:
         """Return the target at `key`; raises UserError."""

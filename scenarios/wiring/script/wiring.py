@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netsim.clients.update import Drawn
+from netsim.core.jamming import JammerLaw
+from netsim.core.protocols import Availability
 from netsim.network.jamming import Jammers
 from netsim.servers.instruments import Restarts
 from scenarios.registry.kinds import is_own, resolve
@@ -103,7 +105,7 @@ def _add_objects(world: World, targets: Targets, jammers: Jammers | None) -> Non
     """Add the targets with a state that are replaced as a whole: presence, and the jammers' laws."""
     scenario, absent = world.scenario, targets.absent
     context = replace(world.context.detached(), targets=None)
-    presence = Law.from_scenario(scenario.availability, "availability", "availability", context)
+    presence = Law[Availability].from_scenario(scenario.availability, "availability", "availability", context)
     targets.all["availability"] = ScriptedObject(
         key="availability", entity="clients", law=presence, present=absent.inner, use=absent.follow
     )
@@ -112,7 +114,7 @@ def _add_objects(world: World, targets: Targets, jammers: Jammers | None) -> Non
     channel_context = replace(context, population=Population(Clients(count=jammers.channels)))
     for i, section in enumerate(scenario.jammers):
         jammer, key = jammers.find(section.name), f"jammers.{section.name}"
-        law = Law.from_scenario(section.law, "jammer", f"jammers.{i}.law", channel_context)
+        law = Law[JammerLaw].from_scenario(section.law, "jammer", f"jammers.{i}.law", channel_context)
         targets.all[key] = ScriptedObject(key=key, entity=None, law=law, present=jammer.law, use=jammer.follow)
 
 

@@ -17,7 +17,7 @@ from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.population import Context, Population
 from scenarios.wiring.simulation import build
 
@@ -70,7 +70,7 @@ def scenario(place: str, section: dict[str, Any]) -> Scenario:
 def law_of(place: str, what: str, section: dict[str, Any], seed: int = 1) -> Any:
     study = scenario(place, section)
     context = Context(Population(Clients(count=CLIENTS)), Streams(seed), study.rounds, study.time_limit_s)
-    return timeline(getattr(study, place), what, place, context)
+    return (delay_timeline if what == "delay" else channel_timeline)(getattr(study, place), place, context)
 
 
 def answers(law: Any) -> np.ndarray:
@@ -179,7 +179,7 @@ def test_parameters_of_some_clients_and_of_several_kinds_change_together():
     tables = {"name": "x", "rounds": 9, "clients": {"count": 4, "groups": groups}, "server": {"per_round": 1}}
     study = parse(tables | {"policy": {"kind": "all"}, "uplink": {"delay": delay, "changes": changes}})
     context = Context(Population(study.clients), Streams(1), 9, None)
-    law = timeline(study.uplink, "delay", "uplink", context)
+    law = delay_timeline(study.uplink, "uplink", context)
 
     def gaussian(client: int, now: float, **given: Any) -> None:
         expected = Gaussian(**{"floor_s": 0.5, **given})

@@ -16,7 +16,7 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import read_per_client
 from scenarios.schema.world import Clients
 from scenarios.wiring.changes import never_reached
-from scenarios.wiring.laws import timeline
+from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.payload import Message
 from scenarios.wiring.population import Context, Population
 from scenarios.wiring.simulation import build
@@ -28,7 +28,10 @@ CONSTANT = "uplink.delay={kind='constant',value_s={by_group={fast=1.0,slow=2.0}}
 
 def law_of(scenario, link="uplink", what="delay", payload=0, seed=1):
     context = Context(Population(scenario.clients), Streams(seed), scenario.rounds, scenario.time_limit_s)
-    return timeline(getattr(scenario, link), what, link, context, Message(payload, "payload.up_bytes"))
+    section = getattr(scenario, link)
+    if what == "channel":
+        return channel_timeline(section, link, context)
+    return delay_timeline(section, link, context, Message(payload, "payload.up_bytes"))
 
 
 def means(law, round=1, time_s=0.0):
