@@ -40,7 +40,9 @@ def __dir__() -> list[str]:
 
 
 def _command() -> None:
-    """The command `netsim`: from here, so that a collision is told before anything else is imported, and without a traceback."""
+    """Run the command `netsim`. It starts here, so that a collision of names is reported before anything else is imported, and
+    without a traceback.
+    """
     try:
         refuse_collisions()
         with resting():
@@ -53,6 +55,6 @@ def _command() -> None:
         print("interrupted", file=sys.stderr)
         sys.exit(130)
     finally:
-        # What is left is to end: an interrupt would only add a traceback.
+        # From here on the process only ends: an interrupt would only add a traceback.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         rests_at_the_end()

@@ -24,7 +24,8 @@ class Absences:
         self._returns_s: Callable[[], float] = lambda: _NEVER
         self.away: BoolArray = np.zeros(clients, np.bool_)
         """(K,) True for clients that were taken away and not brought back."""
-        self._times: IntArray = np.zeros(clients, np.int64)
+        self._times_taken: IntArray = np.zeros(clients, np.int64)
+        """Number of times (K,) that each client was taken away and not brought back."""
         self._any_away = False
         self.on: BoolArray = inner.on
         self.next_change_s: FloatArray = inner.next_change_s
@@ -38,16 +39,19 @@ class Absences:
     def advance(self, now_s: float, draws: Draws) -> None:
         """Bring both arrays up to `now_s`."""
         self.inner.advance(now_s, draws)
-        self._show()
+        self._refresh()
 
     def changes(self, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Do as `advance`, and yield the changes of `inner`, also of clients that are away."""
-        for who, times_s in self.inner.changes(now_s, draws):
-            self._show()
-            yield who, times_s
-        self._show()
+        """Bring both arrays up to `now_s`, and yield each change of `inner` on the way: clients (n,) and its times (n,) in
+        seconds, also of clients that are away.
+        """
+        for clients, times_s in self.inner.changes(now_s, draws):
+            self._refresh()
+            yield clients, times_s
+        self._refresh()
 
-    def _show(self) -> None:
+    def _refresh(self) -> None:
+        """Recompute `on` and `next_change_s`: the arrays of `inner`, overridden for clients that are away."""
         inner = self.inner
         self.on, self.next_change_s = inner.on, inner.next_change_s
         if self._any_away:
@@ -61,22 +65,23 @@ class Absences:
     def follow(self, inner: Availability) -> None:
         """Replace the presence law underneath from now on."""
         self.inner = inner
-        self._show()
+        self._refresh()
 
     def take(self, clients: IntArray) -> None:
         """Take clients (n,) away until `bring_back` has been called for them as often as `take`."""
-        self._times[clients] += 1
-        self._note()
+        self._times_taken[clients] += 1
+        self._update_away()
 
     def bring_back(self, clients: IntArray) -> None:
         """Bring back clients (n,) that were taken away: `inner` decides their presence again."""
-        self._times[clients] -= 1
-        self._note()
+        self._times_taken[clients] -= 1
+        self._update_away()
 
-    def _note(self) -> None:
-        self.away[:] = self._times > 0
+    def _update_away(self) -> None:
+        """Recompute `away` and the arrays that depend on it, after a change of `_times_taken`."""
+        self.away[:] = self._times_taken > 0
         self._any_away = bool(self.away.any())
-        self._show()
+        self._refresh()
 
     def notes(self) -> Notes:
         """Return entries of the summary on presence."""
@@ -84,10 +89,10 @@ class Absences:
 
     def state_dict(self) -> State:
         """Return the clients that were taken away, and the state of `inner`."""
-        return {"inner": self.inner.state_dict(), "times": self._times.copy()}
+        return {"inner": self.inner.state_dict(), "times": self._times_taken.copy()}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
         self.inner.load_state_dict(state["inner"])
-        self._times = state["times"].copy()
-        self._note()
+        self._times_taken = state["times"].copy()
+        self._update_away()

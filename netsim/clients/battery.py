@@ -72,7 +72,7 @@ class Batteries:
         self.ran_empty = 0
         """Number of times that a battery ran empty so far."""
         self._on_dead: Callable[[IntArray, FloatArray], None] = lambda clients, times_s: None
-        self._begin(np.arange(clients), np.zeros(clients))
+        self._begin_pieces(np.arange(clients), np.zeros(clients))
 
     def listen(self, on_dead: Callable[[IntArray, FloatArray], None]) -> None:
         """Set the callback for clients (n,) that went off, or on again, with the times (n,)."""
@@ -93,7 +93,7 @@ class Batteries:
     def advance(self, now_s: float) -> None:
         """Process all battery events up to `now_s`."""
         while (due := np.flatnonzero(self.next_s <= now_s)).size:
-            self._happen(due)
+            self._process_next_events(due)
 
     def change(
         self,
@@ -109,7 +109,7 @@ class Batteries:
         A time must not lie before an earlier change of the same client.
         """
         while (due := clients[self.next_s[clients] <= times_s]).size:
-            self._happen(due)
+            self._process_next_events(due)
         self.level_j[clients] = self.charge_j(clients, times_s)
         if draw_w is not None:
             self.draw_w[clients] = draw_w
@@ -117,13 +117,13 @@ class Batteries:
             self.charging[clients] = charging
         if taken_j is not None:
             self.level_j[clients] = np.maximum(self.level_j[clients] - taken_j, 0.0)
-        self._begin(clients, times_s)
+        self._begin_pieces(clients, times_s)
 
     def draw(self, client: int, watts: float, now_s: float) -> None:
         """Change the power of one client to `watts` from now on. The client must be on and have no event before `now_s`.
 
-        Fast path of `_begin` in plain floats; both must compute the same bits. It is called in every phase of an update, and
-        arrays of one entry would cost ten times as much.
+        Fast path of `_begin_pieces` in plain floats; both must compute the same bits. It is called in every phase of an update,
+        and arrays of one entry would cost ten times as much.
         """
         capacity, threshold = self.capacity_j.item(client), self.threshold_j.item(client)
         level = self.level_j.item(client) + self.slope_w.item(client) * (now_s - self.since_s.item(client))
@@ -145,35 +145,40 @@ class Batteries:
     def run_empty(self, client: int, now_s: float) -> None:
         """Process the event that the battery of `client` is empty. `now_s` must be its `empty_s`."""
         if not self.dead[client]:
-            self._end(np.array([client]), np.array([now_s]), 0.0)
+            self._set_level(np.array([client]), np.array([now_s]), 0.0)
 
-    def _happen(self, clients: IntArray) -> None:
-        """Process the next event of each of `clients` (n,)."""
-        crossing = self.cross_s[clients] <= self.empty_s[clients]
-        crosses, empties = clients[crossing], clients[~crossing]
-        if empties.size:
-            self._end(empties, self.empty_s[empties], 0.0)
-        if not crosses.size:
+    def _process_next_events(self, clients: IntArray) -> None:
+        """Process the next event of each of `clients` (n,): its battery runs empty, or its charge meets the threshold."""
+        meets_threshold = self.cross_s[clients] <= self.empty_s[clients]
+        crossing, emptied = clients[meets_threshold], clients[~meets_threshold]
+        if emptied.size:
+            self._set_level(emptied, self.empty_s[emptied], 0.0)
+        if not crossing.size:
             return
-        wakes = self.dead[crosses]
-        back, stay = crosses[wakes], crosses[~wakes]
-        # The charge goes on linearly. A client that meets the threshold from below becomes ready; from above, it stops being
-        # ready.
-        self.ready[stay] = self.slope_w[stay] > 0
-        times_s = self.cross_s[back]
-        self.cross_s[crosses] = _EVER
-        if back.size:
-            self.dead[back] = False
-            self._on_dead(back, times_s)
-            self._end(back, times_s, self.threshold_j[back])
+        was_off = self.dead[crossing]
+        switched_on, already_on = crossing[was_off], crossing[~was_off]
+        # The power of a client that was on stays the same, so its charge goes on linearly: only `ready` changes. It becomes
+        # ready if it meets the threshold from below, and stops being ready if from above.
+        self.ready[already_on] = self.slope_w[already_on] > 0
+        times_s = self.cross_s[switched_on]
+        self.cross_s[crossing] = _EVER
+        if switched_on.size:
+            self.dead[switched_on] = False
+            self._on_dead(switched_on, times_s)
+            self._set_level(switched_on, times_s, self.threshold_j[switched_on])
 
-    def _end(self, clients: IntArray, times_s: FloatArray, level_j: float | FloatArray) -> None:
-        """End the linear pieces of `clients` at `times_s` with exactly `level_j`, which removes rounding errors."""
+    def _set_level(self, clients: IntArray, times_s: FloatArray, level_j: float | FloatArray) -> None:
+        """Set the charges of `clients` (n,) at `times_s` (n,) to exactly `level_j`, which removes rounding errors, and go on from
+        there.
+        """
         self.level_j[clients] = level_j
-        self._begin(clients, times_s)
+        self._begin_pieces(clients, times_s)
 
-    def _begin(self, clients: IntArray, times_s: FloatArray) -> None:
-        """Begin new linear pieces of `clients` (n,) at `times_s` (n,), from the levels at these times."""
+    def _begin_pieces(self, clients: IntArray, times_s: FloatArray) -> None:
+        """Begin a new linear piece of the charge of each of `clients` (n,) at `times_s` (n,), from its `level_j` on.
+
+        Sets the slope of each piece and the times of its next events. Switches off clients whose battery is empty now.
+        """
         level, capacity, threshold = self.level_j[clients], self.capacity_j[clients], self.threshold_j[clients]
         dies = (level <= 0) & ~self.dead[clients]
         if dies.any():
@@ -185,11 +190,11 @@ class Batteries:
         slope[(slope > 0) & (level >= capacity)] = 0.0
         falls, rises = slope < 0, slope > 0
         empty_s, cross_s = np.full(len(clients), _EVER), np.full(len(clients), _EVER)
-        crosses = (falls & (level > threshold)) | (rises & (level < threshold))
+        will_cross = (falls & (level > threshold)) | (rises & (level < threshold))
         # Powers as small as 1e-308 W overflow the quotient: the charge then lasts for ever.
         with np.errstate(over="ignore"):
             np.divide(level, -slope, out=empty_s, where=falls)
-            np.divide(threshold - level, slope, out=cross_s, where=crosses)
+            np.divide(threshold - level, slope, out=cross_s, where=will_cross)
         self.since_s[clients], self.slope_w[clients] = times_s, slope
         self.empty_s[clients], self.cross_s[clients] = times_s + empty_s, times_s + cross_s
         self.ready[clients] = ~dead & ((level > threshold) | ((level == threshold) & ~falls))
@@ -205,6 +210,7 @@ class Batteries:
 
 
 def _check(name: str, values: FloatArray, good: BoolArray, reason: str) -> None:
+    """Raise ParameterError about the first of `values` (K,) that is not `good` (K,)."""
     if not good.all():
         client = int(np.argmin(good))
         value = float(values[client])

@@ -97,7 +97,7 @@ class Columns:
         self.phases = phases
 
     def _derive(self, times: FloatArray, counts: IntArray) -> Columns:
-        # `others` are attempts of the same world, so causes, groups and accounts are shared.
+        """Return `times` and `counts` as attempts of the same world: they share causes, groups and the account of energy."""
         return Columns(times, counts, self.causes, self.groups, self.phases)
 
     def __len__(self) -> int:
@@ -127,17 +127,17 @@ class Columns:
             return self.counts[_COUNTS[name]]
         if name == "censored":
             return self.counts[OUTCOME] != DELIVERED
-        words = self.words(name)
-        if words is not None:
-            places, names = words
-            return [None if place < 0 else names[place] for place in places.tolist()]
+        text = self.text_column(name)
+        if text is not None:
+            places, texts = text
+            return [None if place < 0 else texts[place] for place in places.tolist()]
         if name in _OF_TRAINING:
             # Samples and steps are shown only for attempts that have reached local training.
-            values = self.counts[_OF_TRAINING[name]]
-            known = (values >= 0) & ~np.isnan(self.times[TRAIN_START])
+            amounts = self.counts[_OF_TRAINING[name]]
+            known = (amounts >= 0) & ~np.isnan(self.times[TRAIN_START])
             if known.all():
-                return values
-            return [amount if is_known else None for amount, is_known in zip(values.tolist(), known.tolist(), strict=True)]
+                return amounts
+            return [amount if is_known else None for amount, is_known in zip(amounts.tolist(), known.tolist(), strict=True)]
         if self.phases is not None and name in _JOULES:
             stage = _JOULES[name]
             start = start_row(stage)
@@ -150,11 +150,11 @@ class Columns:
         times, counts = self.times, self.counts
         reported = counts[METERED] if counts[METERED].any() else None
         leave_s = times[END] if ended else None
-        counts[METERED] = self.phases.tell(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, reported, until_s)
+        counts[METERED] = self.phases.report(counts[CLIENT], times[DOWN_START : UP_END + 1], leave_s, reported, until_s)
 
-    def words(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
-        """Return a column of words as indices (n,), -1 for null, and the list that they index; None if it is not a column of
-        words.
+    def text_column(self, name: str) -> tuple[IntArray, Sequence[str]] | None:
+        """Return the column `name` as indices (n,), -1 for null, and the list of texts that they index; None if it holds no
+        text.
         """
         if name == "outcome":
             return self.counts[OUTCOME], OUTCOMES
@@ -193,11 +193,11 @@ class Columns:
         return result
 
     def phase_starts_s(self) -> FloatArray:
-        """Return the start times (3, n) of the last phase of each attempt and of the earlier phases that took time, latest
-        first, then inf.
+        """Return the start times (3, n) of each attempt's last phase and of earlier phases that took time: the latest first,
+        missing ones inf.
 
-        An attempt that was over as it began has -inf in the first row. Attempts that end at one instant end in the order of
-        these numbers, because the end of a phase is put on the clock when the phase begins.
+        They decide between attempts that end at one instant, because the end of a phase is put on the clock when the phase
+        begins. An attempt that ended at the instant of its selection has -inf in the first row.
         """
         times = self.times
         starts = times[[start_row(stage) for stage in reversed(STAGES)]]
@@ -206,11 +206,11 @@ class Columns:
         latest = np.full(len(self), _EVER)
         everyone = np.arange(len(self))
         for row in starts:
-            # Skip phases of length zero: they end in the instant of the phase before. Comparisons with NaN are False.
-            there = row < latest
-            starts_s[depth[there], everyone[there]] = row[there]
-            latest[there] = row[there]
-            depth += there
+            # Skip phases of length zero: they start in the instant of the next phase. Comparisons with NaN are False.
+            took_time = row < latest
+            starts_s[depth[took_time], everyone[took_time]] = row[took_time]
+            latest[took_time] = row[took_time]
+            depth += took_time
         starts_s[0, (times[END] == times[SELECTED]) & np.isnan(times[UP_START])] = -_EVER
         return starts_s
 

@@ -5,14 +5,14 @@ present (waiting for a sub-channel included), `off_w` while it is absent, and no
 the model, opinions and messages between clients draw comes on top of that.
 
 Two accounts are kept apart: what each attempt drew, by the phases it went through, with the idle energy of each client by its
-times of presence; and the integral of power over time, which is told of every change of state. A run checks one by the other.
+times of presence; and the integral of power over time, to which every change of state is reported. A run checks one by the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Energy:
         self.batteries = batteries
         self.charger = charger
         self.integral = PowerIntegral()
-        self._told_w, self._told_j = self.integral.told_w, self.integral.told_j
+        self._pending_w, self._pending_j = self.integral.pending_w, self.integral.pending_j
         self.besides = ActivityEnergy()
         self.spent = PhaseEnergy()
         self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
@@ -92,7 +92,8 @@ class Energy:
         self.aborted = 0
         """Number of attempts aborted by an empty battery so far, without probes. Listeners to ends of attempts count them."""
         clients = len(powers.idle_w)
-        self._here: BoolArray = self.presence.on.copy()
+        self._present: BoolArray = self.presence.on.copy()
+        """True (K,) for clients that were present at the last change accounted for."""
         self._base_w: FloatArray = np.zeros(clients)
         """Power (K,) that each client draws outside of phases, watts."""
         self._base_j: FloatArray = np.zeros(clients)
@@ -125,21 +126,22 @@ class Energy:
         return soonest if self.charger is None else np.minimum(soonest, self.charger.presence.next_change_s)
 
     def ever_on(self) -> BoolArray:
-        """True (K,) for clients that are on or can come to be: present at some time, and with enough charge or a charger that
-        supplies more than they draw.
+        """Return True (K,) for clients that are on or may become so: present at some time, and with enough charge or a charger
+        that supplies more than they draw.
         """
         presence, batteries = self.presence, self.batteries
-        comes = presence.next_change_s < _EVER
-        there = presence.on | comes
+        changes_later = presence.next_change_s < _EVER
+        ever_present = presence.on | changes_later
         if batteries is None:
-            return there
+            return ever_present
         if self.charger is None:
-            return there & batteries.ready
+            return ever_present & batteries.ready
         charger, powers = self.charger.presence, self.powers
-        gains = (batteries.charge_w > powers.idle_w) | ((batteries.charge_w > powers.off_w) & comes)
+        gains = (batteries.charge_w > powers.idle_w) | ((batteries.charge_w > powers.off_w) & changes_later)
         # A client that is off draws nothing. It is ready at the threshold if its charge does not fall from there on.
         gains |= batteries.dead & (batteries.charge_w > 0.0) & (batteries.charge_w >= powers.idle_w)
-        return there & (batteries.ready | (gains & (charger.on | (charger.next_change_s < _EVER))))
+        ever_at_charger = charger.on | (charger.next_change_s < _EVER)
+        return ever_present & (batteries.ready | (gains & ever_at_charger))
 
     @property
     def alive(self) -> BoolArray:
@@ -150,22 +152,28 @@ class Energy:
         """Bring presence, charges and what clients draw up to `now_s`."""
         batteries = self.batteries
         if batteries is None:
-            for who, times_s in self.followed.changes(now_s):
-                self._here[who] = self.presence.on[who]
-                self._rebase(who, times_s)
+            for clients, times_s in self.followed.changes(now_s):
+                self._present[clients] = self.presence.on[clients]
+                self._rebase(clients, times_s)
             return
-        changes = [(0, who, times_s, self.presence.on[who]) for who, times_s in self.followed.changes(now_s)]
+        changes = [
+            _Changes(_OF_PRESENCE, clients, times_s, self.presence.on[clients])
+            for clients, times_s in self.followed.changes(now_s)
+        ]
         if self.charger is not None:
-            at = self.charger.presence
-            changes += [(1, who, times_s, at.on[who]) for who, times_s in self.charger.changes(now_s)]
-        for kind, who, times_s, on in _sort_changes(changes):
-            if kind:
-                batteries.change(who, times_s, charging=on)
+            plugged_in = self.charger.presence
+            changes += [
+                _Changes(_OF_CHARGING, clients, times_s, plugged_in.on[clients])
+                for clients, times_s in self.charger.changes(now_s)
+            ]
+        for kind, clients, times_s, on in _sort_changes(changes):
+            if kind == _OF_CHARGING:
+                batteries.change(clients, times_s, charging=on)
             else:
                 # Process battery events up to this time first: they still see the presence before the change.
-                batteries.change(who, times_s, draw_w=np.where(on, self.powers.idle_w[who], self.powers.off_w[who]))
-                self._here[who] = on
-                self._rebase(who, times_s)
+                batteries.change(clients, times_s, draw_w=np.where(on, self.powers.idle_w[clients], self.powers.off_w[clients]))
+                self._present[clients] = on
+                self._rebase(clients, times_s)
         batteries.advance(now_s)
 
     def on_move(self, clients: IntArray, now_s: float) -> None:
@@ -173,13 +181,13 @@ class Energy:
         on, times_s = self.presence.on[clients], np.full(len(clients), now_s)
         if self.batteries is not None:
             self.batteries.change(clients, times_s, draw_w=np.where(on, self.powers.idle_w[clients], self.powers.off_w[clients]))
-        self._here[clients] = on
+        self._present[clients] = on
         self._rebase(clients, times_s)
 
     def _rebase(self, clients: IntArray, times_s: FloatArray) -> None:
         """Recompute the power that `clients` (n,) draw outside of phases, from `times_s` (n,) on."""
         powers = self.powers
-        watts = np.where(self._here[clients], powers.idle_w[clients], powers.off_w[clients])
+        watts = np.where(self._present[clients], powers.idle_w[clients], powers.off_w[clients])
         if self.batteries is not None:
             watts[self.batteries.dead[clients]] = 0.0
         before = self._base_w[clients]
@@ -219,23 +227,24 @@ class Energy:
 
     def change(self, attempt: Drawing, state: int, now: float) -> None:
         """Move the client of `attempt` to another state. Called in every phase of every update, so it must be fast."""
-        before, watts, told_w, told_j = attempt.drawing, attempt.watts, self._told_w, self._told_j
+        before, watts, pending_w, pending_j = attempt.drawing, attempt.watts, self._pending_w, self._pending_j
         if before:
             self.account(attempt, now)
         attempt.drawing = state
         attempt.metered_s = now
         # Outside of phases `_rebase` sets the power of a client; it does not know of phases.
         old, new, elapsed_s = watts[before], watts[state], now - self.integral.anchor_s
-        told_w[before].append(-old)
-        told_w[state].append(new)
-        told_j[before].append(-(old * elapsed_s))
-        told_j[state].append(new * elapsed_s)
+        pending_w[before].append(-old)
+        pending_w[state].append(new)
+        pending_j[before].append(-(old * elapsed_s))
+        pending_j[state].append(new * elapsed_s)
         if self.batteries is not None:
             self._draw(self.batteries, attempt, state, now)
 
     def _draw(self, batteries: Batteries, attempt: Drawing, state: int, now: float) -> None:
+        """Change the power that the client of `attempt` draws from its battery to that of `state`, from now on."""
         client, watts = attempt.client, attempt.watts[state]
-        if state == IDLE and not self._here[client]:
+        if state == IDLE and not self._present[client]:
             watts = self.powers.off_w.item(client)
         if batteries.dead[client] or batteries.empty_s[client] <= now:
             batteries.run_empty(client, now)
@@ -270,8 +279,8 @@ class Energy:
         return _EVER if self.charger is None else self.charger.presence.next_change_s.item(client)
 
     def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
-        """Account for a test of the model or an opinion: distinct `clients` (n,) are also in `state` from `start_s` to `end_s`
-        (n,).
+        """Account for tests of the model or opinions: distinct `clients` (n,) draw the power of `state` from `start_s` to
+        `end_s` (n,), beside that of updates.
         """
         watts = self._watts_in(state)[clients]
         self.integral.plan(state, watts, start_s, end_s)
@@ -279,17 +288,21 @@ class Energy:
         self._owe(clients, watts * (end_s - start_s))
 
     def spend_on_air(self, state: int, clients: IntArray, seconds: FloatArray) -> None:
-        """Account for messages: distinct `clients` (n,) were also in `state` for `seconds` (n,) in total, up to now."""
+        """Account for messages: distinct `clients` (n,) drew the power of `state` for `seconds` (n,) in total, up to now, beside
+        that of updates.
+        """
         joules = self._watts_in(state)[clients] * seconds
         self.integral.pulse(state, float(joules.sum()))
         self.besides.joules[state] += float(joules.sum())
         self._owe(clients, joules)
 
     def _watts_in(self, state: int) -> FloatArray:
+        """Return the powers (K,) of the clients in a state other than IDLE."""
         powers = self.powers
         return {RECEIVING: powers.receive_w, COMPUTING: powers.compute_w, SENDING: powers.send_w}[state]
 
     def _owe(self, clients: IntArray, joules: FloatArray) -> None:
+        """Note that the batteries of `clients` (n,) owe `joules` (n,), which `charge` subtracts."""
         if self.batteries is not None:
             if self._owed_j is None:
                 self._owed_j = np.zeros(len(self._base_w))
@@ -345,7 +358,7 @@ class Energy:
             "spent": self.spent.state_dict(),
             "owed_j": None if self._owed_j is None else self._owed_j.copy(),
             "aborted": self.aborted,
-            "here": self._here.copy(),
+            "here": self._present.copy(),
             "base_w": self._base_w.copy(),
             "base_j": self._base_j.copy(),
             "base_s": self._base_s.copy(),
@@ -362,7 +375,7 @@ class Energy:
         self.spent.load_state_dict(state["spent"])
         self._owed_j = None if state["owed_j"] is None else state["owed_j"].copy()
         self.aborted = state["aborted"]
-        self._here[:], self._base_w[:] = state["here"], state["base_w"]
+        self._present[:], self._base_w[:] = state["here"], state["base_w"]
         self._base_j[:], self._base_s[:] = state["base_j"], state["base_s"]
         if self.batteries is not None:
             self.batteries.load_state_dict(state["batteries"])
@@ -370,22 +383,39 @@ class Energy:
             self.charger.presence.load_state_dict(state["charger"])
 
 
-_Change = tuple[int, "IntArray", "FloatArray", "BoolArray"]
+_OF_PRESENCE, _OF_CHARGING = 0, 1
+"""Kinds of changes. At one instant presence changes first."""
 
 
-def _sort_changes(told: list[_Change]) -> Iterator[_Change]:
-    """Merge changes of presence and of charging into batches in which each client occurs once, in order of time."""
-    if not told:
+class _Changes(NamedTuple):
+    """Changes of several clients; arrays (n,)."""
+
+    kind: int
+    clients: IntArray
+    times_s: FloatArray
+    on: BoolArray
+    """True where the client is present, or at a charger, from then on."""
+
+
+def _sort_changes(changes: list[_Changes]) -> Iterator[_Changes]:
+    """Merge changes of presence and of charging into batches of one kind, in which each client occurs at most once.
+
+    The batches keep the order of time of each client; two clients do not affect each other.
+    """
+    if not changes:
         return
-    kind = np.concatenate([np.full(len(who), one, np.int8) for one, who, _, _ in told])
-    who, times_s, on = (np.concatenate([entry[i] for entry in told]) for i in (1, 2, 3))
-    order = np.lexsort((kind, times_s, who))
-    kind, who, times_s, on = kind[order], who[order], times_s[order], on[order]
-    first = np.flatnonzero(np.concatenate(([True], who[1:] != who[:-1])))
-    lengths = np.diff(np.append(first, len(who)))
+    kinds = np.concatenate([np.full(len(change.clients), change.kind, np.int8) for change in changes])
+    clients = np.concatenate([change.clients for change in changes])
+    times_s = np.concatenate([change.times_s for change in changes])
+    on = np.concatenate([change.on for change in changes])
+    order = np.lexsort((kinds, times_s, clients))
+    kinds, clients, times_s, on = kinds[order], clients[order], times_s[order], on[order]
+    first = np.flatnonzero(np.concatenate(([True], clients[1:] != clients[:-1])))
+    lengths = np.diff(np.append(first, len(clients)))
+    # The batch of `rank` holds the change of this rank of each client that has so many.
     for rank in range(int(lengths.max())):
-        at = first[lengths > rank] + rank
-        for one in (0, 1):
-            those = at[kind[at] == one]
-            if those.size:
-                yield one, who[those], times_s[those], on[those]
+        places = first[lengths > rank] + rank
+        for kind in (_OF_PRESENCE, _OF_CHARGING):
+            batch = places[kinds[places] == kind]
+            if batch.size:
+                yield _Changes(kind, clients[batch], times_s[batch], on[batch])

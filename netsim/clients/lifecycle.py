@@ -58,7 +58,7 @@ class UpdateLifecycle:
         """The server. It decides which arriving updates it takes; other updates are late."""
         self.recipe = update_recipe(self, medium, rules, kind)
         self.says_samples = rules.on_work is not None
-        """True if the number of samples of an update is known when its work begins."""
+        """True if a callback says the number of samples of an update as its work begins."""
         self._step = {step.phase: step for step in self.recipe.steps}
         self._find, self._energy, self._on_end = find, energy, on_end
         self._battery = energy is not None and energy.batteries is not None
@@ -143,7 +143,7 @@ class UpdateLifecycle:
             update.call_number = self.clock.call_at(ends_s, self._on_due, update)
         update.phase, update.phase_start_s, update.due_s = step.phase, now, ends_s
         if self._charged:
-            self._watch(update)
+            self._watch_charger(update)
 
     def _on_due(self, update: Update) -> None:
         """Callback at the end of the present step of `update`: finish it, or abort if its client departs now."""
@@ -182,7 +182,7 @@ class UpdateLifecycle:
         update.due_s = update.departure_s
         self.schedule(update)
         if self._charged:
-            self._watch(update)
+            self._watch_charger(update)
 
     def schedule(self, update: Update) -> None:
         """Put the end of the present step on the clock."""
@@ -206,16 +206,17 @@ class UpdateLifecycle:
             update.due_s = due_s
             self.schedule(update)
         if self._charged:
-            self._watch(update)
+            self._watch_charger(update)
 
-    def _watch(self, update: Update) -> None:
+    def _watch_charger(self, update: Update) -> None:
         """Reschedule when the client comes to a charger or leaves it, if that is before the next step."""
         assert self._energy is not None
         next_s = self._energy.next_charging_s(update.client)
         if next_s < update.due_s:
-            self.clock.call_at(next_s, self._look, update)
+            self.clock.call_at(next_s, self._on_charger_change, update)
 
-    def _look(self, update: Update) -> None:
+    def _on_charger_change(self, update: Update) -> None:
+        """Callback when the client comes to a charger or leaves it: reschedule the step that the update is in, if any."""
         if update.phase in self._step:
             assert self._energy is not None
             self._energy.advance(self.clock.now)
@@ -236,7 +237,7 @@ class UpdateLifecycle:
             self._energy.resume(update)
         self.schedule(update)
         if self._charged and update.phase in self._step:
-            self._watch(update)
+            self._watch_charger(update)
 
     def charge(self, update: Update) -> None:
         update.charged = True
@@ -259,10 +260,10 @@ class UpdateLifecycle:
         step = self._step[update.phase]
         update.outcome, update.outcome_s, update.cause = outcome, now, cause
         if self.retry and outcome == "late" and not step.finished:
-            # The attempt is over, but the client goes on training: the step is recorded in the attempt in which it ends.
+            # The attempt is over, but its client goes on with the step, which is recorded in the attempt in which it ends.
             if self._energy is not None:
                 self._energy.account(update, now)
-            update.untell_phase()
+            update.erase_phase()
             self._on_end(update)
             return
         if self._energy is not None:
@@ -286,7 +287,7 @@ class UpdateLifecycle:
         model.under_way = update.under_way = 0
 
 
-class Asking(Protocol):
+class ProbesOfPool(Protocol):
     """Probes beside updates (`netsim.clients.probes`), as the pool sees them."""
 
     under_way: dict[int, Update]
@@ -298,11 +299,11 @@ class Asking(Protocol):
 
     @property
     def bytes_down(self) -> int:
-        """Sent to clients so far."""
+        """Bytes sent to clients so far."""
 
     @property
     def bytes_up(self) -> int:
-        """Sent by clients so far."""
+        """Bytes sent by clients so far."""
 
     def leave(self, clients: IntArray) -> None:
         """Abort the probes of clients (n,) that a script took away."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.clients.attempts import Attempts, ObjectAttempts
-from netsim.clients.lifecycle import Asking, UpdateLifecycle
+from netsim.clients.lifecycle import ProbesOfPool, UpdateLifecycle
 from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.saved import restored_updates, updates_state
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT
 from netsim.clients.tallies import Tallies
-from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, renew_draws
+from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, WorkOfUpdate, renew_draws
 from netsim.clients.whole_rounds import WholeRounds
 from netsim.core.causes import EARLIER, Cause, Causes
 from netsim.core.clock import LAST
@@ -60,7 +60,7 @@ class ClientPool(Tallies):
         super().__init__(medium.clients)
         self.coordinator: str | None = None
         """Edge that begins attempts now, for their records; None for the server."""
-        self.probes: Asking | None = None
+        self.probes: ProbesOfPool | None = None
         """The probes of clients beside their updates, or None."""
         self._taken_away = taken_away
         self.clock, self.medium, self.causes = clock, medium, Causes(clock, medium.inexact_phases())
@@ -98,7 +98,7 @@ class ClientPool(Tallies):
         """Set the server that takes updates and assigns sub-channels. The round loop calls this in its constructor."""
         self.life.serve(server)
 
-    def add_probes(self, probes: Asking) -> None:
+    def add_probes(self, probes: ProbesOfPool) -> None:
         """Attach `probes`: they are notified when clients leave or laws change, and their bytes are counted."""
         self.probes = probes
 
@@ -163,46 +163,47 @@ class ClientPool(Tallies):
             self.settled = stays and not self._charged
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """Return True (K,) for clients that are present, have charge and budget left and are not busy. `busy_too`: include busy
-        clients.
+        """Return True (K,) for clients that may be selected now: present, with charge and privacy budget left, and not busy.
+        `busy_too`: include busy clients.
         """
         self.advance()
         self.whole_rounds.settle(self.clock.now)
-        able = self.availability.on & ~self.accountant.exhausted
-        return able if busy_too else able & ~self.busy
+        may_begin = self.availability.on & ~self.accountant.exhausted
+        return may_begin if busy_too else may_begin & ~self.busy
 
-    def here(self) -> BoolArray:
+    def present_and_charged(self) -> BoolArray:
         """Return True (K,) for clients that are present with enough charge to begin an update, or to continue the one they
         have.
         """
-        here, energy = self.availability.on, self.energy
+        charged, energy = self.availability.on, self.energy
         if energy is not None and self.alive_now:
             at_work = list(self.alive_now)
-            here = here.copy()
-            here[at_work] = energy.alive[at_work]
-        return here
+            charged = charged.copy()
+            charged[at_work] = energy.alive[at_work]
+        return charged
 
     def reachable(self) -> BoolArray:
         """Return True (K,) for clients that are present now and whose battery is not empty: messages reach them."""
         self.advance()
         return self.presence.on if self.energy is None else self.energy.alive
 
-    def able(self) -> BoolArray:
+    def can_contribute(self) -> BoolArray:
         """Return True (K,) for clients that have an update, or privacy budget to make one."""
-        able = ~self.accountant.exhausted
-        able[list(self.alive_now)] = True
-        return able
+        has_any = ~self.accountant.exhausted
+        has_any[list(self.alive_now)] = True
+        return has_any
 
     def ever_selectable(self) -> BoolArray:
         """Return True (K,) for clients that are present or will come, and have budget left: the largest set that can be
         selectable at once.
         """
-        here = self.ever_here()
+        ever = self.ever_present()
         if self._taken_away is not None and self.under_way:
-            here |= self._taken_away
-        return here & ~self.accountant.exhausted
+            # While attempts are under way, time goes on, and a script may bring these clients back.
+            ever |= self._taken_away
+        return ever & ~self.accountant.exhausted
 
-    def ever_here(self) -> BoolArray:
+    def ever_present(self) -> BoolArray:
         """Return True (K,) for clients that are present with enough charge to be selected, or may become so."""
         if self.energy is not None:
             return self.energy.ever_on()
@@ -219,13 +220,14 @@ class ClientPool(Tallies):
     ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that the server assigns.
 
-        A client without an update is sent the model, except `holders`, which have it already. A client with a kept update sends
-        that update. A client whose attempt is in flight drops its update, which ends as aborted. `steps` (n,): local steps
-        requested of each new update; None: as the work law says. `address`: round that addresses their random numbers; None:
-        `round`.
+        A client without an update is sent the model of `version`, except `holders`, which have it already. A client with a kept
+        update sends that update. A client whose attempt is in flight drops its update, which ends as aborted.
+
+        `steps` (n,): local steps requested of each new update; None: as the work law says. `address`: round that addresses the
+        random numbers of the attempts; None: `round`.
         """
         whole, medium, now = self.whole_rounds, self.medium, self.clock.now
-        drawn = round if address is None else address
+        draw_round = round if address is None else address
         if steps is None:
             steps = medium.work.plan_steps(round, chosen)
         if whole.left:
@@ -234,13 +236,13 @@ class ClientPool(Tallies):
             self.end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
         if medium.outages is not None:
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
-        send = SendDraws.draw(medium, drawn, now, chosen)
+        send = SendDraws.draw(medium, draw_round, now, chosen)
         models = None
-        if whole.possible and whole.take(len(chosen)):
+        if whole.possible and whole.can_take(len(chosen)):
             models = ModelDraws.draw(medium, round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
             if together is not None:
-                self._tell_begun(round, chosen, version, steps)
+                self._call_begin_followers(round, chosen, version, steps)
                 return together
             whole.release()
         return self._start_each(round, chosen, version, steps, holders, send, models)
@@ -255,22 +257,24 @@ class ClientPool(Tallies):
         send: SendDraws,
         models: ModelDraws | None,
     ) -> ObjectAttempts:
-        """Begin attempts as `start` does, one update after the other. `models`: draws of new updates, or None if not drawn yet.
+        """Begin the attempts of `start` by events, one update after the other, and return them.
+
+        `send`: draws of the attempts. `models`: draws of new updates, or None if not drawn yet.
         """
-        now, medium, alive, listed = self.clock.now, self.medium, self.alive_now, chosen.tolist()
+        now, medium, alive, clients = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.life.serving.channels(chosen)
         departures = self.presence.next_change_s[chosen].tolist()
         last = self.last_delivery[chosen].tolist()
-        fresh = listed if not alive else [client for client in listed if client not in alive]
-        if fresh:
-            sent_to = chosen if len(fresh) == len(listed) else np.array(fresh, np.int64)
+        new_clients = clients if not alive else [client for client in clients if client not in alive]
+        if new_clients:
+            sent_to = chosen if len(new_clients) == len(clients) else np.array(new_clients, np.int64)
             requested = steps if steps is None or sent_to is chosen else steps[np.isin(chosen, sent_to)]
             if models is None:
                 models = ModelDraws.draw(medium, send.round, now, sent_to)
             self._create(models, version, requested)
         updates, selections = ObjectAttempts(), self.selections
         in_flight, retry, energy = self._in_flight, self.life.retry, self.energy
-        for place, client in enumerate(listed):
+        for place, client in enumerate(clients):
             update = alive[client]
             channel = None if channels is None else channels[place]
             # An update still in training goes on by itself; a kept update is sent now.
@@ -286,8 +290,8 @@ class ClientPool(Tallies):
             selections[client] += 1
             updates.append(update)
         self.busy[chosen] = True
-        self.started, self.models_sent = self.started + len(updates), self.models_sent + len(fresh)
-        self._set_out(round, fresh, updates, holders)
+        self.started, self.models_sent = self.started + len(updates), self.models_sent + len(new_clients)
+        self._send_models(round, new_clients, updates, holders)
         return updates
 
     def begin_again(self, update: Update, *, round: int, version: int, edge: str) -> None:
@@ -309,7 +313,7 @@ class ClientPool(Tallies):
         self.busy[client] = True
 
     def refuse(self, round: int, client: int, version: int, cause: str) -> None:
-        """Count and record an attempt of `client` that ends as aborted before anything of it is sent."""
+        """Count and record an attempt of `client` that ends at once, as aborted for `cause`, before anything is sent."""
         now, group = self.clock.now, None if self.groups is None else self.groups.names_of(np.array([client]))[0]
         nobody = np.zeros(0, np.int64)
         update = Update(client, round, version, 0, now, ModelDraws(round, now, nobody), (0, None, None), group)
@@ -326,12 +330,13 @@ class ClientPool(Tallies):
         """Create the updates of the clients of `draws` (n,). `steps` (n,): local steps requested of each."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
         groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
-        works = self._work(round, version, clients, steps)
+        works = self._draw_work(round, version, clients, steps)
         for place, (client, work, group) in enumerate(zip(clients.tolist(), works, groups, strict=True)):
             alive[client] = Update(client, round, version, place, now, draws, work, group)
-        self._tell_begun(round, clients, version, steps)
+        self._call_begin_followers(round, clients, version, steps)
 
-    def _tell_begun(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
+    def _call_begin_followers(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
+        """Call the listeners to updates that begin."""
         for on_begin in self.begin_followers:
             on_begin(round, clients, version, steps)
 
@@ -348,20 +353,20 @@ class ClientPool(Tallies):
         for place in order.tolist():
             self.life.schedule(updates[place])
 
-    def _set_out(self, round: int, fresh: list[int], updates: list[Update], holders: frozenset[int]) -> None:
-        """Send the model to clients with `fresh` updates, except `holders`; other clients go on with their updates."""
+    def _send_models(self, round: int, new_clients: list[int], updates: list[Update], holders: frozenset[int]) -> None:
+        """Send the model to `new_clients`, whose updates are new, except `holders`; other clients go on with their updates."""
         now, life = self.clock.now, self.life
-        for client in fresh:
+        for client in new_clients:
             life.begin(self.alive_now[client], now, has_model=client in holders)
-        self.models_sent -= len(holders.intersection(fresh))
-        for update in updates if len(fresh) < len(updates) else ():
+        self.models_sent -= len(holders.intersection(new_clients))
+        for update in updates if len(new_clients) < len(updates) else ():
             if update.begun_round != round:
                 life.begin_again(update, now)
 
-    def _work(
+    def _draw_work(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
-    ) -> Iterable[tuple[int, int | None, int | None]]:
-        """Return the work of new updates of `clients` (n,)."""
+    ) -> Iterable[WorkOfUpdate]:
+        """Return the work of a new update of each of `clients` (n,)."""
         if steps is None and self.medium.work.samples is None:
             return [(0, None, None)] * len(clients)
         samples, taken = self.medium.work.begin(round, version, clients, steps)
@@ -389,6 +394,7 @@ class ClientPool(Tallies):
             self.life.cut(update, outcome)
 
     def _on_end(self, update: Update) -> None:
+        """Handle the end of an attempt: count it, free its client, and call the listeners."""
         client = update.client
         self.count_end(update)
         del self._in_flight[client]
@@ -422,9 +428,10 @@ class ClientPool(Tallies):
         now = self.clock.now
         if self.energy is not None:
             self.energy.on_move(clients, now)
-        self.clock.call_at(now, self._tell_watchers, priority=LAST)
+        self.clock.call_at(now, self._call_watchers, priority=LAST)
 
-    def _tell_watchers(self, payload: None) -> None:
+    def _call_watchers(self, payload: None) -> None:
+        """Call the listeners to moves by scripts."""
         for watch in list(self.watchers):
             watch()
 

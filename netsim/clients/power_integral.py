@@ -1,11 +1,11 @@
 """The integral of power over time, by state. It is fed by changes of power only, so that it checks the sums over attempts
 independently.
 
-A change of w watts at time t adds w (T - t) joules up to any later T. So two sums for each state tell the energy at every T,
-whichever client a change is of, and however many there are. Times count from the last time it was read.
+A change of w watts at time t adds w (T - t) = w T - w t joules up to any later T. So two sums for each state, of w and of w t,
+give the energy at every T, whatever the number of changes and clients. Times count from the last reading.
 
-What is told between two readings is kept, and summed exactly (`math.fsum`) by the next: the sums do not depend on the order in
-which changes were told, so that attempts may tell theirs one by one as they happen, or all together.
+Changes reported between two readings are kept, and the next reading sums them exactly (`math.fsum`). So the sums do not depend
+on the order of reports: attempts may report theirs one by one as they happen, or all together.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ IDLE, RECEIVING, COMPUTING, SENDING = range(4)
 class PowerIntegral:
     """Joules drawn by all clients in each of the four states."""
 
-    __slots__ = ("_joules", "_planned", "anchor_s", "offset_j", "told_j", "told_w", "watts")
+    __slots__ = ("_joules", "_planned", "anchor_s", "offset_j", "pending_j", "pending_w", "watts")
 
     def __init__(self) -> None:
         self.watts = [0.0, 0.0, 0.0, 0.0]
         """Watts drawn in each state now."""
         self.offset_j = [0.0, 0.0, 0.0, 0.0]
         """Joules to subtract from `watts` times the time since `anchor_s`."""
-        self.told_w: list[list[float]] = [[], [], [], []]
+        self.pending_w: list[list[float]] = [[], [], [], []]
         """Changes of `watts` since the last reading, by state."""
-        self.told_j: list[list[float]] = [[], [], [], []]
+        self.pending_j: list[list[float]] = [[], [], [], []]
         """Contribution of each of these changes to `offset_j`, by state."""
         self.anchor_s = 0.0
         self._joules = [0.0, 0.0, 0.0, 0.0]
@@ -46,11 +46,13 @@ class PowerIntegral:
 
     def change(self, state: int, watts: float, time_s: float) -> None:
         """Add `watts` (negative: subtract) to the power drawn in `state` from `time_s` on."""
-        self.told_w[state].append(watts)
-        self.told_j[state].append(watts * (time_s - self.anchor_s))
+        self.pending_w[state].append(watts)
+        self.pending_j[state].append(watts * (time_s - self.anchor_s))
 
     def changes(self, state: int, watts: FloatArray, times_s: FloatArray) -> None:
-        """Add changes of several clients (n,)."""
+        """Add a change of each of several clients: `watts` (n,) from `times_s` (n,) on. Unlike those of `change` they are summed
+        at once, so they must come in the same order in every run.
+        """
         self.watts[state] += float(watts.sum())
         self.offset_j[state] += float((watts * (times_s - self.anchor_s)).sum())
 
@@ -64,7 +66,7 @@ class PowerIntegral:
 
     def joules(self, now_s: float) -> list[float]:
         """Return the energy of each state up to `now_s`; earlier changes may still be reported later."""
-        for sums, reported in ((self.watts, self.told_w), (self.offset_j, self.told_j)):
+        for sums, reported in ((self.watts, self.pending_w), (self.offset_j, self.pending_j)):
             for state, changes in enumerate(reported):
                 sums[state] += fsum(changes)
                 changes.clear()
@@ -86,16 +88,16 @@ class PowerIntegral:
         """Return the sums and the planned changes."""
         sums = {"watts": list(self.watts), "offset_j": list(self.offset_j), "joules": list(self._joules)}
         planned = [[state, watts.copy(), times_s.copy()] for state, watts, times_s in self._planned]
-        pending = {"told_w": list(map(_sort_terms, self.told_w)), "told_j": list(map(_sort_terms, self.told_j))}
+        pending = {"told_w": list(map(_sort_terms, self.pending_w)), "told_j": list(map(_sort_terms, self.pending_j))}
         return {**sums, **pending, "anchor_s": self.anchor_s, "planned": planned}
 
     def load_state_dict(self, state: State) -> None:
         # Change the lists in place: `Energy` holds references to them for speed.
         for values, name in ((self.watts, "watts"), (self.offset_j, "offset_j"), (self._joules, "joules")):
             values[:] = state[name]
-        for pending, name in ((self.told_w, "told_w"), (self.told_j, "told_j")):
-            for those, saved in zip(pending, state[name], strict=True):
-                those[:] = saved
+        for pending, name in ((self.pending_w, "told_w"), (self.pending_j, "told_j")):
+            for of_state, saved in zip(pending, state[name], strict=True):
+                of_state[:] = saved
         self.anchor_s = state["anchor_s"]
         self._planned = [(state_name, np.array(watts), np.array(times_s)) for state_name, watts, times_s in state["planned"]]
 
@@ -133,20 +135,20 @@ class PhaseEnergy:
 
     def load_state_dict(self, state: State) -> None:
         # Change the lists in place, as in `PowerIntegral`.
-        for those, saved in zip(self.phases_j, state["phases_j"], strict=True):
-            those[:] = saved
+        for of_state, saved in zip(self.phases_j, state["phases_j"], strict=True):
+            of_state[:] = saved
         self.displaced_j[:] = state["displaced_j"]
         self.attempts_j, self.idle_j = list(state["attempts_j"]), state["idle_j"]
 
 
-def _sort_terms(told: list[float]) -> list[float]:
-    """Return the terms in a canonical order: ascending, without pairs that cancel. The sum then does not depend on the order of
-    reports.
+def _sort_terms(terms: list[float]) -> list[float]:
+    """Return `terms` ascending, without zeros and without pairs that cancel: saved states do not depend on the order of reports.
     """
-    times: Counter[float] = Counter()
-    for number in told:
-        times[abs(number)] += 1 if number > 0 else -1
-    return sorted(math.copysign(size, count) for size, count in times.items() if size for _ in range(abs(count)))
+    # Positive terms of each size, less negative ones.
+    surplus: Counter[float] = Counter()
+    for term in terms:
+        surplus[abs(term)] += 1 if term > 0 else -1
+    return sorted(math.copysign(size, count) for size, count in surplus.items() if size for _ in range(abs(count)))
 
 
 class ActivityEnergy:
@@ -156,6 +158,7 @@ class ActivityEnergy:
         self.joules = [0.0] * 4
         """Joules of activities that are over, by state; includes activities without length."""
         self._lasting: list[tuple[int, FloatArray, FloatArray, FloatArray]] = []
+        """Activities that may not be over: state, watts (n,), start and end times (n,)."""
 
     def add(self, state: int, watts: FloatArray, start_s: FloatArray, end_s: FloatArray) -> None:
         """Add `watts` (n,) drawn in `state` from `start_s` (n,) to `end_s` (n,)."""
@@ -163,17 +166,17 @@ class ActivityEnergy:
 
     def joules_until(self, now_s: float) -> list[float]:
         """Return the energy of each state up to `now_s`, which must not decrease from call to call."""
-        found, lasting = list(self.joules), []
+        total, lasting = list(self.joules), []
         for activity in self._lasting:
             state, watts, start_s, end_s = activity
             joules = float((watts * (np.clip(now_s, start_s, end_s) - start_s)).sum())
-            found[state] += joules
+            total[state] += joules
             if (end_s > now_s).any():
                 lasting.append(activity)
             else:
                 self.joules[state] += joules
         self._lasting = lasting
-        return found
+        return total
 
     def state_dict(self) -> State:
         """Return sums of finished activities, and activities under way."""
@@ -181,4 +184,6 @@ class ActivityEnergy:
 
     def load_state_dict(self, state: State) -> None:
         self.joules = list(state["joules"])
-        self._lasting = [(one, w.copy(), start_s.copy(), end_s.copy()) for one, w, start_s, end_s in state["lasting"]]
+        self._lasting = [
+            (power_state, watts.copy(), start_s.copy(), end_s.copy()) for power_state, watts, start_s, end_s in state["lasting"]
+        ]

@@ -49,8 +49,9 @@ class Powers:
     @property
     def same(self) -> tuple[float, ...] | None:
         """Power by state if all clients draw the same; otherwise None."""
-        if all(not each.strides[0] for each in self.by_state):
-            return tuple(each.item(0) for each in self.by_state)
+        # A stride of zero: all entries are the same number in memory.
+        if all(not watts.strides[0] for watts in self.by_state):
+            return tuple(watts.item(0) for watts in self.by_state)
         return None
 
 
@@ -78,14 +79,15 @@ class KnownPhases:
         drawn[np.isnan(drawn)] = 0.0
         return drawn
 
-    def tell(
-        self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, told: IntArray | None, until_s: float
+    def report(
+        self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, reported: IntArray | None, until_s: float
     ) -> IntArray | int:
-        """Report the changes of state up to `until_s` in attempts of `clients` (n,), except the first `told` (n,) changes of
-        each, which were reported before (None: none).
+        """Report the changes of state up to `until_s` in attempts of `clients` (n,); return the number of changes (n,) of each
+        attempt that are reported now, earlier reports included.
 
         `times_s` (6, n): starts and ends of the phases in the order of PHASES; NaN: not reached. `leave_s` (n,): ends of the
-        attempts, if all have ended; None if none has. Returns the number of changes (n,) of each that are now reported.
+        attempts, if all have ended; None if none has. `reported` (n,): number of changes of each that were reported before;
+        None: 0.
         """
         watts, anchor_s = self._watts(clients), self._integral.anchor_s
         idle_w, phase_w = watts[IDLE], watts[RECEIVING:]
@@ -94,24 +96,24 @@ class KnownPhases:
         begin_j, end_j = phase_w * (times_s[::2] - anchor_s), -(phase_w * (times_s[1::2] - anchor_s))
         idle_j = -(idle_w * (times_s[0] - anchor_s))
         if leave_s is not None:
-            back_j = idle_w * (leave_s - anchor_s)
-            if told is None and not np.isnan(leave_s - times_s[-1]).any():
+            idle_again_j = idle_w * (leave_s - anchor_s)
+            if reported is None and not np.isnan(leave_s - times_s[-1]).any():
                 self._add_whole_attempts(begin_j, end_j, joules, displaced_j)
-                self._integral.told_j[IDLE] += idle_j.tolist() + back_j.tolist()
+                self._integral.pending_j[IDLE] += idle_j.tolist() + idle_again_j.tolist()
                 return len(times_s)
-            self._integral.told_j[IDLE] += back_j.tolist()
-            self._integral.told_w[IDLE] += np.broadcast_to(idle_w, leave_s.shape).tolist()
+            self._integral.pending_j[IDLE] += idle_again_j.tolist()
+            self._integral.pending_w[IDLE] += np.broadcast_to(idle_w, leave_s.shape).tolist()
         happened = times_s <= until_s
-        new = happened if told is None else happened & (np.arange(len(times_s))[:, None] >= told)
+        new = happened if reported is None else happened & (np.arange(len(times_s))[:, None] >= reported)
         begun, over = new[::2], new[1::2]
         spread_w = np.broadcast_to(watts, (len(watts), len(clients)))
         for row, state in enumerate(PHASES):
             own = spread_w[state]
-            self._integral.told_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, over[row]].tolist()
-            self._integral.told_w[state] += own[begun[row]].tolist() + (-own[over[row]]).tolist()
+            self._integral.pending_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, over[row]].tolist()
+            self._integral.pending_w[state] += own[begun[row]].tolist() + (-own[over[row]]).tolist()
             self._spent.phases_j[state] += joules[row, over[row]].tolist()
-        self._integral.told_j[IDLE] += idle_j[begun[0]].tolist()
-        self._integral.told_w[IDLE] += (-spread_w[IDLE, begun[0]]).tolist()
+        self._integral.pending_j[IDLE] += idle_j[begun[0]].tolist()
+        self._integral.pending_w[IDLE] += (-spread_w[IDLE, begun[0]]).tolist()
         self._spent.displaced_j += displaced_j[over].tolist()
         number: IntArray = happened.sum(axis=0)
         return number
@@ -120,6 +122,6 @@ class KnownPhases:
         """Fast path for attempts whose phases have all begun and ended: the changes of power cancel, only their energy remains.
         """
         for row, state in enumerate(PHASES):
-            self._integral.told_j[state] += begin_j[row].tolist() + end_j[row].tolist()
+            self._integral.pending_j[state] += begin_j[row].tolist() + end_j[row].tolist()
             self._spent.phases_j[state] += joules[row].tolist()
         self._spent.displaced_j += displaced_j.ravel().tolist()

@@ -79,6 +79,7 @@ class Probes:
         pool.add_probes(self)
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
+        """Return the executor of the probes that ask `question`; `kind` names their messages on carriers."""
         pool = self.pool
         return UpdateLifecycle(
             clock=pool.clock,
@@ -107,7 +108,7 @@ class Probes:
 
     @property
     def medium(self) -> Medium:
-        """Of what is asked, or was last."""
+        """Medium of the present question, or the last one."""
         return self._questions[self._present].medium
 
     @property
@@ -117,7 +118,7 @@ class Probes:
 
     @property
     def life(self) -> UpdateLifecycle:
-        """Of what is asked, or was last."""
+        """Executor of the present question, or the last one."""
         return self._lives[self._present]
 
     @property
@@ -133,9 +134,10 @@ class Probes:
     def ask(
         self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False
     ) -> Process[list[Update]]:
-        """Probe `clients` (n,), which must be present and not busy. `times`: number of earlier calls in this `round`.
+        """Send probes to `clients` (n,), which must be present and not busy; wait for all, and return the ended probes in the
+        order of `clients`.
 
-        `test`: ask for a test of the model. Returns the ended probes in the order of `clients`.
+        `times`: number of earlier calls in this `round`. `test`: ask for a test of the model.
         """
         self._present = int(test)
         self._repeat(times)
@@ -165,28 +167,32 @@ class Probes:
         return probed
 
     def _set_alarm(self) -> None:
-        # Keep a single alarm on the clock: the alarm of a round that was answered early rings in a later one, and is then set
-        # again.
+        """Put an alarm at the deadline on the clock, unless one is there.
+
+        A round may be over before its alarm. That alarm then rings in a later round, and `_on_alarm` sets it again.
+        """
         if not self._alarm_set:
             self._alarm_set = True
             # After everything else of that instant: an answer exactly at the deadline is in time.
-            self.pool.clock.call_at(self._due_s, self._ring, priority=LAST)
+            self.pool.clock.call_at(self._due_s, self._on_alarm, priority=LAST)
 
-    def _ring(self, payload: None) -> None:
+    def _on_alarm(self, payload: None) -> None:
+        """End the probes that are still in flight at the deadline."""
         self._alarm_set = False
         if self._over is None:
             return
         if self.pool.clock.now < self._due_s:
             self._set_alarm()
             return
-        # Probes that wait in a queue first, as in `ClientPool.end_all`.
+        # Probes that wait in a queue first: none may take over a sub-channel only to leave it at the same instant.
         for probe in sorted(self.under_way.values(), key=lambda probe: probe.phase != WAIT):
             self.life.cut(probe, "late")
 
     def _on_end(self, probe: Update) -> None:
+        """Handle the end of a probe: count it, free its client, and wake `ask` after the last one."""
         self.ended[probe.outcome] += 1
         self.ends.append(probe)
-        self._add_up(probe)
+        self._add_energy(probe)
         del self.under_way[probe.client]
         self.pool.busy[probe.client] = False
         if not self.under_way and self._over is not None:
@@ -204,7 +210,8 @@ class Probes:
         ends, self.ends = self.ends, []
         return ends
 
-    def _add_up(self, probe: Update) -> None:
+    def _add_energy(self, probe: Update) -> None:
+        """Add the energy that `probe` has drawn to the totals."""
         if self.pool.energy is not None:
             for name in _JOULES:
                 self.joules[name] += getattr(probe, name)
@@ -215,7 +222,7 @@ class Probes:
         for probe in self.under_way.values():
             if energy is not None:
                 energy.account(probe, self.pool.clock.now)
-            self._add_up(probe)
+            self._add_energy(probe)
         return list(self.under_way.values())
 
     def state_dict(self) -> State:

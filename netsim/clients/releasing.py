@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def release_attempts(
     everyone = np.arange(len(attempts))
     starts_s = starts[phases, everyone]
     ends_s = attempts.times[[row + 1 for row in _STARTS]][phases, everyone]
-    updates = [_update(cut, place, draws) for place in range(len(attempts))]
+    updates = [_update_at(cut, place, draws) for place in range(len(attempts))]
     for update, phase, start_s, end_s in zip(updates, phases.tolist(), starts_s.tolist(), ends_s.tolist(), strict=True):
         update.phase = STAGES[phase].name
         update.phase_start_s, update.due_s = start_s, end_s
@@ -62,12 +63,10 @@ def release_attempts(
     return updates, cut.order_by_begin()
 
 
-def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:
-    """Return the attempt at `place` as an update in its present step, with the attributes that its steps would have set by
-    events.
-    """
-    single = made.piece(place, place + 1)
-    counts, times = single.counts[:, 0].tolist(), single.times[:, 0].tolist()
+def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:
+    """Return the attempt at `place` as an update, with the attributes that its steps would have set by events."""
+    attempt = attempts.piece(place, place + 1)
+    counts, times = attempt.counts[:, 0].tolist(), attempt.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]
     # A negative number means unknown.
     planned = [None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS])]
@@ -79,7 +78,7 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
         times[SELECTED],
         models,
         (counts[DRAWN], planned[0], planned[1]),
-        plain(single.column("group"))[0],
+        plain(attempt.column("group"))[0],
     )
     update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None)
     update.number = counts[NUMBER]
@@ -87,10 +86,10 @@ def _update(made: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, Sen
         start = start_row(stage)
         setattr(update, stage.start, times[start])
         setattr(update, stage.end, times[start + 1])
-        setattr(update, stage.joules, plain(single.column(stage.joules))[0])
-    update.samples, update.steps = plain(single.column("samples"))[0], plain(single.column("steps"))[0]
+        setattr(update, stage.joules, plain(attempt.column(stage.joules))[0])
+    update.samples, update.steps = plain(attempt.column("samples"))[0], plain(attempt.column("steps"))[0]
     update.bytes_down, update.bytes_up = counts[DOWN], counts[UP]
-    if times[EPSILON] == times[EPSILON]:
+    if not math.isnan(times[EPSILON]):
         update.charged = True
         update.epsilon, update.leak, update.budget = times[EPSILON], times[LEAK], times[EPSILON]
     return update

@@ -48,8 +48,8 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
 
 
 def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State | int]:
-    """Return the attempts of a round under way as plain data: the client if in flight, all fields if ended. Each must be an
-    object.
+    """Return the attempts (objects) of a round under way as plain data: the client of an attempt in flight, all fields of an
+    ended one.
     """
     return [
         update.client
@@ -61,10 +61,11 @@ def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State |
 
 def restored_attempts(state: list[State | int], alive: dict[int, Update]) -> ObjectAttempts:
     """Return the attempts that `attempts_state` saved. Attempts in flight are the updates of `alive`."""
-    return ObjectAttempts(alive[saved] if isinstance(saved, int) else _ended(saved) for saved in state)
+    return ObjectAttempts(alive[saved] if isinstance(saved, int) else _ended_update(saved) for saved in state)
 
 
-def _ended(saved: State) -> Update:
+def _ended_update(saved: State) -> Update:
+    """Return an update whose attempt has ended, with the `saved` attributes."""
     update = Update.__new__(Update)
     for name, value in saved.items():
         setattr(update, name, value)

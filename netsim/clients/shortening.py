@@ -19,15 +19,18 @@ def shorten(pool: ClientPool, update: Update) -> None:
     now, draws, work, client = pool.clock.now, update.model_draws, pool.medium.work, update.client
     assert work.drawn is not None
     assert work.a_pass is not None
-    steps, a_pass = update.drawn_steps or work.drawn.item(client), work.a_pass.item(client)
+    steps, steps_of_pass = update.drawn_steps or work.drawn.item(client), work.a_pass.item(client)
     start_s, ends_s = update.phase_start_s, update.due_s
-    if ends_s >= update.departure_s:  # it would go away before
+    if ends_s >= update.departure_s:
+        # `due_s` is the departure of the client, before the end of training: compute that end again.
         ends_s = start_s + draws.compute.at(update.place, start_s)
         ends_s += update.work_samples * draws.sample.at(update.place, start_s) if update.work_samples else 0.0
-    pass_s = (ends_s - start_s) * a_pass / steps
+    pass_s = (ends_s - start_s) * steps_of_pass / steps
+    # At the very end of a pass rounding must not count the next pass as begun.
     passes = max(1, math.ceil((now - start_s) / pass_s - 1e-9)) if pass_s > 0.0 else 1
-    if passes * a_pass >= steps:
+    shortened_steps = passes * steps_of_pass
+    if shortened_steps >= steps:
         return
-    (samples,), (taken,) = work.amounts(np.array([client]), np.array([passes * a_pass]))
-    update.drawn_steps, update.work_samples, update.work_steps = passes * a_pass, samples, taken
+    (samples,), (taken,) = work.amounts(np.array([client]), np.array([shortened_steps]))
+    update.drawn_steps, update.work_samples, update.work_steps = shortened_steps, samples, taken
     pool.life.replan(update, max(now, start_s + passes * pass_s))

@@ -57,8 +57,8 @@ class Tallies:
         self.models_sent += len(clients)
 
     def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
-        """Count attempts as `count_end` does; `ended` are in the order of ends. `all_delivered`: True if every update was
-        delivered.
+        """Count the attempts `ended`, which are in the order of ends, with the same effect as `count_end` for each.
+        `all_delivered`: True if every update was delivered.
         """
         outcomes = ended.counts[OUTCOME]
         delivered: BoolArray | slice = slice(None)

@@ -264,8 +264,8 @@ class Update:
         # `tuple.__new__` instead of `_make`: there is a value for each field, so its check of the length can be spared.
         return tuple.__new__(UpdateRow, _RECORDED(self))
 
-    def untell_phase(self) -> None:
-        """Remove the phase from the record of an attempt that ended while the client was still training."""
+    def erase_phase(self) -> None:
+        """Remove the present phase from the record of the attempt, because it ends in a later attempt."""
         if self.phase == COMPUTE:
             self.samples = self.steps = None
         if self.phase in STAGE_OF:
@@ -276,24 +276,25 @@ class Update:
         attempt.
         """
         if self.started_round is not None and self.phase_start_s < self.selected_s:
-            self.untell_phase()
+            self.erase_phase()
         return self.row()._replace(outcome="in_flight", outcome_s=now_s)
 
 
 def renew_draws(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: float) -> None:
     """Re-evaluate the draws `name` of `updates`, with the same uniform numbers, after a law of `medium` was replaced.
 
-    Updates of a round share their draws: each set is renewed once. Draws that depend on time evaluate themselves again when
-    they are read next (`expire`); a value that was the same for all clients is drawn in its place.
+    Updates of a round share their draws, so each set is renewed once. Draws that depend on time evaluate themselves again when
+    they are read next (`expire`); a value that is the same for all clients cannot, and is drawn anew.
     """
     source = getattr(medium, name)
-    held: dict[int, ModelDraws | SendDraws] = {}
-    sends = name in SendDraws.DRAWN
+    distinct: dict[int, ModelDraws | SendDraws] = {}
+    of_attempt = name in SendDraws.DRAWN
     for update in updates:
-        if sends and update.outcome:  # its attempt is over: the next attempt gets new draws
+        if of_attempt and update.outcome:
+            # The attempt is over: the next one gets new draws.
             continue
-        draws = update.send_draws if sends else update.model_draws
-        held[id(draws)] = draws
-    for draws in held.values():
+        draws = update.send_draws if of_attempt else update.model_draws
+        distinct[id(draws)] = draws
+    for draws in distinct.values():
         if not getattr(draws, name).expire():
             setattr(draws, name, source.draw(draws.round, now_s, draws.clients))

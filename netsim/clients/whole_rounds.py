@@ -122,7 +122,7 @@ class WholeRounds:
         """Simulate all attempts of the run by events."""
         self.possible = False
 
-    def take(self, count: int) -> bool:
+    def can_take(self, count: int) -> bool:
         """Return True if `count` attempts that begin now may be simulated as arrays."""
         pool = self._pool
         if pool.life.serving.closing is None or pool.alive_now:
@@ -132,7 +132,8 @@ class WholeRounds:
     def begin(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
     ) -> Selected | None:
-        """Begin the attempts of `chosen` (n,). Return None and do nothing if some attempt cannot be foreseen now."""
+        """Begin the attempts of `chosen` (n,) and return them. Return None and do nothing if some attempt cannot be foreseen now.
+        """
         pool, old = self._pool, self.left
         known = self._foreseen.lives(
             chosen=chosen,
@@ -168,8 +169,8 @@ class WholeRounds:
         return Selected(table, places, _EVER if self._simple else closes_s)
 
     def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> tuple[float, int] | None:
-        """Return the close of the round, and the place of the first attempt that ends after it; None if the close cannot be
-        foreseen.
+        """Return the time of the round's close, and the place of the first attempt that ends after it; None if the close cannot
+        be foreseen. Deliveries of this round after its close become late.
 
         `ends_s` (n,): ends of the attempts of `table`, ascending. `mine` (m,): places of this round's attempts.
         """
@@ -235,6 +236,7 @@ class WholeRounds:
                 self._charge(table, begun)
 
     def _charge(self, table: Columns, places: IntArray | slice) -> None:
+        """Spend privacy on the updates at `places` of `table`, and record it there."""
         epsilon, leak = self._pool.accountant.charge_all(table.counts[CLIENT, places])
         table.times[EPSILON, places], table.times[LEAK, places] = epsilon, leak
 
@@ -242,9 +244,9 @@ class WholeRounds:
         """Fast path of `_count` and `_end` for the table of one round that is delivered as a whole; has the same effects."""
         self._recipe.update.count(table.counts[CLIENT])
         self._charge(table, slice(None))
-        self._tell(table, all_delivered=True)
+        self._report_ends(table, all_delivered=True)
 
-    def _tell(self, ended: Columns, *, all_delivered: bool = False) -> None:
+    def _report_ends(self, ended: Columns, *, all_delivered: bool = False) -> None:
         """Count attempts that have ended, in the order of their ends, and call the listeners."""
         self._pool.count_ends(ended, all_delivered=all_delivered)
         if self._outlasting:
@@ -268,7 +270,7 @@ class WholeRounds:
             arrived = np.flatnonzero(ended.counts[ARRIVES])
             if len(arrived):
                 self._charge(ended, arrived)
-        self._tell(ended)
+        self._report_ends(ended)
 
     def on_close(self) -> None:
         """Note that the round has closed; clients of attempts that have not ended stay busy."""
@@ -288,7 +290,7 @@ class WholeRounds:
         """End all attempts as late, in the order of their selection."""
         if self.left:
             counts = self._rest().counts
-            self._leave_early(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
+            self._end_now(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
 
     def abort(self, clients: IntArray) -> None:
         """End the attempts of `clients` (n,) as aborted, in this order; clients without an attempt are ignored."""
@@ -296,9 +298,10 @@ class WholeRounds:
             place_of = {client: place for place, client in enumerate(self._rest().counts[CLIENT].tolist())}
             places = [place_of[client] for client in clients.tolist() if client in place_of]
             if places:
-                self._leave_early(np.array(places, np.int64), ABORTED)
+                self._end_now(np.array(places, np.int64), ABORTED)
 
-    def _leave_early(self, places: IntArray, outcome: int) -> None:
+    def _end_now(self, places: IntArray, outcome: int) -> None:
+        """End the attempts at `places` of `_rest()` now, in this order, with `outcome` (an index of OUTCOMES)."""
         rest, now = self._rest(), self._pool.clock.now
         stay = np.ones(len(rest), np.bool_)
         stay[places] = False
@@ -312,7 +315,7 @@ class WholeRounds:
 
     def copies(self) -> list[Update]:
         """Return attempts in flight as single updates in the present state, by round and place, numbered by their next steps."""
-        updates, order = self._release()
+        updates, order = self._as_updates()
         for number, place in enumerate(order.tolist()):
             updates[place].call_number = number
         if self._pool.energy is not None:
@@ -323,12 +326,15 @@ class WholeRounds:
     def release(self) -> None:
         """Convert attempts in flight to single updates that go on by events."""
         if self.left:
-            updates, order = self._release()
+            updates, order = self._as_updates()
             self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
             if updates:
                 self._pool.add(updates, order)
 
-    def _release(self) -> tuple[list[Update], IntArray]:
+    def _as_updates(self) -> tuple[list[Update], IntArray]:
+        """Return attempts in flight as updates, and the places of updates (n,) in the order in which to schedule their next
+        steps.
+        """
         now = self._pool.clock.now
         self.settle(now)
         self._meter(now)

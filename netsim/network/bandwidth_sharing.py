@@ -154,9 +154,9 @@ class SharedMedium(SharedLink):
     def _call_at_next_end(self) -> None:
         if self._due_s < self._rings_s:
             self._rings_s = self._due_s
-            self.clock.call_at(self._due_s, self._ring, self._due_s, FIRST)
+            self.clock.call_at(self._due_s, self._on_alarm, self._due_s, FIRST)
 
-    def _ring(self, at_s: float) -> None:
+    def _on_alarm(self, at_s: float) -> None:
         """Callback at the expected time of the next event: end the messages that are due, and apply new laws."""
         if at_s != self._rings_s:
             return  # an earlier call has taken its place

@@ -309,9 +309,9 @@ class VaryingLinks(Ports):
         message.number = self._number
         self._number += 1
         if message.due_s < _EVER:
-            self.clock.call_at(message.due_s, self._ring, (key, message.number), FIRST)
+            self.clock.call_at(message.due_s, self._on_alarm, (key, message.number), FIRST)
 
-    def _ring(self, entry: tuple[Key, int]) -> None:
+    def _on_alarm(self, entry: tuple[Key, int]) -> None:
         """Callback at the due time of a message: end it, or stop it if its link stops before the last byte."""
         key, number = entry
         message = self._under_way.get(key)

@@ -192,9 +192,9 @@ class VaryingMedium(SharedLink):
         if time_s != self._rings_s:
             self._rings_s = time_s
             if time_s < _EVER:
-                self.clock.call_at(time_s, self._ring, time_s, FIRST)
+                self.clock.call_at(time_s, self._on_alarm, time_s, FIRST)
 
-    def _ring(self, at_s: float) -> None:
+    def _on_alarm(self, at_s: float) -> None:
         """Callback at the expected time of the next event: end the messages that are due, stop those whose links have stopped
         for ever, and set new rates.
         """

@@ -20,9 +20,9 @@ class Block(Protocol):
     def column(self, name: str) -> Any:
         """Return the column `name` (n,) of `UpdateRow`: an array with NaN for null, or a list with None for null."""
 
-    def words(self, name: str) -> tuple[NDArray[np.int64], Sequence[str]] | None:
-        """Return a column of words as indices (n,), -1 for null, and the list that they index; None if it is not a column of
-        words.
+    def text_column(self, name: str) -> tuple[NDArray[np.int64], Sequence[str]] | None:
+        """Return the column `name` as indices (n,), -1 for null, and the list of texts that they index; None if it holds no
+        text.
         """
 
     def append_tables(self, others: Sequence[Any]) -> Block:

@@ -122,11 +122,12 @@ class TableRows:
             self._blocks, self._in_blocks = [rows.piece(first, len(rows))], len(rows) - first
 
     def _read_block(self, rows: Block) -> pa.Table:
+        """Return `rows` as an Arrow table of this schema."""
         arrays = []
         for field in self.schema:
-            words = rows.words(field.name)
-            if words is not None:
-                arrays.append(words_at(*words, field.type))
+            text = rows.text_column(field.name)
+            if text is not None:
+                arrays.append(words_at(*text, field.type))
             else:
                 arrays.append(column(rows.column(field.name), field.type))
         return pa.Table.from_arrays(arrays, schema=self.schema)

@@ -52,8 +52,8 @@ class AllPresent(StateFields, Dispatch):
     def _present(self) -> BoolArray:
         pool = self.pool
         pool.advance()
-        on = pool.here()
-        return on & pool.able() if True in pool.accountant.exhausted.tolist() else on
+        on = pool.present_and_charged()
+        return on & pool.can_contribute() if True in pool.accountant.exhausted.tolist() else on
 
     @property
     def selection(self) -> IntArray | Selection:
@@ -71,7 +71,7 @@ class AllPresent(StateFields, Dispatch):
         present = self._present()
         while not present.any():
             next_s = float(pool.availability.next_change_s.min())
-            if next_s == _EVER or not (pool.able() & pool.ever_here()).any():
+            if next_s == _EVER or not (pool.can_contribute() & pool.ever_present()).any():
                 raise NobodyLeftError
             if self.round_s is not None and next_s >= number * self.round_s:
                 break

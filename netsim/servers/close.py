@@ -241,9 +241,9 @@ class WhenEnded(_OfOneRound):
         if self.pool.clock.now < look_s < self._alarm_s:
             self._alarm_s = look_s
             # After everything else of that instant: an update exactly at the deadline is in time.
-            self.pool.clock.call_at(look_s, self._ring, look_s, priority=LAST)
+            self.pool.clock.call_at(look_s, self._on_alarm, look_s, priority=LAST)
 
-    def _ring(self, look_s: float) -> None:
+    def _on_alarm(self, look_s: float) -> None:
         if look_s == self._alarm_s:
             self._alarm_s = _EVER
         state = self._state

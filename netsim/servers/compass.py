@@ -167,9 +167,9 @@ class GroupComplete(EndsOfRound):
 
     def _set_alarm(self, number: int) -> None:
         # After everything else of that instant: an update exactly at the latest time is in time.
-        self.pool.clock.call_at(self.dispatch.scheduler.groups[number].latest_s, self._ring, number, priority=LAST)
+        self.pool.clock.call_at(self.dispatch.scheduler.groups[number].latest_s, self._on_alarm, number, priority=LAST)
 
-    def _ring(self, number: int) -> None:
+    def _on_alarm(self, number: int) -> None:
         scheduler = self.dispatch.scheduler
         if number in scheduler.groups:
             self._over(scheduler.close(number))

@@ -159,7 +159,7 @@ class PeersAtWork(StateFields):
         self._may_finish = self._last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
             pool.advance()
-            here = pool.here()
+            here = pool.present_and_charged()
             for peer in np.flatnonzero(~here & ~self._away & ~self._training).tolist():
                 self._leave(peer)
             for peer in np.flatnonzero(here & self._away).tolist():
@@ -187,7 +187,7 @@ class PeersAtWork(StateFields):
         rests = not self.protocol.never_rests
         if self._at_work or (self._timers and rests):
             return False
-        returning = np.flatnonzero(self._away & self.pool.ever_here()).tolist()
+        returning = np.flatnonzero(self._away & self.pool.ever_present()).tolist()
         if not all(self._rests_at_return(peer) for peer in returning):
             return False
         if not (self.transport.waiting or self._timers or (returning and not rests)):

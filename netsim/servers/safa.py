@@ -232,9 +232,9 @@ class PickedArrived(EndsOfRound):
         if not self._alarm_set:
             self._alarm_set = True
             # After everything else of that instant: who arrives exactly at the deadline is in time.
-            self.pool.clock.call_at(self._due_s, self._ring, priority=LAST)
+            self.pool.clock.call_at(self._due_s, self._on_alarm, priority=LAST)
 
-    def _ring(self, payload: None) -> None:
+    def _on_alarm(self, payload: None) -> None:
         self._alarm_set = False
         if self.pool.clock.now >= self._due_s:
             self._waking.wake()

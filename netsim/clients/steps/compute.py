@@ -52,7 +52,7 @@ class Compute(Step):
             lasts_s += samples * draws.sample.at(update.place, now)
         if look_s:
             lasts_s = math.ceil(lasts_s / look_s) * look_s
-        # A duration that vanishes by rounding counts as zero, in both forms.
+        # A duration too short to change the time (by rounding) counts as zero, in both forms.
         if now + lasts_s > now:
             self._executor.run(update, self, now + lasts_s, now)
         else:

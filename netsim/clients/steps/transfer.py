@@ -33,10 +33,13 @@ class Direction(NamedTuple):
     place: str
     """Attribute of an update with its place among them."""
     delay: str
+    """Name of the draw of the delay."""
     survival: str
+    """Name of the draw that decides if the client's own link lets the message through."""
     bytes: str
     """Column of the bytes sent."""
     bytes_row: int
+    """Row of the bytes sent (`netsim.clients.columns`)."""
 
 
 DOWNWARD = Direction(DOWNLOADING, "model_draws", "place", "download", "downlink", "bytes_down", DOWN)
@@ -46,8 +49,9 @@ UPWARD = Direction(UPLOADING, "send_draws", "send_place", "upload", "uplink", "b
 class Transfer(Step):
     """Step that transfers a message of an update in `direction` over `medium`: a delay, bytes, and loss.
 
-    `port`: carries the bytes after the delay; None if the delay includes their time. `access`: additions of the way to the
-    server to the client's own link, or None. `immediate`: a transfer that takes no time ends within the call that begins it.
+    `port`: carries the bytes after the delay; None if the delay includes their time. `access`: access to the uplink, which may
+    add losses; None if clients have links of their own. `immediate`: True if a transfer that takes no time ends within the call
+    that begins it.
     `on_begin`: called when the message of an update leaves for the first time, or None.
     """
 
@@ -112,8 +116,8 @@ class Transfer(Step):
         network, or None.
         """
         outage = None if self._outages is None else self._outages.cause(update.client, update.phase_start_s, now)
-        way = None if self._access is None else self._access.loss(update)
-        cause = cause_of_loss(outage, way, link, update.survives)
+        access_loss = None if self._access is None else self._access.loss(update)
+        cause = cause_of_loss(outage, access_loss, link, update.survives)
         if cause is None:
             self._executor.proceed(update, now)
         else:
@@ -137,6 +141,7 @@ class Transfer(Step):
         self._leave_port(update)
 
     def _leave_port(self, update: Update) -> None:
+        """Take the update's bytes off the carrier, if they are on it."""
         if self._port is not None and update.client in self._port:
             self._port.leave(update.client)
 

@@ -213,9 +213,9 @@ class Flows:
         due = self._next()
         if due is not None and due[0] < self._rings_s:
             self._rings_s = max(due[0], self.clock.now)
-            self.clock.call_at(self._rings_s, self._ring, self._rings_s, FIRST)
+            self.clock.call_at(self._rings_s, self._on_alarm, self._rings_s, FIRST)
 
-    def _ring(self, at_s: float) -> None:
+    def _on_alarm(self, at_s: float) -> None:
         """Callback at the expected time of the next end: end all flows that are due, in the order in which they began."""
         if at_s != self._rings_s:
             return  # an earlier call has taken its place

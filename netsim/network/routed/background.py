@@ -71,9 +71,9 @@ class Source(ABC):
 
     def _call_at(self, time_s: float) -> None:
         self._due_s = time_s
-        self._network.clock.call_at(time_s, self._ring)
+        self._network.clock.call_at(time_s, self._on_alarm)
 
-    def _ring(self, payload: None) -> None:
+    def _on_alarm(self, payload: None) -> None:
         self._due_s = _NEVER
         self._next()
 
