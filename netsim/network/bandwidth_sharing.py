@@ -82,10 +82,10 @@ class SharedMedium(SharedLink):
         self._share()
 
     def leave(self, key: Key) -> None:
-        group, number = self._members.pop(key)
+        flow_class, number = self._members.pop(key)
         del self._keys[number]
-        self._bundle.drop(group, number, self.clock.now)
-        self._forget_if_empty(group)
+        self._bundle.drop(flow_class, number, self.clock.now)
+        self._forget_if_empty(flow_class)
         self._share()
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -112,33 +112,33 @@ class SharedMedium(SharedLink):
     def _add(self, number: int, key: Key, client: int, left_bytes: float) -> None:
         """Add a message with `left_bytes` bytes to go to the class of its client's limit."""
         limit, now = float(self._limits[client]), self.clock.now
-        group = self._classes.get(limit)
-        if group is None:
-            group = self._classes[limit] = FlowClass(limit, self._class_number)
+        flow_class = self._classes.get(limit)
+        if flow_class is None:
+            flow_class = self._classes[limit] = FlowClass(limit, self._class_number)
             self._class_number += 1
-            self._bundle.insert(group, now)
-        self._bundle.add(group, left_bytes, number, number, now)
-        self._members[key], self._keys[number] = (group, number), (key, client)
+            self._bundle.insert(flow_class, now)
+        self._bundle.add(flow_class, left_bytes, number, number, now)
+        self._members[key], self._keys[number] = (flow_class, number), (key, client)
 
     def _regroup(self) -> None:
         """Move messages in flight whose limits have changed to the classes of their new limits."""
         now = self.clock.now
-        members = [(key, group, number) for key, (group, number) in self._members.items()]
-        moving = [(key, group, number) for key, group, number in members if group.limit != self._limit_of(number)]
-        ends = {number: end for group in {group for _, group, _ in moving} for end, number, _ in group.queue}
-        left = {number: max(ends[number] - self._bundle.served(group, now), 0.0) for _, group, number in moving}
-        for key, group, number in moving:
-            self._bundle.drop(group, number, now)
-            self._forget_if_empty(group)
+        members = [(key, flow_class, number) for key, (flow_class, number) in self._members.items()]
+        moving = [(key, flow_class, number) for key, flow_class, number in members if flow_class.limit != self._limit_of(number)]
+        ends = {number: end for flow_class in {flow_class for _, flow_class, _ in moving} for end, number, _ in flow_class.queue}
+        left = {number: max(ends[number] - self._bundle.served(flow_class, now), 0.0) for _, flow_class, number in moving}
+        for key, flow_class, number in moving:
+            self._bundle.drop(flow_class, number, now)
+            self._forget_if_empty(flow_class)
             self._add(number, key, self._keys[number][1], left[number])
 
     def _limit_of(self, number: int) -> float:
         return float(self._limits[self._keys[number][1]])
 
-    def _forget_if_empty(self, group: FlowClass) -> None:
-        if not group.count:
-            self._bundle.remove(group, self.clock.now)
-            del self._classes[group.limit]
+    def _forget_if_empty(self, flow_class: FlowClass) -> None:
+        if not flow_class.count:
+            self._bundle.remove(flow_class, self.clock.now)
+            del self._classes[flow_class.limit]
 
     def _share(self) -> None:
         """Set all rates from now on, and schedule the call at the next end."""
@@ -163,10 +163,10 @@ class SharedMedium(SharedLink):
         self._rings_s = _NEVER
         # The call was set for an earlier estimate of the next end; messages that began since have delayed that end.
         while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
-            group, number = end
+            flow_class, number = end
             key, _ = self._keys.pop(number)
             del self._members[key]
-            self._forget_if_empty(group)
+            self._forget_if_empty(flow_class)
             self._share()
             self._end(key)
         if at_s >= self._until_s:
@@ -193,13 +193,14 @@ class SharedMedium(SharedLink):
         self._keys = {number: ((kind, place), client) for number, kind, place, client in state["keys"]}
         self._bundle, self._classes, self._members = Bundle(time_s), {}, {}
         for fields in saved["classes"]:
-            group = FlowClass(fields["limit"], fields["number"])
-            group.load(fields)
-            self._classes[group.limit] = group
-            self._members |= {self._keys[number][0]: (group, number) for _, number, _ in group.queue}
+            flow_class = FlowClass(fields["limit"], fields["number"])
+            flow_class.load(fields)
+            self._classes[flow_class.limit] = flow_class
+            self._members |= {self._keys[number][0]: (flow_class, number) for _, number, _ in flow_class.queue}
         self._bundle.load(saved, list(self._classes.values()))
         # A law that came into force at the instant of the save is not yet applied.
-        if self.bandwidth != state["bandwidth"] or any(group.limit != self._limit_of(n) for group, n in self._members.values()):
+        limit_changed = any(flow_class.limit != self._limit_of(number) for flow_class, number in self._members.values())
+        if limit_changed or self.bandwidth != state["bandwidth"]:
             self._regroup()
             self._share()
         elif self._members:

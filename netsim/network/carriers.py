@@ -2,8 +2,8 @@
 
 A link of constant bandwidth that is its client's own needs none: its bytes take a number of seconds that is added to the delay.
 Messages of all kinds (models, updates, probes, opinions, messages between clients) join through a `Port` of their kind.
-`VaryingLinks` are clients' own links whose bandwidth changes at times that are not known beforehand, and `known_links` such whose
-times are; in `bandwidth_sharing` and `varying_medium` are links that all share.
+`VaryingLinks` are clients' own links whose bandwidth changes at times that are not known beforehand; `known_links` has links
+whose changes are known; `bandwidth_sharing` and `varying_medium` have links that all clients share.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Carrier(Protocol):
     carries: bool
     """True if messages join. False if the time of their bytes is known when they begin."""
     steady: bool
-    """True if a delay of the beginning delays the end by as much: nothing is shared, and no bandwidth changes in time."""
+    """True if a message that begins later by some time also ends later by that time: nothing is shared, and no bandwidth
+    changes.
+    """
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
         """Return the port for messages of `kind`.
@@ -105,10 +107,9 @@ class Carrier(Protocol):
         """Return the delays of the messages, plus the time of their bytes if that is known when they begin."""
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        """Return the seconds (n,) that a message of each of `clients`, begun at `start_s` (n,), takes if it is alone; inf: for
-        ever.
+        """Return the seconds (n,) that a message of each of `clients` takes, without other messages; inf: it never arrives.
 
-        The laws are those in force in `round`.
+        `start_s` (n,): beginnings of the messages. The laws are those in force in `round`.
         """
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -150,10 +151,10 @@ class NoCarrier:
         return np.zeros(len(clients))
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Nothing changes."""
+        """Do nothing: there is no bandwidth."""
 
     def renew(self) -> None:
-        """Nothing changes."""
+        """Do nothing: there is no bandwidth."""
 
     def resize(self, size_bytes: float | None) -> Carrier:
         return self
@@ -184,9 +185,11 @@ class Ports:
         return self
 
     def _end(self, key: Key, cause: str | None = None) -> None:
+        """Report the end of message `key` to its port: it has arrived, or is lost for `cause`."""
         self._ports[key[0]].on_end(key[1], cause)
 
     def _stop(self, key: Key) -> None:
+        """Report that message `key` is lost, because its link stops before the last byte."""
         self._end(key, TRACE_END)
 
 
@@ -258,7 +261,7 @@ class VaryingLinks(Ports):
             self.renew()
         size = float(self._sizes[client] if size_bytes is None else size_bytes)
         self._under_way[key] = _Message(client, self.clock.now, size)
-        self._time([key])
+        self._schedule_ends([key])
 
     def leave(self, key: Key) -> None:
         del self._under_way[key]
@@ -284,28 +287,29 @@ class VaryingLinks(Ports):
             for message, bytes_served in zip(self._under_way.values(), served.tolist(), strict=True):
                 message.left = max(message.left - bytes_served, 0.0)
                 message.since_s = now
-            self._time(keys)
+            self._schedule_ends(keys)
 
-    def _time(self, keys: list[Key]) -> None:
+    def _schedule_ends(self, keys: list[Key]) -> None:
         """Compute when the messages `keys` arrive or are lost, and schedule these ends."""
         messages = [self._under_way[key] for key in keys]
-        who = np.array([message.client for message in messages])
+        clients = np.array([message.client for message in messages])
         since_s = np.array([message.since_s for message in messages])
-        ends_s = self._law.ends_s(since_s, np.array([message.left for message in messages]), who)
-        stopping = ends_s == _EVER
-        due_s = np.where(stopping, np.maximum(self._law.stops_s(who), since_s), ends_s)
-        for key, message, due, stops in zip(keys, messages, due_s.tolist(), stopping.tolist(), strict=True):
-            message.due_s, message.stops = due, stops
+        ends_s = self._law.ends_s(since_s, np.array([message.left for message in messages]), clients)
+        never_ends = ends_s == _EVER
+        due_s = np.where(never_ends, np.maximum(self._law.stops_s(clients), since_s), ends_s)
+        for key, message, message_due_s, stops in zip(keys, messages, due_s.tolist(), never_ends.tolist(), strict=True):
+            message.due_s, message.stops = message_due_s, stops
             self._schedule(key, message)
-        self._watch()
+        self._watch_law()
 
-    def _watch(self) -> None:
+    def _watch_law(self) -> None:
         """Put the next change point of the law on the clock, if it is known."""
         if self._watched_s < self._until_s < _EVER:
             self._watched_s = self._until_s
             self.clock.call_at(self._until_s, lambda _: self.renew(), None, FIRST)
 
     def _schedule(self, key: Key, message: _Message) -> None:
+        """Put the due time of a message on the clock, under a new number: earlier calls for it become stale."""
         message.number = self._number
         self._number += 1
         if message.due_s < _EVER:
@@ -322,8 +326,12 @@ class VaryingLinks(Ports):
 
     def state_dict(self) -> State:
         """Return the bytes left of every message in flight, in the order of the clock."""
-        messages = sorted(self._under_way.items(), key=lambda one: one[1].number)
-        return {"messages": [[*key, one.client, one.since_s, one.left, one.due_s, one.stops] for key, one in messages]}
+        messages = sorted(self._under_way.items(), key=lambda item: item[1].number)
+        return {
+            "messages": [
+                [*key, message.client, message.since_s, message.left, message.due_s, message.stops] for key, message in messages
+            ]
+        }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         self._round = round
@@ -334,4 +342,4 @@ class VaryingLinks(Ports):
             message.due_s, message.stops = due_s, stops
             self._schedule((kind, number), message)
         if self._under_way:
-            self._watch()
+            self._watch_law()

@@ -38,7 +38,7 @@ def loses_nothing(law: ChannelLaw, entities: int) -> bool:
 
 
 class SkippedDraws(Generic[LawT]):
-    """Result of one of the two functions above, computed once for each law that comes into force."""
+    """Remembers if draws may be skipped under the law in force. `rule` says so for a law: `takes_no_time` or `loses_nothing`."""
 
     def __init__(self, rule: Callable[[LawT, int], bool], entities: int) -> None:
         self._rule = rule
@@ -46,7 +46,7 @@ class SkippedDraws(Generic[LawT]):
         self._law: LawT | None = None
         self._verdict = False
 
-    def under(self, law: LawT) -> bool:
+    def may_skip(self, law: LawT) -> bool:
         """Return True if draws under `law` may be skipped."""
         if law is not self._law:
             self._law, self._verdict = law, self._rule(law, self._entities)
@@ -66,7 +66,7 @@ class Draw(Protocol[ValueCo]):
     def values_at(self, time_s: float, count: int) -> list[Any]:
         """Return the values of all `count` clients, under the law in force at `time_s`; (count,)."""
 
-    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+    def each_at(self, times_s: FloatArray) -> NDArray[Any] | None:
         """Return the value of each client at its time of `times_s` (n,); None if the law changes before one of these times.
 
         At a NaN time the value is arbitrary.
@@ -100,7 +100,9 @@ class Ends(Protocol):
         """
 
     def expire(self) -> bool:
-        """Handle that the law was replaced, as `Draw.expire` does."""
+        """Handle that the law was replaced. Return True if ends are evaluated again by themselves, False if the caller must draw
+        again.
+        """
 
     def state_dict(self) -> State: ...
 
@@ -128,7 +130,7 @@ class Certain(Generic[ValueT]):
         """Return the value `count` times."""
         return [self._value] * count
 
-    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+    def each_at(self, times_s: FloatArray) -> NDArray[Any] | None:
         """Return the value for each of `times_s`."""
         return np.full(len(times_s), self._value)
 
@@ -159,6 +161,7 @@ class RoundDraw(Generic[ValueT]):
         self._evaluate(time_s)
 
     def _evaluate(self, time_s: float) -> None:
+        """Compute the array of values under the law in force at `time_s`, at the same uniforms each time."""
         source = self._source
         value, self._array_until_s = source.certain(self.round, time_s)
         if value is not None:
@@ -169,6 +172,7 @@ class RoundDraw(Generic[ValueT]):
         self._array, self._array_until_s = source.evaluate(self.round, time_s, self.clients, self._u)
 
     def _renew(self, time_s: float) -> None:
+        """Bring the list of values up to date for `time_s`."""
         if time_s >= self._array_until_s:
             self._evaluate(time_s)
         self.values, self.until_s = self._array.tolist(), self._array_until_s
@@ -183,7 +187,7 @@ class RoundDraw(Generic[ValueT]):
         return (time_s if start_s is None else start_s) + self.at(place, time_s)
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
-        values = self.each(starts_s)
+        values = self.each_at(starts_s)
         return None if values is None else starts_s + values
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
@@ -192,7 +196,7 @@ class RoundDraw(Generic[ValueT]):
             self._renew(time_s)
         return self.values
 
-    def each(self, times_s: FloatArray) -> NDArray[Any] | None:
+    def each_at(self, times_s: FloatArray) -> NDArray[Any] | None:
         """Return the values (n,) under the law in force as the round began; None if it ends before one of `times_s`."""
         until_s = self._array_until_s
         return self._array if until_s == _EVER or not (times_s >= until_s).any() else None
@@ -247,7 +251,7 @@ class Durations:
             return self._no_time
         law, until_s = self.law.at(round, time_s)
         # Only a law that holds for ever and takes no time makes the draw superfluous.
-        if until_s < _EVER or not self._skippable.under(law):
+        if until_s < _EVER or not self._skippable.may_skip(law):
             return RoundDraw(self, round, clients, time_s)
         self._never_takes_time = self.law.fixed
         return self._no_time
@@ -270,7 +274,7 @@ class Durations:
     def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
         """Return 0.0 if the law in force takes no time for any client, else None; and the time until which the law holds."""
         law, until_s = self.law.at(round, time_s)
-        return (0.0 if self._skippable.under(law) else None), until_s
+        return (0.0 if self._skippable.may_skip(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[FloatArray, float]:
         """Return the durations at uniforms `u` under the law in force, and the time until which the law holds."""
@@ -281,7 +285,7 @@ class Durations:
 class Survivals:
     """Survival of one transmission of each client: a channel law over time, with one sub-channel for each client.
 
-    Draws have the addresses and places of `Durations`.
+    Draws are addressed by (address, place): the round and the client, unless `places` is given.
     """
 
     def __init__(
@@ -314,7 +318,7 @@ class Survivals:
         """Return a view of these sub-channels, with the same states, for other transmissions, which have their own `draws` and
         `places`.
         """
-        return _Beside(self, draws, self._state_draws, places)
+        return _SharedStates(self, draws, self._state_draws, places)
 
     def open_round(self, round: int, time_s: float) -> None:
         """Advance the state of every sub-channel to `round`."""
@@ -331,7 +335,7 @@ class Survivals:
             return self._no_loss
         law, until_s = self.current_law(round, time_s)
         # Only a law that holds for ever and loses nothing makes the draw superfluous.
-        if until_s < _EVER or not self._skippable.under(law):
+        if until_s < _EVER or not self._skippable.may_skip(law):
             return RoundDraw(self, round, clients, time_s)
         self._never_loses = self.law.fixed
         return self._no_loss
@@ -351,7 +355,7 @@ class Survivals:
     def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
         """Return True if the law in force loses nothing, else None; and the time until which the law holds."""
         law, until_s = self.current_law(round, time_s)
-        return (True if self._skippable.under(law) else None), until_s
+        return (True if self._skippable.may_skip(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[BoolArray, float]:
         """Return the survival at uniforms `u` under the law in force, and the time until which the law holds."""
@@ -369,12 +373,12 @@ class Survivals:
             self._current.load_state_dict(state["law"])
 
 
-class _Beside(Survivals):
-    """Other transmissions over the sub-channels of another `Survivals`, which keeps their states."""
+class _SharedStates(Survivals):
+    """Other transmissions over the sub-channels of `keeper`, which keeps their states."""
 
-    def __init__(self, of: Survivals, draws: Stream, state_draws: Stream, places: int | None) -> None:
-        super().__init__(clients=of.clients, law=of.law, draws=draws, state_draws=state_draws, places=places)
-        self._of = of
+    def __init__(self, keeper: Survivals, draws: Stream, state_draws: Stream, places: int | None) -> None:
+        super().__init__(clients=keeper.clients, law=keeper.law, draws=draws, state_draws=state_draws, places=places)
+        self._keeper = keeper
 
     def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
-        return self._of.current_law(round, time_s)
+        return self._keeper.current_law(round, time_s)

@@ -32,7 +32,9 @@ class Jam:
         self.order = 0
         """Number in the order of beginnings of all jamming."""
         self.hit = 0
+        """Number of transmissions that this jam was the first to strike."""
         self.destroyed = 0
+        """Number of these that would have survived without it."""
 
     def strike(self, sent: JammableTransmission) -> None:
         """Spoil a transmission. The hit counts for the first jammer that struck it."""
@@ -66,7 +68,7 @@ class Jammable(ABC, Generic[SentT]):
         self._jams_begun = 0
 
     @abstractmethod
-    def _is_there(self, sent: SentT, time_s: float) -> bool:
+    def _holds_channel(self, sent: SentT, time_s: float) -> bool:
         """Return True if a transmission in flight holds its channel at `time_s`.
 
         A transmission that ends at this instant has left.
@@ -85,6 +87,7 @@ class Jammable(ABC, Generic[SentT]):
         self.delivered[channel] += delivered
 
     def _strike(self, jam: Jam, sent: SentT) -> None:
+        """Spoil a transmission by `jam`, and count the hit."""
         self.hit += not sent.jammed
         jam.strike(sent)
 
@@ -94,7 +97,7 @@ class Jammable(ABC, Generic[SentT]):
         jam.order = self._jams_begun
         self.jams[jam.channel].append(jam)
         for sent in self.under_way[jam.channel]:
-            if self._is_there(sent, time_s):
+            if self._holds_channel(sent, time_s):
                 self._strike(jam, sent)
 
     def clear(self, jam: Jam) -> None:
@@ -105,17 +108,17 @@ class Jammable(ABC, Generic[SentT]):
 class JammedRoutes(Jammable[SentT], StateFields):
     """A number of `channels` (links, or cables, each in both directions at once) that messages hold from start to end.
 
-    `channels_of` returns the channels that a message holds, during its delay too. `is_there` returns False for a message in
-    flight that ends at the given time.
+    `channels_of`: returns the channels that a message holds, during its delay too. `holds_channel`: returns True if a message in
+    flight still holds them at a time, False if it ends at this instant.
     """
 
     state_fields = ("begun", "delivered", "hit", "_jams_begun")
 
     def __init__(
-        self, channels: int, *, channels_of: Callable[[SentT], Iterable[int]], is_there: Callable[[SentT, float], bool]
+        self, channels: int, *, channels_of: Callable[[SentT], Iterable[int]], holds_channel: Callable[[SentT, float], bool]
     ) -> None:
         super().__init__(channels)
-        self._channels_of, self._still_there = channels_of, is_there
+        self._channels_of, self._still_there = channels_of, holds_channel
 
     def begin(self, sent: SentT) -> None:
         """Begin a message on its channels."""
@@ -132,5 +135,5 @@ class JammedRoutes(Jammable[SentT], StateFields):
         for channel in self._channels_of(sent):
             self.under_way[channel].append(sent)
 
-    def _is_there(self, sent: SentT, time_s: float) -> bool:
+    def _holds_channel(self, sent: SentT, time_s: float) -> bool:
         return self._still_there(sent, time_s)

@@ -103,19 +103,19 @@ class Jammer:
         first = dwells.first
         self.next_round = None if first == _NEVER or self.dwell_s is not None else int(first)
         self.next_s = _NEVER if self.dwell_s is None else first
-        # Time from which dwells in seconds count: they begin at multiples of their length after it.
         self._since = (first, 0)
+        """Time after which dwells in seconds begin, at multiples of their length, and number of dwells before it."""
         self._draws = draws
         self._begun: IntArray = np.zeros(channels, np.int64)
         self._delivered: IntArray = np.zeros(channels, np.int64)
 
     @property
     def allowed(self) -> int:
-        """Return the number of sub-channels that the budget allows in the next dwell."""
+        """Number of sub-channels that the jammer may jam in the next dwell."""
         return self.at_once if self.budget is None else min(self.at_once, self.budget - self.spent)
 
     def decide(self, round: int, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
-        """End the present dwell and begin the next."""
+        """End the present dwell, ask the law which sub-channels to jam, and jam them; rest if the budget is spent."""
         self.stop(time_s, spectrum, recorder)
         self.dwell += 1
         allowed = self.allowed
@@ -125,9 +125,9 @@ class Jammer:
         if self.dwell_s is None:
             self.next_round = round + (self.dwell_rounds or 1)
         else:
-            since_s, dwell = self._since
+            since_s, dwells_before = self._since
             # Move by at least one float: a very short dwell would otherwise not advance the clock.
-            self.next_s = max(since_s + (self.dwell - dwell) * self.dwell_s, math.nextafter(time_s, _NEVER))
+            self.next_s = max(since_s + (self.dwell - dwells_before) * self.dwell_s, math.nextafter(time_s, _NEVER))
         begun, delivered = np.array(spectrum.begun, np.int64), np.array(spectrum.delivered, np.int64)
         view = JamView(
             dwell=self.dwell,
@@ -136,7 +136,7 @@ class Jammer:
             allowed=allowed,
             used=begun - self._begun,
             delivered=delivered - self._delivered,
-            busy=np.array([bool(those) for those in spectrum.under_way], np.bool_),
+            busy=np.array([bool(sent) for sent in spectrum.under_way], np.bool_),
             rng=self._draws.generator(self.dwell),
         )
         self._begun, self._delivered = begun, delivered
@@ -159,7 +159,7 @@ class Jammer:
 
     @property
     def rests(self) -> bool:
-        """Return True if no dwell is in progress and none will begin by itself."""
+        """True if no dwell is in progress and none will begin by itself."""
         return not self.jams and self.next_round is None and self.next_s == _NEVER
 
     def begin(self, round: int, time_s: float) -> None:
@@ -295,7 +295,7 @@ class Jammers:
         for jammer in self.all:
             if jammer.name == name:
                 return jammer
-        raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(one.name for one in self.all)}")
+        raise ParameterError("name", name, f"there is no such jammer; there are {', '.join(jammer.name for jammer in self.all)}")
 
     def start(self, name: str) -> None:
         """Start a jammer: with the next round, or now with dwells in seconds. Raises ValueError unless it rests."""
@@ -322,9 +322,10 @@ class Jammers:
         self.next_s = min((jammer.next_s for jammer in self.all), default=_NEVER)
         if self._clock.now < self.next_s < _NEVER and self._called_s != self.next_s:
             self._called_s = self.next_s
-            self._number = self._clock.call_at(self.next_s, self._rings, None, self._priority)
+            self._number = self._clock.call_at(self.next_s, self._on_alarm, None, self._priority)
 
-    def _rings(self, payload: None) -> None:
+    def _on_alarm(self, payload: None) -> None:
+        """Callback at the time of the next dwell."""
         self.catch_up()
 
     def stop(self) -> None:

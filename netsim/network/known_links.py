@@ -1,7 +1,7 @@
 """Clients' own links whose bandwidth over time is known beforehand: the time of the bytes is part of the phase's duration.
 
-How long a message takes is settled as its phase begins, like any other duration, and nobody needs to be carried; it is worked out
-for all clients of a round in one call where it can be foreseen when they will begin.
+The duration of a message is computed as its phase begins, like any other duration, so no carrier is needed. If messages of a
+round begin together, one call computes all of them.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ class KnownLinks(NoCarrier):
         return KnownLinks(clients=len(sizes), law=self.law, size_bytes=sizes)
 
     def add_times(self, delays: Durations) -> Phases:
-        return Transfers(delays, self._after)
+        return DelaysThenBytes(delays, self._ends_after)
 
-    def _after(self, round: int, time_s: float, clients: IntArray, delays: Delays) -> Ends:
+    def _ends_after(self, round: int, time_s: float, clients: IntArray, delays: Delays) -> Ends:
+        """Return the ends of messages of `clients` (n,) whose `delays` are drawn, under the law in force at `time_s`."""
         law, _ = self.law.at(round, time_s)
         return TransferDraw(law, self.sizes[clients], clients, delays)
 
@@ -68,24 +69,27 @@ class FixedLinks(NoCarrier):
         return FixedLinks(clients=len(self._bytes_s), bytes_per_s=self._bytes_per_s, size_bytes=size_bytes)
 
     def add_times(self, delays: Durations) -> Phases:
-        return Transfers(delays, lambda round, time_s, clients, drawn: FixedDraw(drawn, self._bytes_s[clients]))
+        return DelaysThenBytes(delays, lambda round, time_s, clients, drawn: FixedDraw(drawn, self._bytes_s[clients]))
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
         return self._bytes_s[clients]
 
 
-class Transfers:
-    """Phases that consist of a delay and then the bytes. `after` returns the ends for delays that are drawn already."""
+class DelaysThenBytes:
+    """Phases that consist of a delay and then the bytes.
 
-    def __init__(self, delays: Durations, after: Callable[[int, float, IntArray, Delays], Ends]) -> None:
+    `ends_after`: returns the ends, given a round, a time, clients (n,) and their drawn delays.
+    """
+
+    def __init__(self, delays: Durations, ends_after: Callable[[int, float, IntArray, Delays], Ends]) -> None:
         self._delays = delays
-        self._after = after
+        self._ends_after = ends_after
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Ends:
-        return self._after(round, time_s, clients, self._delays.draw(round, time_s, clients))
+        return self._ends_after(round, time_s, clients, self._delays.draw(round, time_s, clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
-        return self._after(round, time_s, clients, self._delays.redraw(round, time_s, clients, state))
+        return self._ends_after(round, time_s, clients, self._delays.redraw(round, time_s, clients, state))
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
         return self._delays.delays_s(round, time_s, clients)
@@ -107,7 +111,7 @@ class FixedDraw:
         return arrival_s(begun_s, self._delays.at(place, time_s), self._seconds[place])
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
-        delays_s = self._delays.each(starts_s)
+        delays_s = self._delays.each_at(starts_s)
         return None if delays_s is None else arrival_s(starts_s, delays_s, self._bytes_s)
 
     def expire(self) -> bool:
@@ -133,25 +137,27 @@ class TransferDraw:
         """End of the delay and end of the bytes, by client, as last computed."""
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
-        # Transfers often begin together: compute all of the first instant in one call.
+        # Transfers often begin together: at the first call compute all, as if they began now.
         if not self._together:
-            delays_s = time_s + np.array(self._delays.values_at(time_s, len(self._clients)))
-            ends_s = self._law.ends_s(delays_s, self._sizes, self._clients)
-            self._together = list(zip(delays_s.tolist(), ends_s.tolist(), strict=True))
+            delay_ends_s = time_s + np.array(self._delays.values_at(time_s, len(self._clients)))
+            ends_s = self._law.ends_s(delay_ends_s, self._sizes, self._clients)
+            self._together = list(zip(delay_ends_s.tolist(), ends_s.tolist(), strict=True))
         # The delay follows the law in force at the beginning, as in every phase; the bytes follow the bandwidth of the time at
         # which they pass.
-        bytes_s = self._delays.ends_at(place, time_s, start_s)
-        if bytes_s == self._together[place][0]:
-            return self._together[place][1]
+        delay_end_s = self._delays.ends_at(place, time_s, start_s)
+        known_delay_end_s, known_end_s = self._together[place]
+        if delay_end_s == known_delay_end_s:
+            return known_end_s
         entry = slice(place, place + 1)
-        return float(self._law.ends_s(np.array([bytes_s]), self._sizes[entry], self._clients[entry])[0])
+        return float(self._law.ends_s(np.array([delay_end_s]), self._sizes[entry], self._clients[entry])[0])
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
-        bytes_s = self._delays.ends_of(starts_s)
-        if bytes_s is None:
+        delay_ends_s = self._delays.ends_of(starts_s)
+        if delay_ends_s is None:
             return None
-        never = np.isnan(bytes_s)
-        ends_s = self._law.ends_s(np.where(never, 0.0, bytes_s), self._sizes, self._clients)
+        # NaN: the client does not begin this phase. The law gets 0 in its place.
+        never = np.isnan(delay_ends_s)
+        ends_s = self._law.ends_s(np.where(never, 0.0, delay_ends_s), self._sizes, self._clients)
         return np.where(never, np.nan, ends_s)
 
     def expire(self) -> bool:

@@ -19,16 +19,17 @@ CHANNEL = "channel"
 """Cause of a loss by the sender's own channel."""
 
 
-def cause_of_loss(outage: str | None, way: str | None, link: str | None, survives: bool | None) -> str | None:
+def cause_of_loss(outage: str | None, access: str | None, link: str | None, survives: bool | None) -> str | None:
     """Return the cause of the loss of a transmission; None if it gets through.
 
-    `outage`: of a link or of a client at an end; `way`: jamming, a collision, or the state of a sub-channel; `link`: a bandwidth
-    that ended, or a cable; `survives`: True if the channel lets it through. `causes_of_losses` does the same with arrays.
+    Each argument is a cause by one part, or None. `outage`: an outage of a link, or of a client at one of its ends. `access`:
+    jamming, a collision, or the state of a sub-channel. `link`: a bandwidth that ended, or a cable. `survives`: True if the
+    channel lets it through. `causes_of_losses` does the same with arrays.
 
     >>> cause_of_loss(None, "jammed", "trace-end", False)
     'jammed'
     """
-    return outage or way or link or (None if survives else CHANNEL)
+    return outage or access or link or (None if survives else CHANNEL)
 
 
 def causes_of_losses(
@@ -48,8 +49,8 @@ def causes_of_losses(
         yield sent & ~survives, CHANNEL
     if outages is not None:
         places = np.flatnonzero(sent)
-        each = zip(places.tolist(), *(values[places].tolist() for values in (clients, starts_s, ends_s)), strict=True)
-        for place, client, start_s, end_s in each:
+        columns = (values[places].tolist() for values in (clients, starts_s, ends_s))
+        for place, client, start_s, end_s in zip(places.tolist(), *columns, strict=True):
             outage = outages.cause(client, start_s, end_s)
             if outage is not None:
                 yield place, outage

@@ -1,7 +1,7 @@
 """The media between server and clients: both links and local training as laws over time, access to the uplink, shared
 bandwidth.
 
-A medium knows nothing of models, a client nothing of laws.
+A medium knows nothing of models, and a client knows nothing of laws.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Medium:
         return self.down.port(kind, down), self.up.port(kind, up)
 
     def inexact_phases(self) -> set[str]:
-        """Return the phases whose end does not shift one to one with their beginning, because a bandwidth is shared or changes.
+        """Return the phases that may not end one second later if they begin one second later: a bandwidth is shared or changes.
         """
         steady = {"download": self.down.steady, "upload": self.up.steady and self.access.steady}
         return {phase for phase, is_steady in steady.items() if not is_steady}
@@ -157,17 +157,18 @@ class Medium:
         their own times.
         """
 
-        def transferred_s(after_s: FloatArray, delays: Phases, carrier: Carrier) -> FloatArray:
+        def transfer_end_s(begin_s: FloatArray, delays: Phases, carrier: Carrier) -> FloatArray:
+            """Return when transfers (n,) that begin at `begin_s` end; both count from `time_s`."""
             delay_s = np.array(delays.delays_s(round, time_s, clients), np.float64)
-            return arrival_s(after_s, delay_s, carrier.alone_s(round, time_s + (after_s + delay_s), clients))
+            return arrival_s(begin_s, delay_s, carrier.alone_s(round, time_s + (begin_s + delay_s), clients))
 
-        after_s = transferred_s(np.zeros(len(clients)), self.download, self.down)
-        after_s += self.compute.delays_s(round, time_s, clients)
-        each = self.sample.draw(round, time_s, clients)
-        if not each.certain:
+        elapsed_s = transfer_end_s(np.zeros(len(clients)), self.download, self.down)
+        elapsed_s += self.compute.delays_s(round, time_s, clients)
+        sample_times = self.sample.draw(round, time_s, clients)
+        if not sample_times.certain:
             samples, _ = self.work.amounts(clients, self.work.plan_steps(round, clients))
-            after_s += np.array(samples, np.float64) * each.values_at(time_s, len(clients))
-        return transferred_s(after_s, self.upload, self.up)
+            elapsed_s += np.array(samples, np.float64) * sample_times.values_at(time_s, len(clients))
+        return transfer_end_s(elapsed_s, self.upload, self.up)
 
     def state_dict(self) -> State:
         """Return the state of both links, of access and of carriers.

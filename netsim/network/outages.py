@@ -1,7 +1,7 @@
 """Outages that hit several clients at once: every transmission from or to these clients during an outage is lost.
 
-When an outage is on is a stretch of time: given in seconds or in rounds, or drawn as a two-state Markov process in either. It is
-looked up as a transmission ends; there are no events of its own.
+The schedule of an outage is given in seconds or in rounds, or drawn as a two-state Markov process in either. It is looked up as a
+transmission ends; outages have no events of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CAUSES = ("channel", "link", "sub-channel", "jammed", "collided", "cut", "trace-
 """Reserved names: other causes of loss or abortion of updates and messages. No outage may have such a name."""
 
 
-class When(Stateful, Protocol):
+class OutageSchedule(Stateful, Protocol):
     """Schedule of an outage."""
 
     intervals: Intervals
@@ -36,7 +36,7 @@ class When(Stateful, Protocol):
         """Compute all beginnings and ends up to `time_s`."""
 
     def reach_end(self, time_s: float) -> None:
-        """Compute the next end after `time_s`, as far as it is known before another round opens."""
+        """Compute the next end after `time_s`, if it can be known before another round opens."""
 
 
 def check_bounds(start_s: float, end_s: float) -> None:
@@ -47,7 +47,7 @@ def check_bounds(start_s: float, end_s: float) -> None:
         raise ParameterError("end_s", end_s, f"must be after the start, {start_s!r}")
 
 
-class InSeconds(StateFields):
+class IntervalInSeconds(StateFields):
     """Schedule of one interval [`start_s`, `end_s`); end_s inf: the outage never ends."""
 
     def __init__(self, *, start_s: float, end_s: float = _EVER) -> None:
@@ -64,7 +64,7 @@ class InSeconds(StateFields):
         return None
 
 
-class _Switched(StateFields):
+class _SwitchedSchedule(StateFields):
     """Base of schedules whose beginnings and ends become known as time passes."""
 
     state_fields: ClassVar[tuple[str, ...]] = ("intervals", "_on")
@@ -74,6 +74,7 @@ class _Switched(StateFields):
         self._on = False
 
     def _switch(self, on: bool, time_s: float) -> None:
+        """Begin or end an interval at `time_s` if the outage was not `on` before, or was."""
         if on and not self._on:
             self.intervals.add(time_s)
         elif self._on and not on:
@@ -87,7 +88,7 @@ class _Switched(StateFields):
         return None
 
 
-class InRounds(_Switched):
+class IntervalInRounds(_SwitchedSchedule):
     """Schedule from the opening of round `start` to the opening of round `end` (None: no end)."""
 
     def __init__(self, *, start: int, end: int | None = None) -> None:
@@ -102,7 +103,7 @@ class InRounds(_Switched):
         self._switch(self._start <= round and (self._end is None or round < self._end), time_s)
 
 
-class DrawnInRounds(_Switched):
+class MarkovInRounds(_SwitchedSchedule):
     """Schedule that is on while the one sub-channel of `law` is Bad; one step a round. The law loses all or nothing."""
 
     state_fields = ("_law",)
@@ -117,7 +118,7 @@ class DrawnInRounds(_Switched):
         self._switch(not self._law.good(u, _FIRST)[0], time_s)
 
 
-class DrawnInSeconds(_Switched):
+class MarkovInSeconds(_SwitchedSchedule):
     """Schedule that is on while the one client of `presence` is away."""
 
     state_fields = ("_presence",)
@@ -146,7 +147,7 @@ class ClientOutage(StateFields):
 
     state_fields = ("when",)
 
-    def __init__(self, *, name: str, when: When, clients: int, members: IntArray | None = None) -> None:
+    def __init__(self, *, name: str, when: OutageSchedule, clients: int, members: IntArray | None = None) -> None:
         if name in CAUSES:
             raise ParameterError("name", name, "is the name of another cause of loss; choose another")
         hits = np.full(clients, members is None)
@@ -156,7 +157,8 @@ class ClientOutage(StateFields):
         self.when = when
         self.hits: BoolArray = hits
         """True (K,) for clients that the outage cuts off."""
-        self._hits = hits.tobytes()  # a list, because a lookup in an array costs several times as much
+        # The same as bytes: a lookup in an array costs several times as much.
+        self._hits = hits.tobytes()
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
         """Return True if a transmission of `client` over [start_s, end_s), or at the one instant, meets the outage."""
@@ -178,9 +180,9 @@ class ClientOutage(StateFields):
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the clients cut off at `time_s`, if no end is known before another round opens; else none."""
-        ends = self.next_return_s(time_s) < _EVER
-        on = self.when.intervals.overlap(time_s, time_s)
-        return set(np.flatnonzero(self.hits).tolist()) if on and not ends else set()
+        end_is_known = self.next_return_s(time_s) < _EVER
+        is_on = self.when.intervals.overlap(time_s, time_s)
+        return set(np.flatnonzero(self.hits).tolist()) if is_on and not end_is_known else set()
 
     def down_for_ever(self, time_s: float) -> set[int]:
         """Return the clients cut off at `time_s` that stay so, unless another round opens."""
@@ -205,7 +207,7 @@ class CutOffs(ScriptedOutages):
         return self.down()
 
     def open_round(self, round: int, time_s: float) -> None:
-        """Do nothing: only scripts change it."""
+        """Do nothing: only scripts cut clients off."""
 
     def forget(self, before_s: float) -> None:
         """Forget earlier times: no transmission in flight began before `before_s`."""
@@ -242,9 +244,9 @@ class ClientOutages:
             outage.open_round(round, time_s)
 
     def remember_from(self, earliest_s: Callable[[], float]) -> None:
-        """Register other transmissions: `earliest_s` returns the time at which the first of those in flight began (inf: none).
+        """Register other transmissions, so that outages since their beginnings are remembered.
 
-        Later times are remembered.
+        `earliest_s`: returns the time at which the first of those in flight began; inf: none is in flight.
         """
         self._under_way.append(earliest_s)
 

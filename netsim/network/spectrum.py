@@ -123,11 +123,11 @@ class Spectrum(Jammable[Transmission]):
         sent.good = self._good[channel]
         sent.jammed = sent.collided = False
         for other in self.under_way[channel]:
-            if self._is_there(other, time_s):
+            if self._holds_channel(other, time_s):
                 sent.collided = other.collided = True
         self._enter(sent, channel)
 
-    def _is_there(self, sent: Transmission, time_s: float) -> bool:
+    def _holds_channel(self, sent: Transmission, time_s: float) -> bool:
         return sent.due_s > time_s < self._round_ends_s or sent.upload_start_s == time_s
 
     def end(self, sent: Transmission, *, delivered: bool) -> None:

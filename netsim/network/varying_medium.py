@@ -84,7 +84,7 @@ class VaryingMedium(SharedLink):
         """Times from which on the limit is 0 for ever, seconds."""
         self._since_s = clock.now
         """Time at which `_left` holds, seconds."""
-        self._rings_s = _EVER
+        self._alarm_s = _EVER
         self._ringing = False
 
     def __contains__(self, key: Key) -> bool:
@@ -160,7 +160,7 @@ class VaryingMedium(SharedLink):
         if self._ringing:
             return  # after everything else of this instant
         if not self._clients:
-            self._rates, self._rings_s = np.zeros(0), _EVER
+            self._rates, self._alarm_s = np.zeros(0), _EVER
             return
         now = self._since_s
         if now >= self._until_s:
@@ -189,8 +189,8 @@ class VaryingMedium(SharedLink):
         return self._since_s + lasts_s
 
     def _ring_at(self, time_s: float) -> None:
-        if time_s != self._rings_s:
-            self._rings_s = time_s
+        if time_s != self._alarm_s:
+            self._alarm_s = time_s
             if time_s < _EVER:
                 self.clock.call_at(time_s, self._on_alarm, time_s, FIRST)
 
@@ -198,9 +198,9 @@ class VaryingMedium(SharedLink):
         """Callback at the expected time of the next event: end the messages that are due, stop those whose links have stopped
         for ever, and set new rates.
         """
-        if at_s != self._rings_s:
+        if at_s != self._alarm_s:
             return  # another call has taken its place
-        self._rings_s = _EVER
+        self._alarm_s = _EVER
         over = self._ends() <= at_s
         self._advance()
         # Bytes left by rounding count as carried; otherwise the message could wait for the end of a pause that begins now.
@@ -228,7 +228,7 @@ class VaryingMedium(SharedLink):
             "left": self._left.copy(),
             "rates": self._rates.copy(),
             "since_s": self._since_s,
-            "rings_s": self._rings_s,
+            "rings_s": self._alarm_s,
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
@@ -246,7 +246,7 @@ class VaryingMedium(SharedLink):
             self._stops_s = self._own.stops_s(who)
         self._capacity = float(self._link.rate(since_s, _LINK)[0])
         self._link_changes_s = float(self._link.next_change_s(since_s, _LINK)[0])
-        self._rings_s = _EVER
+        self._alarm_s = _EVER
         self._ring_at(state["rings_s"])
 
 

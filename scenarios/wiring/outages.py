@@ -8,7 +8,16 @@ from contextlib import AbstractContextManager
 from models.laws.availability.presence import Markov
 from models.laws.channels import GilbertElliott
 from netsim.core.streams import Stream, Streams
-from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds, When
+from netsim.network.outages import (
+    ClientOutage,
+    ClientOutages,
+    CutOffs,
+    IntervalInRounds,
+    IntervalInSeconds,
+    MarkovInRounds,
+    MarkovInSeconds,
+    OutageSchedule,
+)
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.network import NetworkOutage
@@ -33,7 +42,7 @@ def build_outages(
     return ClientOutages(outages, cut_offs=cut_offs)
 
 
-def outage_of(name: str, when: When, clients: int, members: IntArray | None, path: str) -> ClientOutage:
+def outage_of(name: str, when: OutageSchedule, clients: int, members: IntArray | None, path: str) -> ClientOutage:
     """Return the outage of the section at `path`; raises UserError for a name that another cause of loss has."""
     with refusals_at(path, ("name",)):
         return ClientOutage(name=name, when=when, clients=clients, members=members)
@@ -45,20 +54,20 @@ def _refusals_of_bounds(path: str, first: str, last: str) -> AbstractContextMana
     return refusals_at(path, keys, {name: f"{path}.{key}" for name, key in keys.items()})
 
 
-def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> When | None:
+def schedule_in_seconds(section: OutageSection | NetworkOutage, draws: Stream, path: str) -> OutageSchedule | None:
     """Return the schedule of an outage in seconds; None if it is set in rounds. Raises UserError."""
     if section.from_s is not None:
         with _refusals_of_bounds(path, "from_s", "to_s"):
-            return InSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
+            return IntervalInSeconds(start_s=section.from_s, end_s=math.inf if section.to_s is None else section.to_s)
     if section.mean_up_s is None or section.mean_down_s is None:
         return None
     keys = {"mean_on_s": f"{path}.mean_up_s", "mean_off_s": f"{path}.mean_down_s"}
     with refusals_at(path, keys, keys):
         presence = Markov(clients=1, mean_on_s=section.mean_up_s, mean_off_s=section.mean_down_s)
-    return DrawnInSeconds(presence=presence, draws=draws)
+    return MarkovInSeconds(presence=presence, draws=draws)
 
 
-def _schedule(section: OutageSection, streams: Streams, path: str) -> When:
+def _schedule(section: OutageSection, streams: Streams, path: str) -> OutageSchedule:
     """Return the schedule of an outage, in seconds or in rounds; raises UserError."""
     draws = streams[f"outage.{section.name}"]
     in_seconds = schedule_in_seconds(section, draws, path)
@@ -66,8 +75,8 @@ def _schedule(section: OutageSection, streams: Streams, path: str) -> When:
         return in_seconds
     if section.from_round is not None:
         with _refusals_of_bounds(path, "from_round", "to_round"):
-            return InRounds(start=section.from_round, end=section.to_round)
+            return IntervalInRounds(start=section.from_round, end=section.to_round)
     assert section.mean_up_rounds is not None
     assert section.mean_down_rounds is not None
     law = GilbertElliott(clients=1, to_bad=1 / section.mean_up_rounds, to_good=1 / section.mean_down_rounds)
-    return DrawnInRounds(law=law, draws=draws)
+    return MarkovInRounds(law=law, draws=draws)

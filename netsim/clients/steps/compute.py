@@ -79,11 +79,11 @@ class Compute(Step):
         compute, sample = forecast.model_draws.compute, forecast.model_draws.sample
         lasts_s: Any = None
         if not compute.certain:
-            lasts_s = compute.each(starts_s)
+            lasts_s = compute.each_at(starts_s)
             if lasts_s is None:
                 return False
         if not sample.certain and work.samples is not None:
-            each_s = sample.each(starts_s)
+            each_s = sample.each_at(starts_s)
             if each_s is None:
                 return False
             all_s = counts[SAMPLES] * each_s

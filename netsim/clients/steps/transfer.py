@@ -163,7 +163,7 @@ class Transfer(Step):
             if ends_s is None:
                 return False
             forecast.run(row, ends_s)
-        survives = None if survival.certain else survival.each(starts_s)
+        survives = None if survival.certain else survival.each_at(starts_s)
         if survives is None and not survival.certain:
             return False
         if survives is not None or self._outages is not None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 _ROUNDING = 1e-15
 """Relative error of a virtual time: a flow with less than this share of it to go counts as ended."""
+_SAVED = ("split", "limited_rate", "free_count", "rate", "_settled", "_served", "_since_s", "_steps")
+"""Saved fields of a bundle, beside its classes."""
 
 
 class FlowClass:
@@ -24,36 +26,37 @@ class FlowClass:
     `number` identifies the class and orders classes of one limit.
     """
 
-    __slots__ = ("at_limit", "count", "free", "front", "gone", "limit", "mark", "number", "queue", "served", "stamp")
+    __slots__ = ("at_limit", "count", "first_end", "free", "left_early", "limit", "mark", "number", "queue", "served", "stamp")
 
     def __init__(self, limit: float, number: int) -> None:
         self.limit = limit
         self.number = number
         self.count = 0
         self.at_limit = False
-        """True if the class lies before the split of its bundle, as the solver has it."""
+        """True if the class lies before the split of its bundle: the solver gives it its limit, from the next `settle` on."""
         self.free = False
-        """True if the class has the rate of its bundle, False if its own limit holds."""
+        """True if the class has the rate of its bundle now, False if its own limit holds."""
         self.served = 0.0
         """Bytes carried by `mark` for a member that was present since the start."""
         self.mark = 0.0
         """Virtual time of the bundle if `free`, else seconds."""
         self.queue: list[tuple[float, int, Any]] = []
         """Heap of (`served` at the end of the flow, number of the flow, its key)."""
-        self.gone: set[int] = set()
+        self.left_early: set[int] = set()
         """Numbers of flows that left early and are still in `queue`."""
-        self.front: tuple[float, int] | None = None
+        self.first_end: tuple[float, int] | None = None
         """First entry of `queue` for which the bundle has a due time."""
         self.stamp = 0
+        """Number of the valid entry of this class in the heaps of its bundle."""
 
     def purge(self) -> None:
-        """Drop flows that left early from the front of the queue."""
-        while self.queue and self.queue[0][1] in self.gone:
-            self.gone.remove(heappop(self.queue)[1])
+        """Drop flows that left early from the first_end of the queue."""
+        while self.queue and self.queue[0][1] in self.left_early:
+            self.left_early.remove(heappop(self.queue)[1])
 
     def state(self) -> State:
-        """Fields to save, as plain data."""
-        queue = sorted(entry for entry in self.queue if entry[1] not in self.gone)
+        """Return the fields to save, as plain data."""
+        queue = sorted(entry for entry in self.queue if entry[1] not in self.left_early)
         names = ("limit", "number", "count", "at_limit", "free", "served", "mark")
         return {name: getattr(self, name) for name in names} | {"queue": queue}
 
@@ -99,77 +102,77 @@ class Bundle:
 
     # Members.
 
-    def insert(self, group: FlowClass, now_s: float) -> None:
+    def insert(self, flow_class: FlowClass, now_s: float) -> None:
         """Add a class with its members."""
         self._advance(now_s)
-        entry = (group.limit, group.number, group)
+        entry = (flow_class.limit, flow_class.number, flow_class)
         place = bisect_left(self.order, entry)
         self.order.insert(place, entry)
-        group.at_limit = place < self.split
-        self.split += group.at_limit
-        self._count(group, more=group.count)
-        group.free = place >= self._settled
-        self._settled += not group.free
-        group.mark = self._served if group.free else now_s
-        group.front = None
-        self._refresh(group)
+        flow_class.at_limit = place < self.split
+        self.split += flow_class.at_limit
+        self._count(flow_class, more=flow_class.count)
+        flow_class.free = place >= self._settled
+        self._settled += not flow_class.free
+        flow_class.mark = self._served if flow_class.free else now_s
+        flow_class.first_end = None
+        self._refresh(flow_class)
 
-    def remove(self, group: FlowClass, now_s: float) -> None:
+    def remove(self, flow_class: FlowClass, now_s: float) -> None:
         """Remove a class with its members. Its `served` then holds at `now_s`."""
         self._advance(now_s)
-        group.served = self.served(group, now_s)
-        place = bisect_left(self.order, (group.limit, group.number))
+        flow_class.served = self.served(flow_class, now_s)
+        place = bisect_left(self.order, (flow_class.limit, flow_class.number))
         del self.order[place]
-        self.split -= group.at_limit
-        self._count(group, fewer=group.count)
-        self._settled -= not group.free
-        group.stamp += 1
+        self.split -= flow_class.at_limit
+        self._count(flow_class, fewer=flow_class.count)
+        self._settled -= not flow_class.free
+        flow_class.stamp += 1
 
-    def relimit(self, group: FlowClass, limit: float, now_s: float) -> None:
+    def relimit(self, flow_class: FlowClass, limit: float, now_s: float) -> None:
         """Give a class of this bundle another limit."""
         if len(self.order) > 1:
-            self.remove(group, now_s)
-            group.limit = limit
-            self.insert(group, now_s)
+            self.remove(flow_class, now_s)
+            flow_class.limit = limit
+            self.insert(flow_class, now_s)
             return
         # The order of limits does not change.
         self._advance(now_s)
-        group.served = self.served(group, now_s)
-        self._count(group, fewer=group.count)
-        group.limit, self.order[0] = limit, (limit, group.number, group)
-        self._count(group, more=group.count)
-        group.mark, group.front = self._served if group.free else now_s, None
-        self._refresh(group)
+        flow_class.served = self.served(flow_class, now_s)
+        self._count(flow_class, fewer=flow_class.count)
+        flow_class.limit, self.order[0] = limit, (limit, flow_class.number, flow_class)
+        self._count(flow_class, more=flow_class.count)
+        flow_class.mark, flow_class.first_end = self._served if flow_class.free else now_s, None
+        self._refresh(flow_class)
 
-    def add(self, group: FlowClass, size: float, number: int, key: object, now_s: float) -> None:
-        """Begin a flow of `size` bytes in `group`, a class of this bundle.
+    def add(self, flow_class: FlowClass, size: float, number: int, key: object, now_s: float) -> None:
+        """Begin a flow of `size` bytes in `flow_class`, a class of this bundle.
 
         `number` orders ends at one time; `key` is the caller's name of the flow, which its end returns.
         """
         # Advance the virtual time to now first, as at every change of members.
         self._advance(now_s)
-        heappush(group.queue, (self.served(group, now_s) + size, number, key))
-        group.count += 1
-        self._count(group, more=1)
-        self._refresh(group)
+        heappush(flow_class.queue, (self.served(flow_class, now_s) + size, number, key))
+        flow_class.count += 1
+        self._count(flow_class, more=1)
+        self._refresh(flow_class)
 
-    def drop(self, group: FlowClass, number: int, now_s: float) -> None:
-        """End the flow `number` of `group` early."""
+    def drop(self, flow_class: FlowClass, number: int, now_s: float) -> None:
+        """End the flow `number` of `flow_class` early."""
         self._advance(now_s)
-        group.gone.add(number)
-        group.count -= 1
-        self._count(group, fewer=1)
-        self._refresh(group)
+        flow_class.left_early.add(number)
+        flow_class.count -= 1
+        self._count(flow_class, fewer=1)
+        self._refresh(flow_class)
 
-    def served(self, group: FlowClass, now_s: float) -> float:
-        """Return the bytes carried by `now_s` for a member of `group` that was present since the start."""
-        if group.free:
-            return group.served + (self._served + self.rate * (now_s - self._since_s) - group.mark)
-        return group.served + group.limit * (now_s - group.mark)
+    def served(self, flow_class: FlowClass, now_s: float) -> float:
+        """Return the bytes carried by `now_s` for a member of `flow_class` that was present since the start."""
+        if flow_class.free:
+            return flow_class.served + (self._served + self.rate * (now_s - self._since_s) - flow_class.mark)
+        return flow_class.served + flow_class.limit * (now_s - flow_class.mark)
 
-    def _count(self, group: FlowClass, *, more: int = 0, fewer: int = 0) -> None:
-        """Update the counts of members after members of `group` came or went."""
-        if not group.at_limit:
+    def _count(self, flow_class: FlowClass, *, more: int = 0, fewer: int = 0) -> None:
+        """Update `free_count` or `limited_rate` after `more` members of `flow_class` came and `fewer` went."""
+        if not flow_class.at_limit:
             self.free_count += more - fewer
             return
         # Rounding errors of differences add up: sum again after as many steps as there are terms.
@@ -178,7 +181,7 @@ class Bundle:
             self._steps = 0
             self.limited_rate = sum(limit * flow_class.count for limit, _, flow_class in self.order[: self.split])
         else:
-            self.limited_rate += group.limit * (more - fewer)
+            self.limited_rate += flow_class.limit * (more - fewer)
 
     # Rates.
 
@@ -193,32 +196,35 @@ class Bundle:
             self._move(order[self.split - 1][2], True)
         return self.split != split
 
-    def _move(self, group: FlowClass, at_limit: bool) -> None:
-        self._count(group, fewer=group.count)
-        group.at_limit = at_limit
-        self._count(group, more=group.count)
+    def _move(self, flow_class: FlowClass, at_limit: bool) -> None:
+        """Move a class, which the caller has put on the other side of the split, in the counts of members."""
+        self._count(flow_class, fewer=flow_class.count)
+        flow_class.at_limit = at_limit
+        self._count(flow_class, more=flow_class.count)
         if not self.split:
             self.limited_rate = 0.0
 
     def fill(self, capacity: float) -> float:
-        """Aim at the rate of free members with which all together use `capacity`, and return it; inf if none is free.
+        """Move the split to where all members together use `capacity`; return the rate of free members there, inf if none is
+        free.
 
-        The split moves in one direction at a time: rounding could otherwise move a class whose limit equals the rate to and fro
-        for ever.
+        The split moves down first and then only up: rounding could otherwise move a class whose limit equals the rate to and
+        fro for ever.
         """
         while self.split and self._too_high(capacity):
             self.aim(self.order[self.split - 1][0] * (1 - _ROUNDING), up=False)
-        while self.free_count and self.aim(self._share(capacity), down=False):
+        while self.free_count and self.aim(self._free_rate(capacity), down=False):
             pass
-        return self._share(capacity) if self.free_count else _NEVER
+        return self._free_rate(capacity) if self.free_count else _NEVER
 
     def _too_high(self, capacity: float) -> bool:
         """Return True if the last class before the split cannot have its limit."""
         if not self.free_count:
             return self.limited_rate > capacity
-        return self.order[self.split - 1][0] > self._share(capacity)
+        return self.order[self.split - 1][0] > self._free_rate(capacity)
 
-    def _share(self, capacity: float) -> float:
+    def _free_rate(self, capacity: float) -> float:
+        """Return the rate of each free member if classes before the split have their limits and all use `capacity`."""
         return max(capacity - self.limited_rate, 0.0) / self.free_count
 
     def settle(self, rate: float, now_s: float) -> None:
@@ -227,41 +233,47 @@ class Bundle:
         self._since_s = now_s
         while self._settled > self.split:
             self._settled -= 1
-            self._cross(self.order[self._settled][2], True, now_s)
+            self._change_side(self.order[self._settled][2], True, now_s)
         while self._settled < self.split:
-            self._cross(self.order[self._settled][2], False, now_s)
+            self._change_side(self.order[self._settled][2], False, now_s)
             self._settled += 1
         self.rate = rate if self.free_count else 0.0
         if not self.free_count and self._settled == len(self.order):
             # No flow uses the virtual time: restart it at 0, where rounding errors are smallest.
             self._served, self._free_ends = 0.0, []
 
-    def _cross(self, group: FlowClass, free: bool, now_s: float) -> None:
-        group.served = self.served(group, now_s)
-        group.free, group.mark = free, self._served if free else now_s
-        group.front = None
-        self._refresh(group)
+    def _change_side(self, flow_class: FlowClass, free: bool, now_s: float) -> None:
+        """Let a class have the rate of the bundle (`free`) or its own limit from now on."""
+        flow_class.served = self.served(flow_class, now_s)
+        flow_class.free, flow_class.mark = free, self._served if free else now_s
+        flow_class.first_end = None
+        self._refresh(flow_class)
 
     def _advance(self, now_s: float) -> None:
+        """Bring the virtual time up to `now_s`."""
         self._served += (now_s - self._since_s) * self.rate
         self._since_s = now_s
 
     # Ends.
 
-    def _refresh(self, group: FlowClass) -> None:
-        """Note the first end of a class, if it has changed."""
-        group.purge()
-        front = group.queue[0][:2] if group.queue else None
-        if front == group.front:
+    def _refresh(self, flow_class: FlowClass) -> None:
+        """Put the first end of a class on the heap of its kind, if it has changed."""
+        flow_class.purge()
+        first_end = flow_class.queue[0][:2] if flow_class.queue else None
+        if first_end == flow_class.first_end:
             return
-        group.front, group.stamp = front, group.stamp + 1
-        if front is None:
+        flow_class.first_end, flow_class.stamp = first_end, flow_class.stamp + 1
+        if first_end is None:
             return
-        left = front[0] - group.served
-        if group.free:
-            heappush(self._free_ends, (group.mark + left, front[1], group.number, group.stamp, group))
-        elif group.limit > 0.0:
-            heappush(self._limited_ends, (group.mark + max(left, 0.0) / group.limit, front[1], group.number, group.stamp, group))
+        served_at_end, flow = first_end
+        left = served_at_end - flow_class.served
+        if flow_class.free:
+            heap, end = self._free_ends, flow_class.mark + left
+        elif flow_class.limit > 0.0:
+            heap, end = self._limited_ends, flow_class.mark + max(left, 0.0) / flow_class.limit
+        else:
+            return
+        heappush(heap, (end, flow, flow_class.number, flow_class.stamp, flow_class))
 
     def next_end_s(self) -> float:
         """Return when the first flow ends at the present rates; inf if none does."""
@@ -271,12 +283,14 @@ class Bundle:
         return limited_s if limited_s < free_s else free_s
 
     def _limited_end_s(self) -> float:
+        """Return when the first flow of the classes at their limit ends; inf if none does."""
         ends = self._limited_ends
         while ends and ends[0][3] != ends[0][4].stamp:
             heappop(ends)
         return ends[0][0] if ends else _NEVER
 
     def _free_end_s(self) -> float:
+        """Return when the first flow of the free classes ends at the present rate; inf if none does."""
         ends = self._free_ends
         while ends and ends[0][3] != ends[0][4].stamp:
             heappop(ends)
@@ -287,11 +301,11 @@ class Bundle:
             return self._since_s
         return self._since_s + left / self.rate if self.rate > 0.0 else _NEVER
 
-    def end_s(self, group: FlowClass, number: int) -> float:
-        """Return when the flow `number` of `group` ends at the present rates; inf if it does not."""
-        end = next(end for end, flow, _ in group.queue if flow == number)
-        rate, since_s = (self.rate, self._since_s) if group.free else (group.limit, group.mark)
-        left = end - self.served(group, since_s)
+    def end_s(self, flow_class: FlowClass, number: int) -> float:
+        """Return when the flow `number` of `flow_class` ends at the present rates; inf if it does not."""
+        end = next(end for end, flow, _ in flow_class.queue if flow == number)
+        rate, since_s = (self.rate, self._since_s) if flow_class.free else (flow_class.limit, flow_class.mark)
+        left = end - self.served(flow_class, since_s)
         if left <= _ROUNDING * end:
             return since_s
         return since_s + left / rate if rate > 0.0 else _NEVER
@@ -305,30 +319,30 @@ class Bundle:
         if limited_s > at_s and free_s > at_s:
             return None
         if limited_s <= free_s:
-            group = self._limited_ends[0][4]
-            group.served, group.mark = group.queue[0][0], at_s
+            flow_class = self._limited_ends[0][4]
+            flow_class.served, flow_class.mark = flow_class.queue[0][0], at_s
             self._advance(at_s)
         else:
-            virtual, _, _, _, group = self._free_ends[0]
-            self._served, self._since_s = virtual, at_s
-        key = heappop(group.queue)[2]
-        group.count -= 1
-        self._count(group, fewer=1)
-        self._refresh(group)
-        return group, key
+            virtual_end, _, _, _, flow_class = self._free_ends[0]
+            self._served, self._since_s = virtual_end, at_s
+        key = heappop(flow_class.queue)[2]
+        flow_class.count -= 1
+        self._count(flow_class, fewer=1)
+        self._refresh(flow_class)
+        return flow_class, key
 
     # Saved state.
 
     def state(self) -> State:
-        """Fields to save, with the classes in order."""
-        names = ("split", "limited_rate", "free_count", "rate", "_settled", "_served", "_since_s", "_steps")
-        return {name: getattr(self, name) for name in names} | {"classes": [group.state() for _, _, group in self.order]}
+        """Return the fields to save, with the classes in order."""
+        fields = {name: getattr(self, name) for name in _SAVED}
+        return fields | {"classes": [flow_class.state() for _, _, flow_class in self.order]}
 
-    def load(self, state: State, groups: Sequence[FlowClass]) -> None:
-        """Set the fields of a saved bundle, with `groups` as its classes in order."""
-        for name in ("split", "limited_rate", "free_count", "rate", "_settled", "_served", "_since_s", "_steps"):
+    def load(self, state: State, flow_classes: Sequence[FlowClass]) -> None:
+        """Set the fields of a saved bundle, with `flow_classes` as its classes in order."""
+        for name in _SAVED:
             setattr(self, name, state[name])
         self.order = []
-        for group in groups:
-            insort(self.order, (group.limit, group.number, group))
-            self._refresh(group)
+        for flow_class in flow_classes:
+            insort(self.order, (flow_class.limit, flow_class.number, flow_class))
+            self._refresh(flow_class)

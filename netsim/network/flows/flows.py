@@ -59,7 +59,8 @@ class Flows:
         self._stamps: dict[PathBundle, int] = {}
         """Number of the valid entry of each bundle in `_ends`."""
         self._entries = 0
-        self._rings_s = _NEVER
+        self._alarm_s = _NEVER
+        """Time of the valid call of `_on_alarm`; inf: none is on the clock."""
         self._solving = False
         """True while a call of `_solve` is on the clock."""
 
@@ -108,20 +109,20 @@ class Flows:
             raise ParameterError("bound", bound, "must be > 0 bytes a second")
         number = self._number
         self._number += 1
-        group = self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
+        flow_class = self._classes[number] = self._sharing.add(path, bound, size_bytes, number, number, self.clock.now)
         if self.usage is not None:
-            self.usage.begin(number, group, self.clock.now)
+            self.usage.begin(number, flow_class, self.clock.now)
         self._on_change()
         return number
 
     def cancel(self, flow: int) -> None:
         """End a flow early, without calling listeners; raises KeyError for a flow that is not in progress."""
-        group = self._classes.pop(flow)
+        flow_class = self._classes.pop(flow)
         if self.usage is not None:
-            self.usage.end(flow, group, self.clock.now)
-        self._sharing.drop(group, flow, self.clock.now)
-        if self.usage is not None and not group.count:
-            self.usage.forget(group)
+            self.usage.end(flow, flow_class, self.clock.now)
+        self._sharing.drop(flow_class, flow, self.clock.now)
+        if self.usage is not None and not flow_class.count:
+            self.usage.forget(flow_class)
         self._on_change()
 
     def change(self, link: str, capacity: float) -> None:
@@ -138,40 +139,41 @@ class Flows:
 
     def is_ending(self, flow: int) -> bool:
         """Return True if a flow ends at this instant. Listeners may have been called already."""
-        group = self._classes.get(flow)
-        if group is None:
+        flow_class = self._classes.get(flow)
+        if flow_class is None:
             return True
-        due = self._next()
+        due = self._next_bundle_end()
         if due is None or due[0] > self.clock.now:
             return False  # no flow ends now
-        assert group.bundle is not None
-        return group.bundle.end_s(group, flow) <= self.clock.now
+        assert flow_class.bundle is not None
+        return flow_class.bundle.end_s(flow_class, flow) <= self.clock.now
 
     def rate(self, flow: int) -> float:
         """Return the present rate of a flow, bytes/s."""
         self._solve(None)
-        group = self._classes[flow]
-        assert group.bundle is not None
-        return group.bundle.rate if group.free else group.limit
+        flow_class = self._classes[flow]
+        assert flow_class.bundle is not None
+        return flow_class.bundle.rate if flow_class.free else flow_class.limit
 
     def load(self, link: str) -> float:
         """Return the weighted sum of the rates of all flows on a link, bytes/s; on a fat pipe their greatest."""
         self._solve(None)
-        each = []
-        for group, weight in self.links[link].classes.items():
-            assert group.bundle is not None
-            rate = weight * (group.bundle.rate if group.free else group.limit)
-            each.append(rate if self.links[link].fat_pipe else rate * group.count)
-        return max(each, default=0.0) if self.links[link].fat_pipe else sum(each)
+        rates = []
+        for flow_class, weight in self.links[link].classes.items():
+            assert flow_class.bundle is not None
+            rate = weight * (flow_class.bundle.rate if flow_class.free else flow_class.limit)
+            rates.append(rate if self.links[link].fat_pipe else rate * flow_class.count)
+        return max(rates, default=0.0) if self.links[link].fat_pipe else sum(rates)
 
     def left_bytes(self, flow: int) -> float:
         """Return the bytes that a flow still has to carry."""
-        group = self._classes[flow]
-        assert group.bundle is not None
-        end = next(end for end, number, _ in group.queue if number == flow)
-        return max(end - group.bundle.served(group, self.clock.now), 0.0)
+        flow_class = self._classes[flow]
+        assert flow_class.bundle is not None
+        end = next(end for end, number, _ in flow_class.queue if number == flow)
+        return max(end - flow_class.bundle.served(flow_class, self.clock.now), 0.0)
 
     def _on_change(self) -> None:
+        """Let `_solve` run at the end of this instant, once for all its changes."""
         if not self._solving:
             self._solving = True
             self.clock.call_at(self.clock.now, self._solve, None, LAST)
@@ -195,6 +197,7 @@ class Flows:
         return self._ended[flow] if flow in self._ended else self.usage.limited_s(flow, self._classes[flow], self.clock.now)
 
     def _note_end(self, bundle: PathBundle) -> None:
+        """Put the first end of a bundle on the heap, in place of an earlier entry."""
         end_s = bundle.next_end_s()
         if end_s < _NEVER:
             self._entries += 1
@@ -203,41 +206,45 @@ class Flows:
         else:
             self._stamps.pop(bundle, None)
 
-    def _next(self) -> tuple[float, PathBundle] | None:
+    def _next_bundle_end(self) -> tuple[float, PathBundle] | None:
+        """Return the time of the next end and its bundle, or None. Drops outdated entries from the heap."""
         ends = self._ends
         while ends and self._stamps.get(ends[0][2]) != ends[0][3]:
             heappop(ends)
         return (ends[0][0], ends[0][2]) if ends else None
 
     def _call_at_next_end(self) -> None:
-        due = self._next()
-        if due is not None and due[0] < self._rings_s:
-            self._rings_s = max(due[0], self.clock.now)
-            self.clock.call_at(self._rings_s, self._on_alarm, self._rings_s, FIRST)
+        """Put the next end on the clock, unless an earlier time is there."""
+        due = self._next_bundle_end()
+        if due is not None and due[0] < self._alarm_s:
+            self._alarm_s = max(due[0], self.clock.now)
+            self.clock.call_at(self._alarm_s, self._on_alarm, self._alarm_s, FIRST)
 
     def _on_alarm(self, at_s: float) -> None:
         """Callback at the expected time of the next end: end all flows that are due, in the order in which they began."""
-        if at_s != self._rings_s:
-            return  # an earlier call has taken its place
-        self._rings_s = _NEVER
+        if at_s != self._alarm_s:
+            return  # a call for an earlier time has taken its place
+        self._alarm_s = _NEVER
         ended: dict[int, PathClass] = {}
-        while (due := self._next()) is not None and due[0] <= at_s:
+        while (due := self._next_bundle_end()) is not None and due[0] <= at_s:
             bundle = due[1]
             del self._stamps[bundle]
             before = len(ended)
             while (end := bundle.pop_end(at_s)) is not None:
-                ended[end[1]] = self._classes.pop(end[1])
+                flow = end[1]
+                ended[flow] = self._classes.pop(flow)
             if len(ended) == before:
-                self._note_end(bundle)  # rounding has put its end later; other bundles get new rates, and are noted then
+                # Rounding has put its end later. A bundle in which a flow has ended gets new rates, and its end is noted then.
+                self._note_end(bundle)
         if not ended:
             self._call_at_next_end()
             return
         if self.usage is not None:
-            self._ended = {flow: self.usage.end(flow, group, at_s) for flow, group in ended.items()}
-        for group in dict.fromkeys(ended.values()):
-            self._sharing.leave(group, at_s)
-            if self.usage is not None and not group.count:
-                self.usage.forget(group)
+            self._ended = {flow: self.usage.end(flow, flow_class, at_s) for flow, flow_class in ended.items()}
+        for flow_class in dict.fromkeys(ended.values()):
+            self._sharing.leave(flow_class, at_s)
+            if self.usage is not None and not flow_class.count:
+                self.usage.forget(flow_class)
         self._on_change()
         for flow in sorted(ended):
             self._on_end(flow)
@@ -271,8 +278,8 @@ class Flows:
             path = self.path(saved["name"], saved["uses"])
             path.penalty, path.bound = saved["penalty"], saved["bound"]
         self._sharing.load(state["sharing"], self.links, self.paths, self.clock.now)
-        for group in self._sharing.classes.values():
-            self._classes |= {number: group for _, number, _ in group.queue}
+        for flow_class in self._sharing.classes.values():
+            self._classes |= {number: flow_class for _, number, _ in flow_class.queue}
         if self.usage is not None:
             self.usage.load_state_dict(state["usage"], self._sharing.classes.values())
         for bundle in self._sharing.bundles:

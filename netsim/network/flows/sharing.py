@@ -44,6 +44,7 @@ class Link:
 
 
 def _check(capacity: float) -> None:
+    """Raise ParameterError unless `capacity` is >= 0 bytes/s and finite."""
     if not 0.0 <= capacity < _NEVER:
         raise ParameterError("capacity", capacity, "must be >= 0 bytes a second and finite")
 
@@ -71,7 +72,7 @@ class Path:
         if not self.bound >= 0.0:
             raise ParameterError("bound", self.bound, "must be >= 0 bytes a second")
 
-    def least(self) -> float:
+    def rate_alone(self) -> float:
         """Return the rate of a flow alone on the path, bytes/s."""
         return min(self.bound, min(link.capacity / weight for link, weight in self.uses))
 
@@ -92,7 +93,7 @@ class PathClass(FlowClass):
 
         A link that only this class crosses is a limit of the class: it needs no place among the shared links.
         """
-        limit = min(self.bound, self.path.least())
+        limit = min(self.bound, self.path.rate_alone())
         for link, weight in self.path.uses:
             if not link.fat_pipe and len(link.classes) == 1 and self.count > 1:
                 limit = min(limit, link.capacity / (weight * self.count))
@@ -110,20 +111,20 @@ class PathBundle(Bundle):
         super().__init__(now_s)
         self.penalty = penalty
         self.shared = shared
-        self.open = False
-        """True until the solver has decided the rate."""
-        self.wanted = _NEVER
+        self.undecided = False
+        """True while the solver works and has not decided the rate."""
+        self.decided_rate = _NEVER
         """Rate of free members, as decided by the solver."""
-        self.filled: str | None = None
-        """Name of the link that decides the rate of free members; None if there are none."""
-        self.used = 0.0
+        self.limiting_link: str | None = None
+        """Name of the link that decides the rate of free members; None if there is none."""
+        self.total_rate = 0.0
         """Sum of the rates of all members, as decided by the solver."""
 
     def decide(self, rate: float) -> None:
         """Set the rate of free members within the solver; `Bundle.settle` applies it later."""
         self.aim(rate)
-        self.open, self.wanted = False, rate
-        self.used = self.limited_rate + (self.free_count * rate if self.free_count else 0.0)
+        self.undecided, self.decided_rate = False, rate
+        self.total_rate = self.limited_rate + (self.free_count * rate if self.free_count else 0.0)
 
 
 class Sharing:
@@ -136,9 +137,9 @@ class Sharing:
     def __init__(self) -> None:
         self.classes: dict[tuple[Path, float], PathClass] = {}
         self._bundles: dict[tuple[Any, ...], PathBundle] = {}
-        self._dirty: dict[PathBundle, None] = {}
+        self._changed_bundles: dict[PathBundle, None] = {}
         """Bundles with changed members, in the order of their changes."""
-        self._loose: dict[Link, None] = {}
+        self._changed_links: dict[Link, None] = {}
         """Links whose capacity or flows changed."""
         self._numbers = 0
 
@@ -146,31 +147,31 @@ class Sharing:
 
     def add(self, path: Path, bound: float, size: float, number: int, key: object, now_s: float) -> PathClass:
         """Begin a flow of `size` bytes, at most `bound` bytes/s; return its class."""
-        group = self.classes.get((path, bound))
-        if group is None:
-            group = self.classes[path, bound] = PathClass(path, bound, self._numbers)
+        flow_class = self.classes.get((path, bound))
+        if flow_class is None:
+            flow_class = self.classes[path, bound] = PathClass(path, bound, self._numbers)
             self._numbers += 1
-            self._enter(group, now_s)
-        assert group.bundle is not None
-        group.bundle.add(group, size, number, key, now_s)
-        self._count_flows(group, now_s)
-        return group
+            self._enter(flow_class, now_s)
+        assert flow_class.bundle is not None
+        flow_class.bundle.add(flow_class, size, number, key, now_s)
+        self._count_flows(flow_class, now_s)
+        return flow_class
 
-    def drop(self, group: PathClass, number: int, now_s: float) -> None:
+    def drop(self, flow_class: PathClass, number: int, now_s: float) -> None:
         """End a flow early."""
-        assert group.bundle is not None
-        group.bundle.drop(group, number, now_s)
-        self.leave(group, now_s)
+        assert flow_class.bundle is not None
+        flow_class.bundle.drop(flow_class, number, now_s)
+        self.leave(flow_class, now_s)
 
-    def leave(self, group: PathClass, now_s: float) -> None:
-        """Handle that a flow of `group` has ended."""
-        if group.count:
-            self._count_flows(group, now_s)
+    def leave(self, flow_class: PathClass, now_s: float) -> None:
+        """Handle that a flow of `flow_class` has ended."""
+        if flow_class.count:
+            self._count_flows(flow_class, now_s)
             return
-        del self.classes[group.path, group.bound]
-        self._withdraw(group, now_s)
-        for link, _ in group.path.uses:
-            del link.classes[group]
+        del self.classes[flow_class.path, flow_class.bound]
+        self._withdraw(flow_class, now_s)
+        for link, _ in flow_class.path.uses:
+            del link.classes[flow_class]
             self._rehome_last(link, now_s)
 
     def change(self, link: Link, capacity: float, now_s: float) -> None:
@@ -180,77 +181,81 @@ class Sharing:
         """
         _check(capacity)
         link.capacity = capacity
-        self._loose[link] = None
-        for group in list(link.classes):
-            self._rehome(group, now_s)
+        self._changed_links[link] = None
+        for flow_class in list(link.classes):
+            self._rehome(flow_class, now_s)
 
     def reprice(self, path: Path, penalty: float, bound: float, now_s: float) -> None:
         """Set the penalty and the bound of a path, also for flows already on it."""
         path.penalty, path.bound = penalty, bound
-        for group in [candidate for candidate in path.uses[0][0].classes if candidate.path is path]:
-            self._rehome(group, now_s)
+        for flow_class in [candidate for candidate in path.uses[0][0].classes if candidate.path is path]:
+            self._rehome(flow_class, now_s)
 
-    def _enter(self, group: PathClass, now_s: float) -> None:
+    def _enter(self, flow_class: PathClass, now_s: float) -> None:
         """Add a new class to its links, and to a bundle.
 
         A link that had one class is shared from now on, so that class may need another bundle.
         """
-        for link, weight in group.path.uses:
+        for link, weight in flow_class.path.uses:
             sole = list(link.classes) if len(link.classes) == 1 else []
-            link.classes[group] = weight
+            link.classes[flow_class] = weight
             for other in sole:
                 self._rehome(other, now_s)
-        self._join(group, now_s)
+        self._join(flow_class, now_s)
 
     def _rehome_last(self, link: Link, now_s: float) -> None:
+        """Move the last class on a link, which no longer shares it, to another bundle."""
         if len(link.classes) == 1:
             self._rehome(next(iter(link.classes)), now_s)
 
-    def _rehome(self, group: PathClass, now_s: float) -> None:
+    def _rehome(self, flow_class: PathClass, now_s: float) -> None:
         """Move a class to the bundle of its present shared links and penalty, and update its limit."""
-        bundle = group.bundle
+        bundle = flow_class.bundle
         assert bundle is not None
-        if bundle.penalty == group.path.penalty and bundle.shared == _shared_links(group.path):
-            self._count_flows(group, now_s)
+        if bundle.penalty == flow_class.path.penalty and bundle.shared == _shared_links(flow_class.path):
+            self._count_flows(flow_class, now_s)
         else:
-            self._withdraw(group, now_s)
-            self._join(group, now_s)
+            self._withdraw(flow_class, now_s)
+            self._join(flow_class, now_s)
 
-    def _count_flows(self, group: PathClass, now_s: float) -> None:
-        assert group.bundle is not None
-        self._dirty[group.bundle] = None
-        if group.bundle.shared:
-            limit = group.own_limit()
-            if limit != group.limit:
-                group.bundle.relimit(group, limit, now_s)
+    def _count_flows(self, flow_class: PathClass, now_s: float) -> None:
+        """Handle that the number of flows of a class changed: its bundle needs new rates, and perhaps the class a new limit."""
+        assert flow_class.bundle is not None
+        self._changed_bundles[flow_class.bundle] = None
+        if flow_class.bundle.shared:
+            limit = flow_class.own_limit()
+            if limit != flow_class.limit:
+                flow_class.bundle.relimit(flow_class, limit, now_s)
 
-    def _join(self, group: PathClass, now_s: float) -> None:
-        bundle = self._bundle(group, _shared_links(group.path), now_s)
-        group.bundle, group.limit = bundle, group.own_limit() if bundle.shared else _NEVER
-        bundle.insert(group, now_s)
-        self._dirty[bundle] = None
+    def _join(self, flow_class: PathClass, now_s: float) -> None:
+        """Add a class to the bundle of its shared links and penalty."""
+        bundle = self._bundle(flow_class, _shared_links(flow_class.path), now_s)
+        flow_class.bundle, flow_class.limit = bundle, flow_class.own_limit() if bundle.shared else _NEVER
+        bundle.insert(flow_class, now_s)
+        self._changed_bundles[bundle] = None
 
-    def _bundle(self, group: PathClass, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
+    def _bundle(self, flow_class: PathClass, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
         """Return the bundle that a class on these shared links belongs to."""
-        key = (group.path.penalty, shared or group)
+        key = (flow_class.path.penalty, shared or flow_class)
         bundle = self._bundles.get(key)
         if bundle is None:
-            bundle = self._bundles[key] = PathBundle(group.path.penalty, shared, now_s)
+            bundle = self._bundles[key] = PathBundle(flow_class.path.penalty, shared, now_s)
             for link, weight in shared:
                 link.bundles[bundle] = weight
         return bundle
 
-    def _withdraw(self, group: PathClass, now_s: float) -> None:
-        bundle = group.bundle
+    def _withdraw(self, flow_class: PathClass, now_s: float) -> None:
+        """Remove a class from its bundle, and the bundle if it was its last class."""
+        bundle = flow_class.bundle
         assert bundle is not None
-        bundle.remove(group, now_s)
-        self._dirty[bundle] = None
+        bundle.remove(flow_class, now_s)
+        self._changed_bundles[bundle] = None
         if not bundle:
-            del self._bundles[bundle.penalty, bundle.shared or group]
-            del self._dirty[bundle]
+            del self._bundles[bundle.penalty, bundle.shared or flow_class]
+            del self._changed_bundles[bundle]
             for link, _ in bundle.shared:
                 del link.bundles[bundle]
-                self._loose[link] = None
+                self._changed_links[link] = None
 
     # Rates.
 
@@ -260,29 +265,30 @@ class Sharing:
         Only links that bound rates before are considered at first. Other links are added if the rates exceed their capacity.
         This is exact: rates that are max-min fair on some links and feasible on all links are max-min fair on all.
         """
-        if not self._dirty and not self._loose:
+        if not self._changed_bundles and not self._changed_links:
             return []
-        alone = [bundle for bundle in self._dirty if not bundle.shared]
-        for bundle in alone:
-            group: Any = bundle.order[0][2]
-            bundle.decide(group.own_limit())
-            bundle.settle(bundle.wanted, now_s)
-        bundles = {bundle: None for bundle in self._dirty if bundle.shared}
-        binding = dict.fromkeys(link for link in self._loose if link.tight)
-        self._dirty, self._loose = {}, {}
+        # A class that shares no link has the largest rate it can have.
+        unshared = [bundle for bundle in self._changed_bundles if not bundle.shared]
+        for bundle in unshared:
+            flow_class: Any = bundle.order[0][2]
+            bundle.decide(flow_class.own_limit())
+            bundle.settle(bundle.decided_rate, now_s)
+        bundles = {bundle: None for bundle in self._changed_bundles if bundle.shared}
+        binding = dict.fromkeys(link for link in self._changed_links if link.tight)
+        self._changed_bundles, self._changed_links = {}, {}
         if not bundles and not binding:
-            return alone
-        _reach(bundles, binding)
+            return unshared
+        _add_reached(bundles, binding)
         while True:
             _fill(list(bundles), list(binding))
-            over = _overloaded(bundles, binding)
-            if not over:
+            overloaded = _overloaded(bundles, binding)
+            if not overloaded:
                 break
-            binding |= over
-            _reach(bundles, binding)
+            binding |= overloaded
+            _add_reached(bundles, binding)
         for bundle in bundles:
-            bundle.settle(bundle.wanted, now_s)
-        return [*alone, *bundles]
+            bundle.settle(bundle.decided_rate, now_s)
+        return [*unshared, *bundles]
 
     # Saved state.
 
@@ -291,7 +297,8 @@ class Sharing:
         return {
             "numbers": self._numbers,
             "classes": [
-                {"path": group.path.name, "bound": group.bound, "number": group.number} for group in self.classes.values()
+                {"path": flow_class.path.name, "bound": flow_class.bound, "number": flow_class.number}
+                for flow_class in self.classes.values()
             ],
             "bundles": [
                 {
@@ -309,19 +316,19 @@ class Sharing:
         by_number = {}
         for saved in state["classes"]:
             path = paths[saved["path"]]
-            group = by_number[saved["number"]] = PathClass(path, saved["bound"], saved["number"])
-            self.classes[path, saved["bound"]] = group
+            flow_class = by_number[saved["number"]] = PathClass(path, saved["bound"], saved["number"])
+            self.classes[path, saved["bound"]] = flow_class
             for link, weight in path.uses:
-                link.classes[group] = weight
+                link.classes[flow_class] = weight
         for saved in state["bundles"]:
             shared = tuple((links[name], weight) for name, weight in saved["shared"])
             members = [by_number[fields["number"]] for fields in saved["fields"]["classes"]]
             bundle = self._bundle(members[0], shared, now_s)
-            for group, fields in zip(members, saved["fields"]["classes"], strict=True):
-                group.load(fields)
-                group.bundle = bundle
+            for flow_class, fields in zip(members, saved["fields"]["classes"], strict=True):
+                flow_class.load(fields)
+                flow_class.bundle = bundle
             bundle.load(saved["fields"], members)
-            bundle.used = bundle.limited_rate + bundle.free_count * bundle.rate
+            bundle.total_rate = bundle.limited_rate + bundle.free_count * bundle.rate
 
     @property
     def bundles(self) -> Iterable[PathBundle]:
@@ -334,38 +341,43 @@ def _shared_links(path: Path) -> tuple[tuple[Link, float], ...]:
     return tuple((link, weight) for link, weight in path.uses if not link.fat_pipe and len(link.classes) > 1)
 
 
-def _reach(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> None:
-    """Add what a change of `bundles` and of `binding` links reaches: bundles over binding links, and links binding them."""
-    links = [*binding, *(link for bundle in bundles for link, _ in bundle.shared if link.tight and link not in binding)]
-    while links:
-        link = links.pop()
+def _add_reached(bundles: dict[PathBundle, None], binding: dict[Link, None]) -> None:
+    """Add to `bundles` all bundles that cross a `binding` link, and to `binding` all tight links that these cross, until none is
+    missing: a change can reach all of them.
+    """
+    waiting = [*binding, *(link for bundle in bundles for link, _ in bundle.shared if link.tight and link not in binding)]
+    while waiting:
+        link = waiting.pop()
         binding[link] = None
         for bundle in link.bundles:
             if bundle not in bundles:
                 bundles[bundle] = None
-                links += [one for one, _ in bundle.shared if one.tight and one not in binding]
+                waiting += [crossed for crossed, _ in bundle.shared if crossed.tight and crossed not in binding]
 
 
 def _overloaded(bundles: Iterable[PathBundle], binding: Mapping[Link, None]) -> dict[Link, None]:
     """Return the links of `bundles`, other than `binding` ones, whose load would exceed their capacity."""
     checked = set(binding)
-    over: dict[Link, None] = {}
+    overloaded: dict[Link, None] = {}
     for bundle in bundles:
         for link, _ in bundle.shared:
             if link not in checked:
                 checked.add(link)
                 load = 0.0
-                for each, weight in link.bundles.items():
-                    load += weight * each.used
+                for crossing, weight in link.bundles.items():
+                    load += weight * crossing.total_rate
                 if load > link.capacity * _OVER:
-                    over[link] = None
-    return over
+                    overloaded[link] = None
+    return overloaded
 
 
 def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
-    """Progressive filling: the link that fills first decides its bundles; the others go on with what is left."""
+    """Decide the rates of `bundles`, which only the `binding` links limit, by progressive filling.
+
+    The link that is full at the lowest level decides the rates of its bundles; other links go on with what is left.
+    """
     for bundle in bundles:
-        bundle.open = True
+        bundle.undecided = True
     queue = [(_fill_link(link), place) for place, link in enumerate(binding)]
     heapify(queue)
     for link in binding:
@@ -383,27 +395,28 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
             heappush(queue, (later, place))
             continue
         for bundle in link.bundles:
-            if bundle.open:
+            if bundle.undecided:
                 bundle.decide(level / bundle.penalty)
-                bundle.filled = link.name
+                bundle.limiting_link = link.name
                 link.tight = True
     for bundle in bundles:
-        if bundle.open:
+        if bundle.undecided:
             bundle.decide(_NEVER)
 
 
 def _fill_link(link: Link) -> float:
     """Raise the open bundles of `link` until it is full: split each into classes at their limit and classes below it.
 
-    Returns the level (penalty x rate of the classes below their limits) at which it is full; inf if all limits keep it below.
+    Returns the level (penalty x rate of the classes below their limits) at which it is full; inf if no class needs more than
+    its limit.
     """
     # Subtract the load of decided bundles from the capacity.
     left, rising = link.capacity, []
     for bundle, weight in link.bundles.items():
-        if bundle.open:
+        if bundle.undecided:
             rising.append((bundle, weight))
         else:
-            left -= weight * bundle.used
+            left -= weight * bundle.total_rate
     left = max(left, 0.0)
     if len(rising) == 1:
         # A single bundle finds its level by a search; several depend on each other and need the iteration below.

@@ -39,11 +39,14 @@ class LinkData:
 
 @dataclass(slots=True)
 class Route:
-    """Names of the links there and back, and the path that flows use."""
+    """A route, and the path that its flows use."""
 
     there: tuple[str, ...]
+    """Names of the links that the bytes cross."""
     back: tuple[str, ...]
+    """Names of the links of the way back, which acknowledgements cross."""
     path: Path | None = field(default=None, compare=False)
+    """Path of the flows; None before the first flow."""
 
 
 class Transfers:
@@ -108,6 +111,7 @@ class Transfers:
         return self.corrections.latency_factor * delay_s + self.corrections.start_up_s(size_bytes, delay_s, bandwidths)
 
     def _delay_s(self, route: Route) -> float:
+        """Return the propagation delay of a route, without corrections."""
         return sum(self._delays[name] for name in route.there)
 
     def send(self, route: Route, size_bytes: float, limit_bytes_per_s: float = _NEVER, wait_s: float = 0.0) -> int:
@@ -125,10 +129,11 @@ class Transfers:
         self._number += 1
         begin_s = self.clock.now + self.delay_s(route, size_bytes) + wait_s
         self._delayed[number] = begin_s, route, size_bytes, limit_bytes_per_s
-        self._call(number)
+        self._schedule(number)
         return number
 
-    def _call(self, number: int) -> None:
+    def _schedule(self, number: int) -> None:
+        """Schedule the end of a transfer's delay: its flow begins then, or the transfer ends if it needs no flow."""
         begin_s, route, size_bytes, _ = self._delayed[number]
         if size_bytes and route.there:
             self.clock.call_at(begin_s, self._begin, number)
@@ -136,26 +141,28 @@ class Transfers:
             self.clock.call_at(begin_s, self._end, number, FIRST)
 
     def _begin(self, number: int) -> None:
+        """Callback at the end of a delay: begin the flow."""
         if number not in self._delayed:
-            return  # it was cancelled
+            return  # the transfer was cancelled
         _, route, size_bytes, limit = self._delayed.pop(number)
         factor = self.corrections.bandwidth_factor
         flow = self.flows.start(self._path(route), size_bytes / factor, limit / factor)
         self._flow_of[number], self._transfer_of[flow] = flow, number
 
     def _path(self, route: Route) -> Path:
+        """Return the path of a route, created at its first flow."""
         if route.path is None:
             uses = [(name, 1.0) for name in route.there]
             share = self.corrections.reverse_share
             uses += [(name, share) for name in route.back] if share else []
             name = ">".join(route.there) + ("|" + ">".join(route.back) if route.back else "")
-            route.path = self.flows.path(name, uses, *self._terms(route))
+            route.path = self.flows.path(name, uses, *self._penalty_and_bound(route))
             self._used.append(route)
             for link in dict.fromkeys(route.there):
                 self._routes_over.setdefault(link, []).append(route)
         return route.path
 
-    def _terms(self, route: Route) -> tuple[float, float]:
+    def _penalty_and_bound(self, route: Route) -> tuple[float, float]:
         """Return the penalty and the bound of flows on a route."""
         delay_s, bandwidths = self._delay_s(route), [self.flows.links[name].capacity for name in route.there]
         return self.corrections.penalty(delay_s, bandwidths), self.corrections.bound(delay_s, bandwidths)
@@ -166,11 +173,12 @@ class Transfers:
         del self._flow_of[number]
 
     def _end(self, number: int) -> None:
+        """Callback at the end of the delay of a transfer without a flow."""
         if self._delayed.pop(number, None) is not None:
             self._on_end(number)
 
     def limited_s(self, transfer: int) -> dict[str, float]:
-        """Return the seconds for which each link has limited a transfer (as `Flows.limited_s`); empty without a flow."""
+        """Return the seconds for which each link has limited a transfer so far; empty without a flow. Needs `flows.usage`."""
         flow = self._flow_of.get(transfer)
         return {} if flow is None else self.flows.limited_s(flow)
 
@@ -206,12 +214,12 @@ class Transfers:
         if bytes_per_s != known.capacity:
             self.flows.change(link, bytes_per_s)
         for route in self._routes_over.get(link, ()):
-            path, terms = self._path(route), self._terms(route)
-            if terms != (path.penalty, path.bound):
-                self.flows.reprice(path, *terms)
+            path, (penalty, bound) = self._path(route), self._penalty_and_bound(route)
+            if (penalty, bound) != (path.penalty, path.bound):
+                self.flows.reprice(path, penalty, bound)
 
     def state_dict(self) -> State:
-        """Delays, transfers in their delay, and flows."""
+        """Return delays, transfers in their delay, and flows."""
         return {
             "number": self._number,
             "delays": dict(self._delays),
@@ -234,4 +242,4 @@ class Transfers:
         self._transfer_of = {flow: transfer for transfer, flow in self._flow_of.items()}
         for number, begin_s, there, back, size, limit in state["delayed"]:
             self._delayed[number] = begin_s, self.route(there, back), size, limit
-            self._call(number)
+            self._schedule(number)

@@ -14,8 +14,9 @@ OWN_LIMIT = "own"
 _TOLERANCE = 1e-12
 
 
-class _Present:
-    """A class of flows since the last change of its rate: rate of a flow, number of flows, limiting link."""
+class _ClassAccount:
+    """Account of a class of flows: rate of a flow, number of flows and limiting link since the last change, and seconds so far.
+    """
 
     __slots__ = ("count", "limit", "limited_s", "rate", "since_s")
 
@@ -43,29 +44,29 @@ class Usage:
         """Links whose capacity changed in this period: bytes that the link could have carried up to the change, and the time of
         the change.
         """
-        self._present: dict[PathClass, _Present] = {}
-        self._before: dict[int, dict[str, float]] = {}
-        """Account of the class at the beginning of each flow, by the number of the flow."""
+        self._accounts: dict[PathClass, _ClassAccount] = {}
+        self._at_begin: dict[int, dict[str, float]] = {}
+        """Seconds by limiting link of the class of each flow, as they were when the flow began, by the number of the flow."""
 
-    def begin(self, flow: int, group: PathClass, now_s: float) -> None:
-        """Note that a flow of `group` begins."""
-        self._before[flow] = dict(self._advance(group, now_s).limited_s)
+    def begin(self, flow: int, flow_class: PathClass, now_s: float) -> None:
+        """Note that a flow of `flow_class` begins."""
+        self._at_begin[flow] = dict(self._advance(flow_class, now_s).limited_s)
 
-    def end(self, flow: int, group: PathClass, now_s: float) -> dict[str, float]:
+    def end(self, flow: int, flow_class: PathClass, now_s: float) -> dict[str, float]:
         """Note the end of a flow; return the seconds for which each link has limited it."""
-        seconds = self.limited_s(flow, group, now_s)
-        del self._before[flow]
+        seconds = self.limited_s(flow, flow_class, now_s)
+        del self._at_begin[flow]
         return seconds
 
-    def limited_s(self, flow: int, group: PathClass, now_s: float) -> dict[str, float]:
-        """Return the seconds for which each link has limited a flow of `group` so far."""
-        before, total = self._before[flow], self._advance(group, now_s).limited_s
-        seconds = {link: total[link] - before.get(link, 0.0) for link in total}
-        return {link: each for link, each in seconds.items() if each > 0.0}
+    def limited_s(self, flow: int, flow_class: PathClass, now_s: float) -> dict[str, float]:
+        """Return the seconds for which each link has limited a flow of `flow_class` so far."""
+        before, total = self._at_begin[flow], self._advance(flow_class, now_s).limited_s
+        seconds_of = {link: total[link] - before.get(link, 0.0) for link in total}
+        return {link: seconds for link, seconds in seconds_of.items() if seconds > 0.0}
 
-    def forget(self, group: PathClass) -> None:
+    def forget(self, flow_class: PathClass) -> None:
         """Close the account of a class without flows."""
-        self._present.pop(group, None)
+        self._accounts.pop(flow_class, None)
 
     def change(self, link: Link, now_s: float) -> None:
         """Note that a capacity is about to change."""
@@ -86,31 +87,33 @@ class Usage:
     def settle(self, bundles: Iterable[PathBundle], now_s: float) -> None:
         """Close the accounts at the rates up to now, and note the rates that `solve` has just set."""
         for bundle in bundles:
-            for _, _, one in bundle.order:
-                group: PathClass = one  # type: ignore[assignment]
-                present = self._advance(group, now_s)
-                present.count = group.count
-                present.rate = bundle.rate if group.free else group.limit
-                present.limit = bundle.filled if group.free and bundle.shared else _limiting_link(group)
+            for _, _, member in bundle.order:
+                flow_class: PathClass = member  # type: ignore[assignment]
+                account = self._advance(flow_class, now_s)
+                account.count = flow_class.count
+                account.rate = bundle.rate if flow_class.free else flow_class.limit
+                account.limit = bundle.limiting_link if flow_class.free and bundle.shared else _limiting_link(flow_class)
 
     def advance(self, now_s: float) -> None:
         """Bring `bytes` up to the present time."""
-        for group in self._present:
-            self._advance(group, now_s)
+        for flow_class in self._accounts:
+            self._advance(flow_class, now_s)
 
-    def _advance(self, group: PathClass, now_s: float) -> _Present:
-        """Add the seconds and bytes since the last call. Must be called before the rate changes."""
-        present = self._present.get(group)
-        if present is None:
-            present = self._present[group] = _Present(now_s)
-        seconds = now_s - present.since_s
+    def _advance(self, flow_class: PathClass, now_s: float) -> _ClassAccount:
+        """Add the seconds and bytes of a class since the last call to its account, and return it. Must be called before the rate
+        changes.
+        """
+        account = self._accounts.get(flow_class)
+        if account is None:
+            account = self._accounts[flow_class] = _ClassAccount(now_s)
+        seconds = now_s - account.since_s
         if seconds > 0.0:
-            if present.limit is not None:
-                present.limited_s[present.limit] = present.limited_s.get(present.limit, 0.0) + seconds
-            for link, weight in group.path.uses:
-                self.bytes[link.name] = self.bytes.get(link.name, 0.0) + seconds * present.rate * present.count * weight
-            present.since_s = now_s
-        return present
+            if account.limit is not None:
+                account.limited_s[account.limit] = account.limited_s.get(account.limit, 0.0) + seconds
+            for link, weight in flow_class.path.uses:
+                self.bytes[link.name] = self.bytes.get(link.name, 0.0) + seconds * account.rate * account.count * weight
+            account.since_s = now_s
+        return account
 
     def state_dict(self) -> State:
         """Return the accounts of classes, by their numbers, and of flows."""
@@ -120,35 +123,35 @@ class Usage:
             "since_s": self._since_s,
             "changed": dict(self._changed),
             "present": [
-                (group.number, {name: getattr(one, name) for name in names}, dict(one.limited_s))
-                for group, one in self._present.items()
+                (flow_class.number, {name: getattr(account, name) for name in names}, dict(account.limited_s))
+                for flow_class, account in self._accounts.items()
             ],
-            "before": [(flow, dict(account)) for flow, account in self._before.items()],
+            "before": [(flow, dict(seconds)) for flow, seconds in self._at_begin.items()],
         }
 
-    def load_state_dict(self, state: State, groups: Iterable[PathClass]) -> None:
+    def load_state_dict(self, state: State, flow_classes: Iterable[PathClass]) -> None:
         """Go on from a saved state, with the classes under way."""
-        by_number = {group.number: group for group in groups}
+        by_number = {flow_class.number: flow_class for flow_class in flow_classes}
         self.bytes = dict(state["bytes"])
         self._since_s, self._changed = state["since_s"], dict(state["changed"])
-        self._before = {flow: dict(account) for flow, account in state["before"]}
+        self._at_begin = {flow: dict(seconds) for flow, seconds in state["before"]}
         for number, fields, limited_s in state["present"]:
-            present = self._present[by_number[number]] = _Present(fields["since_s"])
-            present.rate, present.count, present.limit = fields["rate"], fields["count"], fields["limit"]
-            present.limited_s = dict(limited_s)
+            account = self._accounts[by_number[number]] = _ClassAccount(fields["since_s"])
+            account.rate, account.count, account.limit = fields["rate"], fields["count"], fields["limit"]
+            account.limited_s = dict(limited_s)
 
 
-def _limiting_link(group: PathClass) -> str:
-    """Return the link of its path that holds a class at its limit; OWN_LIMIT if it is the bound of its flows or its path.
+def _limiting_link(flow_class: PathClass) -> str:
+    """Return the name of the link that holds a class at its limit, or OWN_LIMIT if the bound of its flows or of its path does.
 
     Where a link and the bound allow the same rate, the link is named.
     """
-    least, name = min(group.bound, group.path.bound), OWN_LIMIT
-    for link, weight in group.path.uses:
+    lowest, name = min(flow_class.bound, flow_class.path.bound), OWN_LIMIT
+    for link, weight in flow_class.path.uses:
         alone = not link.fat_pipe and len(link.classes) == 1
         # A link that only this class crosses is divided among its flows; other links limit by their level.
-        flows = max(group.count, 1) if alone else 1
+        flows = max(flow_class.count, 1) if alone else 1
         rate = link.capacity / (weight * flows)
-        if rate * (1.0 - _TOLERANCE) <= least:
-            least, name = rate, link.name
+        if rate * (1.0 - _TOLERANCE) <= lowest:
+            lowest, name = rate, link.name
     return name

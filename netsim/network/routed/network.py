@@ -129,7 +129,7 @@ class RoutedNetwork:
         return JammedRoutes(
             len(self.cables),
             channels_of=lambda journey: [n for n, _ in self.hops(journey.source, journey.target)],
-            is_there=lambda journey, time_s: journey.sent_s == time_s or not self.is_ending(journey),
+            holds_channel=lambda journey, time_s: journey.sent_s == time_s or not self.is_ending(journey),
         )
 
     def let_jam(self, jammed: JammedRoutes[Journey], jammers: Jammers) -> None:

@@ -75,7 +75,7 @@ def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
     return JammedRoutes(
         link_count(graph),
         channels_of=lambda message: (links[message.edge],),
-        is_there=lambda message, time_s: message.due_s > time_s or message.sent_s == time_s,
+        holds_channel=lambda message, time_s: message.due_s > time_s or message.sent_s == time_s,
     )
 
 

@@ -13,7 +13,15 @@ from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.sub_channels.jammers import Sweep
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
-from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
+from netsim.network.outages import (
+    ClientOutage,
+    ClientOutages,
+    CutOffs,
+    IntervalInRounds,
+    IntervalInSeconds,
+    MarkovInRounds,
+    MarkovInSeconds,
+)
 from tests.helpers.async_world import Table, world
 from tests.helpers.random_worlds import built, copied
 from tests.helpers.small_worlds import World, constant
@@ -104,7 +112,7 @@ def test_a_straggler_is_hit_by_the_outage_of_a_later_round() -> None:
 
 def test_the_asynchronous_server_names_every_cause() -> None:
     good, bad = [1, 1, 1], [0, 1, 1]
-    outage = [ClientOutage(name="mast", when=InRounds(start=2, end=3), clients=2, members=np.array([1]))]
+    outage = [ClientOutage(name="mast", when=IntervalInRounds(start=2, end=3), clients=2, members=np.array([1]))]
     parameters: dict[str, Any] = {"channel_s": 1.0, "rounds": 2, "outages": outage}
     it = world(scheduler=Table([[0, 1]]), states=[bad, good], **parameters).play()
     assert it.table("cause") == [["sub-channel", None], [None, "mast"]]
@@ -120,19 +128,19 @@ def test_the_asynchronous_server_names_every_cause() -> None:
 
 
 def test_a_download_of_the_asynchronous_server_meets_an_outage() -> None:
-    outage = ClientOutage(name="mast", when=InSeconds(start_s=0.5, end_s=0.75), clients=2, members=np.array([0]))
+    outage = ClientOutage(name="mast", when=IntervalInSeconds(start_s=0.5, end_s=0.75), clients=2, members=np.array([0]))
     it = world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]], download_s=1.0, rounds=1, outages=[outage]).play()
     assert it.table("cause") == [["mast", None]]
     assert it.table("outcome") == [["lost", "delivered"]]
     # One that takes no time meets it at its one instant.
-    outage = ClientOutage(name="mast", when=InSeconds(start_s=0.0, end_s=0.75), clients=2, members=np.array([0]))
+    outage = ClientOutage(name="mast", when=IntervalInSeconds(start_s=0.0, end_s=0.75), clients=2, members=np.array([0]))
     it = world(scheduler=Table([[0, 1]]), states=[[1, 1, 1]], rounds=1, outages=[outage]).play()
     assert it.table("cause") == [["mast", None]]
 
 
 def test_outages_drawn_in_seconds_follow_their_law() -> None:
     """Times up and down are exponential; their means, over n of them, lie within 4.4 standard deviations (1 in 100,000)."""
-    when = DrawnInSeconds(presence=Markov(clients=1, mean_on_s=3.0, mean_off_s=0.5), draws=Streams(4)["outage.x"])
+    when = MarkovInSeconds(presence=Markov(clients=1, mean_on_s=3.0, mean_off_s=0.5), draws=Streams(4)["outage.x"])
     when.reach(70_000.0)
     starts, ends = np.array([interval for interval in when.intervals if interval[1] < math.inf]).T
     down, up = ends - starts, starts[1:] - ends[:-1]
@@ -143,7 +151,7 @@ def test_outages_drawn_in_seconds_follow_their_law() -> None:
         share = math.exp(-1)
         assert abs((lengths > mean).mean() - share) < 4.4 * math.sqrt(share * (1 - share) / len(lengths))
     # Looked up in small steps, they are the same.
-    again = DrawnInSeconds(presence=Markov(clients=1, mean_on_s=3.0, mean_off_s=0.5), draws=Streams(4)["outage.x"])
+    again = MarkovInSeconds(presence=Markov(clients=1, mean_on_s=3.0, mean_off_s=0.5), draws=Streams(4)["outage.x"])
     for now_s in np.arange(0.0, 500.0, 0.37):
         again.reach(float(now_s))
     again.reach(500.0)
@@ -166,7 +174,7 @@ def test_who_is_cut_off_twice_is_so_until_both_are_over_across_a_saved_state() -
 def test_outages_drawn_in_rounds_follow_their_law() -> None:
     """Numbers of rounds are geometric, with standard deviation sqrt(m (m - 1)) at the mean m; within 4.4 of those of the mean."""
     law = GilbertElliott(clients=1, to_bad=1 / 12, to_good=1 / 4)
-    when = DrawnInRounds(law=law, draws=Streams(9)["outage.x"])
+    when = MarkovInRounds(law=law, draws=Streams(9)["outage.x"])
     rounds = 60_000
     for round in range(1, rounds + 1):
         when.open_round(round, float(round))
@@ -201,15 +209,18 @@ def test_what_is_past_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: InSeconds(start_s=-1.0), r"start_s = -1.0: must be >= 0 seconds"),
-        (lambda: InSeconds(start_s=2.0, end_s=2.0), r"end_s = 2.0: must be after the start, 2.0"),
-        (lambda: InRounds(start=0), r"start = 0: must be a round from 1 on"),
-        (lambda: InRounds(start=3, end=3), r"end = 3: must be after the start, 3"),
+        (lambda: IntervalInSeconds(start_s=-1.0), r"start_s = -1.0: must be >= 0 seconds"),
+        (lambda: IntervalInSeconds(start_s=2.0, end_s=2.0), r"end_s = 2.0: must be after the start, 2.0"),
+        (lambda: IntervalInRounds(start=0), r"start = 0: must be a round from 1 on"),
+        (lambda: IntervalInRounds(start=3, end=3), r"end = 3: must be after the start, 3"),
         (
-            lambda: ClientOutage(name="jammed", when=InRounds(start=1), clients=1),
+            lambda: ClientOutage(name="jammed", when=IntervalInRounds(start=1), clients=1),
             r"name = 'jammed': is the name of another",
         ),
-        (lambda: ClientOutages([ClientOutage(name="a", when=InRounds(start=1), clients=1)] * 2), r"every outage needs a name"),
+        (
+            lambda: ClientOutages([ClientOutage(name="a", when=IntervalInRounds(start=1), clients=1)] * 2),
+            r"every outage needs a name",
+        ),
     ],
 )
 def test_bad_values_are_refused(make: Any, message: str) -> None:
