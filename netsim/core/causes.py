@@ -37,10 +37,10 @@ class Cause(NamedTuple):
 
 
 class Numbered(Protocol):
-    """An attempt."""
+    """An attempt with a number."""
 
     number: int
-    """Among the attempts of the run."""
+    """Number of the attempt among those of the run, from 1."""
 
 
 AttemptT = TypeVar("AttemptT", bound=Numbered)
@@ -66,7 +66,7 @@ class Causes(StateFields):
         self.fixed_length = False
         """True if rounds close at times that are set before the run."""
         self.inexact = set(inexact)
-        """Phases whose end does not shift one to one with their start, such as an upload over a shared link."""
+        """Phases that may not end one second later if they begin one second later, such as an upload over a shared link."""
         self._releasing: Cause | None = None
         """The cause of the attempts that begin within a block of `releasing`; None: it follows from rounds and attempts."""
         self._timers: dict[int, int] = {}
@@ -88,16 +88,18 @@ class Causes(StateFields):
         self._timers.clear()
 
     def end(self, attempt: AttemptT, listeners: Iterable[Callable[[AttemptT], object]]) -> None:
-        """Note that `attempt` ends now, and call the `listeners` with it; timers that they set are due to its end."""
+        """Note that `attempt` ends now, and call the `listeners` with it. Calls of the clock that they schedule count as caused
+        by this end.
+        """
         clock = self._clock
         self.ended, self.ended_s = attempt.number, clock.now
-        scheduled = clock.pending()
+        pending_before = clock.pending()
         for listen in listeners:
             listen(attempt)
-        added = clock.pending() - scheduled
+        added = clock.pending() - pending_before
         if added:
-            following = clock.next_number()
-            self._timers |= dict.fromkeys(range(following - added, following), attempt.number)
+            next_number = clock.next_number()
+            self._timers |= dict.fromkeys(range(next_number - added, next_number), attempt.number)
 
     def close(self, cause: Cause, rule: str | None) -> None:
         """Note what closes the present round, unless a cause is noted already. Close rules call it.
@@ -139,7 +141,8 @@ class Causes(StateFields):
     def timer_cause(self, set_by: Cause) -> Cause:
         """Return the cause of a close that its rule has not stated. `set_by`: value of `latest` when the rule began to wait.
 
-        It is the end of an attempt at this instant; otherwise the end that scheduled the running call, or the wait.
+        It is the opening or the end of this instant; else the end that scheduled the running call of the clock; else `set_by`,
+        if that is an end.
         """
         cause = self.latest()
         if cause.kind == SCHEDULE and self._clock.calling in self._timers:

@@ -24,7 +24,8 @@ BEFORE_ALL, FIRST, NORMAL, LAST = -1, 0, 1, 2
 ResultT = TypeVar("ResultT")
 Process: TypeAlias = Generator[Event, Any, ResultT]
 """A process of the clock, or a part of one: it yields events to wait for, and returns a result."""
-_CALL = 5  # entries of this length are timed calls, those of SimPy's events are shorter
+_CALL = 5
+"""Length of the queue's entries of timed calls; those of SimPy's events are shorter."""
 
 
 class NothingScheduledError(RuntimeError):
@@ -80,7 +81,7 @@ class Clock(Environment):
         return len(self._queue)
 
     def call_in(self, delay_s: float, fn: Callable[[Any], object], payload: object = None) -> int:
-        """Call `fn(payload)` after `delay_s` seconds; returns as `call_at`; raises ValueError for a negative delay."""
+        """Call `fn(payload)` after `delay_s` seconds; return the call's number. Raises ValueError for a negative delay."""
         if not delay_s >= 0:
             raise ParameterError("delay_s", delay_s, "must be >= 0 seconds")
         number = next(self._eid)
@@ -151,7 +152,8 @@ class Clock(Environment):
         return True
 
     def run_process(self, process: Process[None], limit_s: float = float("inf")) -> bool:
-        """Run `process`, a generator of the events that it waits for, to its end. Returns and raises as `run_until` does.
+        """Run `process`, a generator of the events that it waits for, to its end and return True; return False at `limit_s` if it
+        has not ended by then. Raises what `run_until` raises.
 
         Fast path for a SimPy process that the caller waits for; keeps its order of events. It spares the events of the
         beginning and the end, which cost more than a round in which little happens.

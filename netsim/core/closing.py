@@ -1,8 +1,8 @@
 """Rules that close a round, stated without a clock, and their fold over the ends of a round's attempts.
 
-A rule sees the state of a round after each end, in their order, and at the time at which it asked to look. It keeps nothing, and
-no field of a state is of the future. Ends that happen one by one reach the rule as they happen (`netsim.servers.close`); ends
-that are known together are folded here, in arrays, with the same result.
+A rule sees the state of a round after each end, in their order, and at the times of its looks, for which it asks itself. It has
+no state of its own, and a state of a round says nothing of the future. Ends that happen one by one reach the rule as they happen
+(`netsim.servers.close`); ends that are known together are folded here, in arrays, with the same result.
 """
 
 from __future__ import annotations
@@ -91,11 +91,14 @@ class Closing(Protocol):
     """A closing rule, bound to the open round."""
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
-        """Return the result of `fold_ends` for the open round."""
+        """Return the close of the open round, whose attempts end at `ends_s` (n,), ascending; None if it never closes.
+
+        `delivered` (n,): True where the update arrives.
+        """
 
 
 def look_follows_end(rule: ClosingRule, state: RoundState) -> bool:
-    """Return True if the next look after an end moves when that end moves. `state`: right after the end."""
+    """Return True if the next look would come later if the last end came later. `state`: state right after that end."""
     return bool(rule.next_look_s(replace(state, now_s=state.now_s + _LATER_S)) != rule.next_look_s(state))
 
 
@@ -106,21 +109,23 @@ def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: 
     """
     count = len(ends_s)
     arrived: IntArray = np.cumsum(delivered, dtype=np.int64)
-    after = RoundState(start_s, count, ends_s, np.arange(1, count + 1), arrived)
-    closing = np.broadcast_to(rule.closes(after), count)
+    # First the ends: `last` is the place of the first end that closes the round, if one does.
+    after_ends = RoundState(start_s, count, ends_s, np.arange(1, count + 1), arrived)
+    closing = np.broadcast_to(rule.closes(after_ends), count)
     last = int(closing.argmax()) if count else 0
     by_end = bool(count and closing[last])
+    # Then the looks before that end. State j is the state after j ends. It lasts until the next end; a look at that instant
+    # comes after the end.
     states = last + 1 if by_end else count + 1
-    # State j is the state after j ends. It lasts until the next end; a look at that instant comes after the end.
     since_s, until_s = np.append(start_s, ends_s)[:states], np.append(ends_s, _EVER)[:states]
     opened = RoundState(start_s, count, start_s)
-    looks_s = np.append(rule.next_look_s(opened), np.broadcast_to(rule.next_look_s(after), count))[:states]
-    looked = np.flatnonzero((looks_s >= since_s) & (looks_s < until_s))
-    if len(looked):
-        seen: Any = np.append(0, arrived)[looked]
-        at_looks = RoundState(start_s, count, looks_s[looked], looked, seen, looking=True)
-        closing = np.broadcast_to(rule.closes(at_looks), len(looked))
+    looks_s = np.append(rule.next_look_s(opened), np.broadcast_to(rule.next_look_s(after_ends), count))[:states]
+    looked_in = np.flatnonzero((looks_s >= since_s) & (looks_s < until_s))
+    if len(looked_in):
+        arrived_then: Any = np.append(0, arrived)[looked_in]
+        at_looks = RoundState(start_s, count, looks_s[looked_in], looked_in, arrived_then, looking=True)
+        closing = np.broadcast_to(rule.closes(at_looks), len(looked_in))
         if closing.any():
-            ended = looked.item(closing.argmax())
+            ended = looked_in.item(closing.argmax())
             return Close(looks_s.item(ended), ended, by_end=False)
     return Close(ends_s.item(last), last + 1, by_end=True) if by_end else None

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 _RARELY = 1000
 """Threshold for full collections: number of collections of the middle generation before a full one."""
-_here = False
+_frozen_here = False
 """True while a block of this module has objects set aside."""
 
 
@@ -72,17 +72,19 @@ def rests_at_the_end() -> None:
 
 
 def _is_set_aside() -> bool:
+    """Return True if objects are exempt from collection now."""
     # Python counts frozen objects one by one, which takes 15 ms for all modules of a learner.
-    return _here or gc.get_freeze_count() > 0
+    return _frozen_here or gc.get_freeze_count() > 0
 
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    global _here
+    """Exempt all present objects from collection within the block."""
+    global _frozen_here
     gc.freeze()
-    _here = True
+    _frozen_here = True
     try:
         yield
     finally:
-        _here = False
+        _frozen_here = False
         gc.unfreeze()

@@ -56,9 +56,9 @@ class AnswerError(ValueError):
         self.name = name
 
     @property
-    def told(self) -> str:
-        """Message without the component."""
+    def without_role(self) -> str:
+        """Message without the name of the component."""
         return f"{self.method} returned {self.returned!r}; {self.reason}"
 
     def __str__(self) -> str:
-        return f"{self.role}{'' if self.name is None else f' {self.name!r}'}: {self.told}"
+        return f"{self.role}{'' if self.name is None else f' {self.name!r}'}: {self.without_role}"

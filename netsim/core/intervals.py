@@ -50,22 +50,22 @@ class Intervals(StateFields):
 
     def next_start(self, after_s: float) -> float:
         """Return the next start after `after_s`; inf if none is known."""
-        i = bisect_right(self._starts, after_s)
-        return self._starts[i] if i < len(self._starts) else _EVER
+        place = bisect_right(self._starts, after_s)
+        return self._starts[place] if place < len(self._starts) else _EVER
 
     def next_end(self, after_s: float) -> float:
         """Return the next end after `after_s`; inf if none is known."""
-        i = bisect_right(self._ends, after_s)
-        return self._ends[i] if i < len(self._ends) else _EVER
+        place = bisect_right(self._ends, after_s)
+        return self._ends[place] if place < len(self._ends) else _EVER
 
     def ends_at(self, time_s: float) -> bool:
         """Return True if an interval ends at exactly `time_s`."""
-        i = bisect_left(self._ends, time_s)
-        return i < len(self._ends) and self._ends[i] == time_s
+        place = bisect_left(self._ends, time_s)
+        return place < len(self._ends) and self._ends[place] == time_s
 
     def overlap(self, start_s: float, end_s: float) -> bool:
         """Return True if an interval meets [start_s, end_s), or start_s if the two are equal."""
         starts = self._starts
         # Look at the last interval that begins before the end (or at the instant, if start and end are equal).
-        i = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
-        return i >= 0 and self._ends[i] > start_s
+        last = (bisect_left(starts, end_s) if end_s > start_s else bisect_right(starts, start_s)) - 1
+        return last >= 0 and self._ends[last] > start_s

@@ -23,6 +23,7 @@ class ScriptedOutages:
     def __init__(self) -> None:
         self._intervals: dict[int, Intervals] = {}
         self._times: dict[int, int] = {}
+        """Number of times that each entity was cut and not restored."""
         self._on_return: Callable[[set[int]], None] = lambda entities: None
         self._next_act_s: Callable[[], float] = lambda: _EVER
 
@@ -42,14 +43,14 @@ class ScriptedOutages:
                 self._intervals.setdefault(entity, Intervals()).add(time_s)
 
     def restore(self, entities: Iterable[int], time_s: float) -> None:
-        """Take back one cut of each of `entities`. Transmissions in flight stay lost."""
-        back = set()
+        """Take back one cut of each of `entities`, and report those that are up again. Transmissions in flight stay lost."""
+        restored = set()
         for entity in entities:
             self._times[entity] -= 1
             if not self._times[entity]:
                 self._intervals[entity].close(time_s)
-                back.add(entity)
-        self._on_return(back)
+                restored.add(entity)
+        self._on_return(restored)
 
     def down(self) -> set[int]:
         """Return the entities that are cut off now."""
@@ -66,9 +67,10 @@ class ScriptedOutages:
 
     def state_dict(self) -> State:
         """Return the entities that are cut off, and the times of earlier cuts."""
-        return {"times": dict(self._times), "intervals": {entity: list(those) for entity, those in self._intervals.items()}}
+        intervals = {entity: list(intervals) for entity, intervals in self._intervals.items()}
+        return {"times": dict(self._times), "intervals": intervals}
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
         self._times = dict(state["times"])
-        self._intervals = {entity: Intervals(those) for entity, those in state["intervals"].items()}
+        self._intervals = {entity: Intervals(intervals) for entity, intervals in state["intervals"].items()}

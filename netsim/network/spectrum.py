@@ -90,6 +90,7 @@ class Spectrum(Jammable[Transmission]):
         self._delay = self._delays.draw(round, time_s, self.all)
 
     def _renew(self, time_s: float) -> None:
+        """Evaluate the states again, with the same draws, under the law in force at `time_s`."""
         good, self._until_s = self._states.evaluate(self._round, time_s, self.all, self._u)
         self._good = good.tolist()
 
@@ -128,7 +129,9 @@ class Spectrum(Jammable[Transmission]):
         self._enter(sent, channel)
 
     def _holds_channel(self, sent: Transmission, time_s: float) -> bool:
-        return sent.due_s > time_s < self._round_ends_s or sent.upload_start_s == time_s
+        # A transmission that begins at this instant holds its channel even if it takes no time.
+        still_lasts = sent.due_s > time_s and self._round_ends_s > time_s
+        return still_lasts or sent.upload_start_s == time_s
 
     def end(self, sent: Transmission, *, delivered: bool) -> None:
         """End a transmission on its sub-channel."""

@@ -1,9 +1,9 @@
 """A link that all messages in flight share, for bandwidths (of the link or the clients) that change over time.
 
 The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): client k's rate is min(B_k(t), level), one
-level for all, such that the link is full or everyone is at the own limit. Between two events all rates are constant; an event is
-a message that begins, ends or is aborted, or a change of a bandwidth in use. Each costs a few steps over arrays of those under
-way. Where nothing changes in time, `bandwidth_sharing` does the same in logarithmic time.
+level for all, such that the link is full or every message has its limit. Between two events all rates are constant; an event is
+a message that begins, ends or is aborted, or a change of a bandwidth in use. Each costs a few steps over arrays of the messages
+in flight. Where nothing changes in time, `bandwidth_sharing` does the same in logarithmic time.
 """
 
 from __future__ import annotations
@@ -28,21 +28,22 @@ _LINK: IntArray = np.zeros(1, np.int64)
 def fair_level(limits: FloatArray, capacity: float) -> float:
     """Return the level with sum(min(limits, level)) = `capacity`; inf if the sum of the limits (n,) is not larger.
 
-    O(n): each step settles half of the open limits, because those below their median are reached, or those above it are not.
+    O(n): each step decides half of the undecided limits, because either those below their median lie below the level, or those
+    above it lie above.
     """
     if float(limits.sum()) <= capacity:
         return _EVER
+    # Sum of the limits known to lie below the level, and number of limits known to lie above it.
     reached, beyond = 0.0, 0
-    """Sum of the limits below the level, and number of limits above it."""
-    open_ = limits
-    while len(open_):
-        median = float(np.partition(open_, len(open_) // 2)[len(open_) // 2])
-        low, above = open_[open_ <= median], open_[open_ > median]
+    undecided = limits
+    while len(undecided):
+        median = float(np.partition(undecided, len(undecided) // 2)[len(undecided) // 2])
+        low, above = undecided[undecided <= median], undecided[undecided > median]
         total = reached + float(low.sum()) + median * (len(above) + beyond)
         if total <= capacity:
-            reached, open_ = reached + float(low.sum()), above
+            reached, undecided = reached + float(low.sum()), above
         else:
-            open_, beyond = open_[open_ < median], beyond + int(np.count_nonzero(open_ >= median))
+            undecided, beyond = undecided[undecided < median], beyond + int(np.count_nonzero(undecided >= median))
     return (capacity - reached) / beyond if beyond else _EVER
 
 
@@ -97,17 +98,18 @@ class VaryingMedium(SharedLink):
         link, own, _ = self._laws_at(round, float(start_s.min(initial=self.clock.now)))
         if own is None:
             return link.ends_s(start_s, self._sizes[clients], np.zeros_like(clients)) - start_s
-        both = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
-        return np.array([_through_both(link, own, np.array([client]), start, size) - start for client, start, size in both])
+        messages = zip(clients.tolist(), start_s.tolist(), self._sizes[clients].tolist(), strict=True)
+        return np.array([_alone_end_s(link, own, np.array([client]), start, size) - start for client, start, size in messages])
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
         self._advance()
-        who, now = np.array([client]), self._since_s
+        clients, now = np.array([client]), self._since_s
         if now >= self._until_s:
             self._look_up(now)
         limit, change_s, stop_s = np.full(1, _EVER), np.full(1, _EVER), np.full(1, _EVER)
         if self._own is not None:
-            limit, change_s, stop_s = self._own.rate(now, who), self._own.next_change_s(now, who), self._own.stops_s(who)
+            limit, change_s = self._own.rate(now, clients), self._own.next_change_s(now, clients)
+            stop_s = self._own.stops_s(clients)
         size = self._sizes[client] if size_bytes is None else size_bytes
         self._keys.append(key)
         self._clients.append(client)
@@ -115,12 +117,12 @@ class VaryingMedium(SharedLink):
         self._limits = np.append(self._limits, limit)
         self._changes_s = np.append(self._changes_s, change_s)
         self._stops_s = np.append(self._stops_s, stop_s)
-        self._share()
+        self._set_rates()
 
     def leave(self, key: Key) -> None:
         self._advance()
         self._remove(self._keys.index(key))
-        self._share()
+        self._set_rates()
 
     def open_round(self, round: int, time_s: float) -> None:
         self._round = round
@@ -129,10 +131,10 @@ class VaryingMedium(SharedLink):
     def renew(self) -> None:
         if self._look_up(self.clock.now):
             self._advance()
-            self._share()
+            self._set_rates()
 
     def _look_up(self, now: float) -> bool:
-        """Update the laws in force; return True if they have changed. Rates stay until the next `_share`."""
+        """Update the laws in force; return True if they have changed. Rates stay until the next `_set_rates`."""
         before = self._link, self._own
         self._link, self._own, self._until_s = self._laws_at(self._round, now)
         if before[0] is self._link and before[1] is self._own:
@@ -144,21 +146,23 @@ class VaryingMedium(SharedLink):
         return True
 
     def _advance(self) -> None:
+        """Bring the bytes left up to the present time."""
         now = self.clock.now
         if now > self._since_s:
             self._left = np.maximum(self._left - (now - self._since_s) * self._rates, 0.0)
         self._since_s = now
 
     def _remove(self, place: int) -> None:
+        """Remove the message at `place`."""
         del self._keys[place], self._clients[place]
         kept = np.arange(len(self._left)) != place
         self._whole, self._left, self._limits = self._whole[kept], self._left[kept], self._limits[kept]
         self._changes_s, self._stops_s = self._changes_s[kept], self._stops_s[kept]
 
-    def _share(self) -> None:
+    def _set_rates(self) -> None:
         """Set the rates of all messages from now on, and schedule the next event."""
         if self._ringing:
-            return  # after everything else of this instant
+            return  # `_on_alarm` sets the rates once all ends of this instant are reported
         if not self._clients:
             self._rates, self._alarm_s = np.zeros(0), _EVER
             return
@@ -170,9 +174,9 @@ class VaryingMedium(SharedLink):
             self._link_changes_s = float(self._link.next_change_s(now, _LINK)[0])
         changed = np.flatnonzero(self._changes_s <= now)
         if changed.size and self._own is not None:
-            who = np.array(self._clients)[changed]
-            self._limits[changed] = self._own.rate(now, who)
-            self._changes_s[changed] = self._own.next_change_s(now, who)
+            clients = np.array(self._clients)[changed]
+            self._limits[changed] = self._own.rate(now, clients)
+            self._changes_s[changed] = self._own.next_change_s(now, clients)
         self._rates = np.minimum(self._limits, fair_level(self._limits, self._capacity))
         next_s = min(float(self._changes_s.min()), self._link_changes_s, self._until_s)
         stops_s = max(float(self._stops().min()), now)
@@ -189,6 +193,7 @@ class VaryingMedium(SharedLink):
         return self._since_s + lasts_s
 
     def _ring_at(self, time_s: float) -> None:
+        """Put the next event on the clock at `time_s`, in place of an earlier alarm; inf: there is none."""
         if time_s != self._alarm_s:
             self._alarm_s = time_s
             if time_s < _EVER:
@@ -199,7 +204,7 @@ class VaryingMedium(SharedLink):
         for ever, and set new rates.
         """
         if at_s != self._alarm_s:
-            return  # another call has taken its place
+            return  # a call for another time has taken its place
         self._alarm_s = _EVER
         over = self._ends() <= at_s
         self._advance()
@@ -207,17 +212,17 @@ class VaryingMedium(SharedLink):
         over |= self._left <= _ROUNDING * self._whole
         self._left[over] = 0.0
         self._ringing = True
-        self._tell(over, self._end)
-        self._tell(self._stops() <= at_s, self._stop)
+        self._end_messages(over, self._end)
+        self._end_messages(self._stops() <= at_s, self._stop)
         self._ringing = False
-        self._share()
+        self._set_rates()
 
-    def _tell(self, ended: BoolArray, tell: Callable[[Key], None]) -> None:
-        """Remove the messages where `ended` (n,) is True and call `tell` with each. Calls may abort or begin other messages."""
+    def _end_messages(self, ended: BoolArray, report: Callable[[Key], None]) -> None:
+        """Remove the messages where `ended` (n,) is True and call `report` with each. Calls may abort or begin other messages."""
         for key in [self._keys[place] for place in np.flatnonzero(ended).tolist()]:
             if key in self._keys:
                 self._remove(self._keys.index(key))
-                tell(key)
+                report(key)
 
     def state_dict(self) -> State:
         """Return the bytes left and the rate of every message in flight, and the next change."""
@@ -241,18 +246,19 @@ class VaryingMedium(SharedLink):
         count, since_s = len(self._clients), self._since_s
         self._limits, self._changes_s, self._stops_s = (np.full(count, _EVER) for _ in range(3))
         if self._own is not None:
-            who = np.array(self._clients, np.int64)
-            self._limits, self._changes_s = self._own.rate(since_s, who), self._own.next_change_s(since_s, who)
-            self._stops_s = self._own.stops_s(who)
+            clients = np.array(self._clients, np.int64)
+            self._limits, self._changes_s = self._own.rate(since_s, clients), self._own.next_change_s(since_s, clients)
+            self._stops_s = self._own.stops_s(clients)
         self._capacity = float(self._link.rate(since_s, _LINK)[0])
         self._link_changes_s = float(self._link.next_change_s(since_s, _LINK)[0])
         self._alarm_s = _EVER
         self._ring_at(state["rings_s"])
 
 
-def _through_both(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_s: float, size_bytes: float) -> float:
-    """Return the time at which a message that is alone on both links arrives: the integral of the smaller bandwidth reaches its
-    size.
+def _alone_end_s(link: BandwidthLaw, own: BandwidthLaw, client: IntArray, start_s: float, size_bytes: float) -> float:
+    """Return the time at which a message that is alone on both links arrives; inf: never.
+
+    It arrives when the integral of the smaller bandwidth reaches its size. `client`: array of one client.
     """
     now, left = start_s, size_bytes
     stops_s = min(float(link.stops_s(_LINK)[0]), float(own.stops_s(client)[0]))

@@ -1,8 +1,8 @@
 """The consensus phase of a slot (Tong et al. 2024, Algorithm 2), on the clock: beliefs, indices, gossip, start of training.
 
-The paper ignores the time that messages take (its footnote 4). Here belief propagation begins as the slot does, and gossip as
-belief propagation has settled; the slot's training starts when all agree, or at a deadline with whoever believes then to be in
-the top m. A client that has heard of fewer than m better ones believes so: cut off early, everybody takes part.
+The paper ignores the time that messages take (its footnote 4). Here belief propagation begins with the slot, and gossip when
+belief propagation ends. The slot's training starts when all clients agree, or at a deadline with the clients that then believe
+to be in the top m. A client believes so if it has heard of fewer than m better ones: at a very early deadline all take part.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, math
 class ConsensusPhase:
     """Runs the protocols of one slot after the other over the same links. `belief`, `gossip`: their mathematics.
 
-    `here` returns (K,) True for clients that are present; None: all are. A client that is away as training starts takes no part
-    in the slot, unless all that believe to be in the top m are away.
+    `reachable`: returns True (K,) for clients that are present; None: all are. A client that is away as training starts takes no
+    part in the slot, unless all that believe to be in the top m are away.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class ConsensusPhase:
         gossip: GossipMath,
         rules: ConsensusRules,
         streams: Streams,
-        here: Callable[[], BoolArray] | None = None,
+        reachable: Callable[[], BoolArray] | None = None,
     ) -> None:
         size, clients = rules.per_round, links.graph.clients
         if not 1 <= size <= clients:
@@ -153,7 +153,7 @@ class ConsensusPhase:
         self._belief, self._gossip = belief, gossip
         self._belief_rules, self._gossip_rules, self._start = rules.belief, rules.gossip, rules.start
         self._size = size
-        self._here = here
+        self._reachable = reachable
         self._engine = rules.engine
         self._belief_draws = EdgeDraws(links, "belief", streams)
         self._gossip_draws = EdgeDraws(links, "gossip", streams)
@@ -187,7 +187,7 @@ class ConsensusPhase:
         if self._start.start == "deadline":
             gossip.go_past_agreement()
         if clock.now < deadline_s:
-            yield from self._complete(gossip, "gossip", deadline_s)
+            yield from self._run_protocol(gossip, "gossip", deadline_s)
         return ConsensusOutcome(
             members=self._present(self._gossip.believers(gossip.held, ranks)),
             beliefs=beliefs,
@@ -201,9 +201,9 @@ class ConsensusPhase:
         )
 
     def _present(self, members: IntArray) -> IntArray:
-        """Return those of `members` (n,) who are present; all if none is."""
-        there = members if self._here is None else members[self._here()[members]]
-        return there if len(there) else members
+        """Return the `members` (n,) that are present; all if none is."""
+        present = members if self._reachable is None else members[self._reachable()[members]]
+        return present if len(present) else members
 
     def renew(self) -> None:
         """Draw messages from now on under the new law: a script has replaced a law of the links."""
@@ -211,11 +211,12 @@ class ConsensusPhase:
             draws.renew()
 
     def _exchange_beliefs(self, fields: FloatArray, deadline_s: float) -> Process[BeliefResult]:
+        """Run belief propagation from `fields` (K,), at the latest to `deadline_s`; return its result."""
         kind = SynchronousBelief if self._belief_rules.update == "synchronous" else AsynchronousBelief
         protocol = kind(
             links=self.links, draws=self._belief_draws, maths=self._belief, rules=self._belief_rules, fields=fields
         )
-        yield from self._complete(protocol, "belief propagation", deadline_s)
+        yield from self._run_protocol(protocol, "belief propagation", deadline_s)
         return protocol.result()
 
     def _new_gossip(self, slot: int, ranks: IntArray) -> GossipProtocol:
@@ -233,12 +234,15 @@ class ConsensusPhase:
         clients = self.links.graph.clients
 
         def contacts(repetition: int) -> FloatArray:
+            """Return the uniform numbers (K,) by which clients choose their neighbours in a repetition."""
             return self._contact_draws.uniforms(slot << _SLOT_SHIFT | repetition, clients)
 
         return Push(**shared, answers=self._answer_draws, contacts=contacts)
 
-    def _complete(self, protocol: PeerProtocol, what: str, deadline_s: float) -> Process[None]:
-        """Run a protocol to its end, at the latest to `deadline_s`: by its closed form if there is one, else by events."""
+    def _run_protocol(self, protocol: PeerProtocol, name: str, deadline_s: float) -> Process[None]:
+        """Run a protocol to its end, at the latest to `deadline_s`: by its closed form if there is one, else by events. `name`:
+        for messages.
+        """
         clock = self.links.clock
         closed = None if self._engine == "events" else protocol.closed_form(deadline_s)
         if closed is not None:
@@ -247,7 +251,7 @@ class ConsensusPhase:
             closed.take()
             return
         if self._engine == "wave":
-            raise ParameterError("engine", "wave", f"{what} has no closed form in this slot; use 'auto'")
+            raise ParameterError("engine", "wave", f"{name} has no closed form in this slot; use 'auto'")
         if deadline_s < _EVER:
             protocol.stop_at(deadline_s)
         protocol.begin()

@@ -1,4 +1,4 @@
-"""Rounds of nodes that train, send their models over an overlay, and wait for those of others."""
+"""Rounds of nodes that train, send their models over an overlay, and wait for the models of other nodes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 _ALL = -1
-"""Stands for the node in counts of arrivals where all nodes wait for all."""
+"""Key in place of a node in counts of arrivals, if all nodes wait for all."""
 Carry = Callable[[int, Sequence[int], Callable[[], None]], None]
-"""Called with a round, the places of arcs in that round, and what to call, once, when all their messages have arrived."""
+"""Function that sends messages. Arguments: a round, the places of arcs in that round, and a callback, called once when all their
+messages have arrived."""
 
 
 class OverlayRounds:
     """Rounds of `count` nodes by events. Rounds count from 0.
 
-    In a round every node works `work_s`, sends its model along its arcs of that round (`arcs_of`), and begins the next one when
+    In a round every node works `work_s` seconds and sends its model along its arcs of that round (`arcs_of`: pairs of source and
+    target). `waiting` says when it begins the next round:
 
-    - "neighbours": its own work is done and the messages of all its in-neighbours are there;
-    - "all": the same holds for all nodes;
-    - "centre": node 0 sends first, without work; the others work when its message is there, and answer; the round ends for
-      everybody when all answers are there.
+    - "neighbours": when its own work is done and the messages of all its in-neighbours have arrived;
+    - "all": when that holds for all nodes;
+    - "centre": node 0 sends first, without work; other nodes work when its message has arrived, and answer; all nodes begin the
+      next round when all answers have arrived.
 
-    Messages of a later round that arrive early are kept for it. `carry` brings messages over: each alone, or,
-    where all nodes wait for all, those of a node together.
+    Messages of a later round that arrive early count for that round. `carry` sends messages: one a call, or with "all" all
+    messages of a node in one call.
     """
 
     def __init__(
@@ -55,13 +57,14 @@ class OverlayRounds:
         self._partial: dict[int, FloatArray] = {}
         self._begun: Counter[int] = Counter()
         self._arrived: Counter[tuple[int, int]] = Counter()
-        """Arrivals by (round, node), a node's own work among them; by (round, `_ALL`) where all wait for all."""
+        """Number of arrivals by (round, node), the end of a node's own work included; by (round, `_ALL`) if all wait for all."""
         self._outgoing: dict[int, dict[int, list[tuple[int, int]]]] = {}
         """(place of the arc, target) by round and source."""
         self._needed: dict[int, Counter[int]] = {}
+        """Number of arrivals that end a round of each node, by round and node."""
 
     def run(self, rounds: int, over: Callable[[], bool] = lambda: False) -> None:
-        """Go on until all nodes have begun so many rounds, or `over` is true after one of them."""
+        """Run until all nodes have begun this number of rounds, or `over` returns True after one of them."""
         if not self.begins and not self._partial:
             for node in range(self.count):
                 self._begin(node)
@@ -74,6 +77,7 @@ class OverlayRounds:
                     break
 
     def _plan(self, round: int) -> None:
+        """Note the arcs of a round, and the numbers of arrivals that end it."""
         outgoing: dict[int, list[tuple[int, int]]] = defaultdict(list)
         arcs = self._arcs_of(round)
         for place, (source, target) in enumerate(arcs):
@@ -101,12 +105,14 @@ class OverlayRounds:
             self._send(node)
 
     def _finish_work(self, node: int) -> None:
-        # First the messages: if all others are there, the node goes on to its next round at once.
+        """Callback at the end of a node's work: send its model, and count the work."""
+        # Send first: counting may begin the node's next round at once.
         round = self._round[node]
         self._send(node)
         self._count(round, node)
 
     def _send(self, node: int) -> None:
+        """Send the model of `node` along its arcs of its present round."""
         round = self._round[node]
         outgoing = self._outgoing[round][node]
         if self.waiting == "all":
@@ -118,12 +124,14 @@ class OverlayRounds:
             self._carry(round, [place], lambda target=target: self._arrive(round, target))  # type: ignore[misc]
 
     def _arrive(self, round: int, node: int) -> None:
+        """Handle the arrival of a message of `round` at `node`: with a centre, other nodes start to work; else count it."""
         if self.waiting == "centre" and node:
             self.clock.call_in(self.work_s, self._send, node)
         else:
             self._count(round, node)
 
     def _count(self, round: int, node: int) -> None:
+        """Count an arrival of `round` at `node`, or the end of its work; begin the next round after the last one needed."""
         key = round, _ALL if self.waiting == "all" else node
         self._arrived[key] += 1
         needed = self.count - 1 if self.waiting == "centre" else self._needed[round][key[1]]
@@ -135,16 +143,17 @@ class OverlayRounds:
 
 
 def mean_round_s(begins: Sequence[FloatArray], period: int) -> float | None:
-    """Return the mean time of a round once rounds repeat, seconds; None if they do not yet.
+    """Return the mean time of a round once rounds repeat, seconds; None if they do not repeat yet.
 
-    `begins`: as `OverlayRounds.begins`. Rounds repeat if all nodes begin the last one, and the one before it, the same time after
-    an earlier round; `period`: rounds after which arcs repeat.
+    `begins`: time (n,) at which each node began each round. `period`: number of rounds after which arcs repeat. Rounds repeat if,
+    for some multiple of `period`, all nodes begin the last round, and the one before it, the same time after the round that many
+    rounds earlier.
     """
     last = len(begins) - 1
-    for back in range(period, last, period):
-        since = begins[last] - begins[last - back]
-        before = begins[last - 1] - begins[last - 1 - back]
-        both = np.concatenate([since, before])
-        if float(np.ptp(both)) <= 1e-12 * max(float(begins[last].max()), 1e-300):
-            return float(since.mean()) / back
+    for rounds in range(period, last, period):
+        since_s = begins[last] - begins[last - rounds]
+        since_before_s = begins[last - 1] - begins[last - 1 - rounds]
+        both_s = np.concatenate([since_s, since_before_s])
+        if float(np.ptp(both_s)) <= 1e-12 * max(float(begins[last].max()), 1e-300):
+            return float(since_s.mean()) / rounds
     return None

@@ -68,21 +68,22 @@ class PeerProtocol(ABC):
         """Handle the return of `links` from an outage that was not known beforehand."""
 
     def _await_returns(self) -> None:
-        """Handle the returns of links that are known beforehand, each at its time."""
+        """Schedule `_on_known_return` at the next time at which links come back, if it is known."""
         following = self.links.cuts.next_return_s(self.links.clock.now)
         if following < _EVER:
             self.links.clock.call_at(following, self._on_known_return)
 
     def _on_known_return(self, _: None) -> None:
+        """Callback at the time at which links come back: handle it, and wait for the next time."""
         if not self.live:
             return
-        back = set(self.links.cuts.returning(self.links.clock.now))
-        if self._takes_returns(back):
-            self.on_links_return(back)
+        returned = set(self.links.cuts.returning(self.links.clock.now))
+        if self._takes_returns(returned):
+            self.on_links_return(returned)
         self._await_returns()
 
-    def _takes_returns(self, back: Collection[int]) -> bool:
-        """Return True if the protocol handles the return of the links `back`."""
+    def _takes_returns(self, returned: Collection[int]) -> bool:
+        """Return True if the protocol handles the return of the links `returned`."""
         return True
 
     def stop(self, _: None = None) -> None:

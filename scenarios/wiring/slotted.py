@@ -201,5 +201,5 @@ def _consensus(world: World, context: Context, pool: ClientPool) -> ConsensusPha
                 ties=gossip.ties,
             ),
             streams=streams,
-            here=None if presence is None else presence.reachable,
+            reachable=None if presence is None else presence.reachable,
         )

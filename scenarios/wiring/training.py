@@ -283,4 +283,4 @@ def learner_refusals(section: Learner) -> Iterator[None]:
         raise UserError(str(error.rename(key))) from error
     except AnswerError as error:
         key = _KEYS_OUTSIDE_LEARNER.get(error.role, f"learner.{error.role}")
-        raise UserError(f"{key}: {error.told}; fix its {error.method}") from error
+        raise UserError(f"{key}: {error.without_role}; fix its {error.method}") from error

@@ -42,27 +42,30 @@ class Source(ABC):
         self._sent = 0
         self._due_s = _NEVER
         """Time of the source's next event; inf if there is none."""
-        network.listen(self._owner, self._over)
+        network.listen(self._owner, self._on_transfer_end)
 
     @abstractmethod
     def begin(self) -> None:
         """Start the traffic, as the first round opens."""
 
     @abstractmethod
-    def _next(self) -> None:
+    def _run_event(self) -> None:
         """Run the event that is due now, and schedule the next one by `_call_in`."""
 
-    def _over(self, key: Key, cause: str | None) -> None:
+    def _on_transfer_end(self, key: Key, cause: str | None) -> None:
+        """Handle the end of a transfer: an endless source sends the next one, unless this one was lost."""
         # Begin the next flow by a call, not directly: over a cable that carries nothing any more, flows would end and begin for
         # ever in one instant.
         if self._endless and cause is None:
             self._call_in(0.0)
 
     def _send(self, size_bytes: float) -> None:
+        """Begin a transfer between the ends of the source."""
         self._sent += 1
         self._network.send(self._owner, ("background", self._sent), self._ends, size_bytes, self._limit)
 
     def _exponential(self, mean: float) -> float:
+        """Draw an exponential number of this mean."""
         self._drawn += 1
         return -mean * math.log1p(-float(self._draws.uniforms(self._drawn, 1)[0]))
 
@@ -74,8 +77,9 @@ class Source(ABC):
         self._network.clock.call_at(time_s, self._on_alarm)
 
     def _on_alarm(self, payload: None) -> None:
+        """Callback at the time of the source's next event."""
         self._due_s = _NEVER
-        self._next()
+        self._run_event()
 
     def state_dict(self) -> State:
         """Return counts, and the time of the next event."""
@@ -96,7 +100,7 @@ class ConstantTraffic(Source):
     def begin(self) -> None:
         self._send(ENDLESS_BYTES)
 
-    def _next(self) -> None:
+    def _run_event(self) -> None:
         self._send(ENDLESS_BYTES)
 
 
@@ -123,7 +127,7 @@ class OnOffTraffic(Source):
     def begin(self) -> None:
         self._call_in(self._exponential(self._mean_s[1]))
 
-    def _next(self) -> None:
+    def _run_event(self) -> None:
         key = "background", self._sent
         if (self._owner, key) in self._network:
             self._network.cancel(self._owner, key)
@@ -157,6 +161,6 @@ class PoissonTraffic(Source):
     def begin(self) -> None:
         self._call_in(self._exponential(self._mean_gap_s))
 
-    def _next(self) -> None:
+    def _run_event(self) -> None:
         self._send(self._exponential(self._size) if self._varies else self._size)
         self._call_in(self._exponential(self._mean_gap_s))

@@ -54,13 +54,13 @@ class Capacity:
         self._law: BandwidthLaw | None = None
         self._until_s = -_NEVER
         self.bytes_per_s = 0.0
-        """Bandwidth since the last `look`."""
+        """Bandwidth as of the last `update`."""
         self.next_s = -_NEVER
         """Time of the next known change; inf if there is none."""
         self.stops_s = _NEVER
         """Time from which on the cable never carries anything again; inf: never."""
 
-    def look(self, round: int, now_s: float) -> bool:
+    def update(self, round: int, now_s: float) -> bool:
         """Update the bandwidth to that in force in `round` at `now_s`; return True if it has changed."""
         law, self._until_s = self._timeline.at(round, now_s)
         if law is not self._law:

@@ -41,12 +41,14 @@ class RoutedCarrier(Ports):
         self._direction = direction
         self._sizes = sizes
         self._ends_of = None if ends is None else list(ends)
+        """Source and target of messages of each client; None: messages name their target."""
         network.listen(direction, self._end)
 
     def __contains__(self, key: Key) -> bool:
         return (self._direction, key) in self.network
 
     def _ends(self, client: int, target: int) -> tuple[int, int]:
+        """Return source and target of a message of `client`; `target` counts only between clients."""
         return (client, target) if self._ends_of is None else self._ends_of[client]
 
     def redirect(self, client: int, ends: tuple[int, int]) -> None:

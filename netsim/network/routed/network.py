@@ -92,7 +92,7 @@ class RoutedNetwork:
         self._streams = streams
         self._capacities = {n: Capacity(cable.bandwidth) for n, cable in enumerate(cables) if cable.bandwidth is not None}
         for capacity in self._capacities.values():
-            capacity.look(1, clock.now)
+            capacity.update(1, clock.now)
         self.transfers = Transfers(clock=clock, links=self._links(), corrections=corrections)
         self.transfers.listen(self._on_arrival)
         self.under_way: dict[int, Journey] = {}
@@ -137,6 +137,7 @@ class RoutedNetwork:
         self.jammed, self.jammers = jammed, jammers
 
     def _links(self) -> list[LinkData]:
+        """Return the links of all cables, with their present bandwidths."""
         return [
             LinkData(
                 name=link,
@@ -158,10 +159,10 @@ class RoutedNetwork:
         if self.jammers is not None:
             # Jamming ends and begins before a transfer of the same instant.
             self.jammers.catch_up()
-        self._look_due()
+        self._apply_due_bandwidths()
         source, target = ends
         hops = self.hops(source, target)
-        wait_s, cause = self._drawn(owner, key[0], ends, hops)
+        wait_s, cause = self._draw(owner, key[0], ends, hops)
         stopped = any(n in self._dead for n, _ in hops)
         route = self.route(source, target)
         size = 0.0 if stopped else size_bytes
@@ -176,11 +177,15 @@ class RoutedNetwork:
 
     def route(self, source: int, target: int) -> Route:
         """Return the route between two ends as flows use it."""
-        there, back = self.hops(source, target), self.hops(target, source)
-        return self.transfers.route(*([self.cables[n].link(node) for n, node in hops] for hops in (there, back)))
+        links, return_links = (
+            [self.cables[n].link(node) for n, node in hops] for hops in (self.hops(source, target), self.hops(target, source))
+        )
+        return self.transfers.route(links, return_links)
 
-    def _drawn(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
-        """Return the drawn waits of the cables, seconds, and the cause by which a law of theirs loses the transfer, or None."""
+    def _draw(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
+        """Draw the waits of the cables on the way, and losses by them; return the sum of the waits, seconds, and the cause of a
+        loss, or None.
+        """
         with_laws = [n for n, _ in hops if self.cables[n].wait is not None or self.cables[n].survivals is not None]
         if not with_laws:
             return 0.0, None
@@ -217,18 +222,20 @@ class RoutedNetwork:
         return self.transfers.is_ending(self._numbers[journey.owner, journey.key])
 
     def _on_arrival(self, number: int) -> None:
-        self._over(number, self.under_way[number])
+        """Callback when all bytes of a transfer have passed."""
+        self._end(number, self.under_way[number])
 
-    def _outage(self, journey: Journey) -> str | None:
+    def _outage_cause(self, journey: Journey) -> str | None:
+        """Return the name of an outage that a transfer has met on its cables so far, or None."""
         if not self.outages:
             return None
         now = self.clock.now
         causes = (self.outages.cause(n, journey.sent_s, now) for n, _ in self.hops(journey.source, journey.target))
         return next((cause for cause in causes if cause is not None), None)
 
-    def _over(self, number: int, journey: Journey, *, early: bool = False) -> None:
-        """End a transfer; `early`: before its bytes have passed."""
-        cause = cause_of_loss(self._outage(journey), "jammed" if journey.jammed else None, journey.cause, survives=True)
+    def _end(self, number: int, journey: Journey, *, early: bool = False) -> None:
+        """End a transfer, delivered or lost, and call its owner. `early`: True if its bytes have not passed."""
+        cause = cause_of_loss(self._outage_cause(journey), "jammed" if journey.jammed else None, journey.cause, survives=True)
         if self.jammed is not None:
             self.jammed.end(journey, delivered=cause is None)
         del self.under_way[number], self._numbers[journey.owner, journey.key]
@@ -261,21 +268,21 @@ class RoutedNetwork:
     def renew(self) -> None:
         """Read all bandwidths again: a script may have replaced a law."""
         self._due = []
-        self._look(self._capacities)
+        self._apply_bandwidths(self._capacities)
 
-    def _look_due(self) -> None:
+    def _apply_due_bandwidths(self) -> None:
         """Read the bandwidths that may have changed by now. They are not followed while no transfer is in progress."""
         now, numbers = self.clock.now, set()
         while self._due and self._due[0][0] <= now:
             numbers.add(heappop(self._due)[1])
-        self._look(sorted(numbers))
+        self._apply_bandwidths(sorted(numbers))
 
-    def _look(self, numbers: Iterable[int]) -> None:
+    def _apply_bandwidths(self, numbers: Iterable[int]) -> None:
         """Apply the present bandwidths of these cables, and schedule the next change of any cable."""
         now = self.clock.now
         for n in numbers:
             capacity = self._capacities[n]
-            if capacity.look(self.round, now):
+            if capacity.update(self.round, now):
                 for link in self.cables[n].links:
                     self.transfers.change(link, bytes_per_s=capacity.bytes_per_s)
             if capacity.stops_s <= now:
@@ -287,23 +294,24 @@ class RoutedNetwork:
                 heappush(self._due, (due_s, n))
         if self._due and self._due[0][0] != self._calls_s:
             self._calls_s = self._due[0][0]
-            self.clock.call_at(self._calls_s, self._changes, self._calls_s)
+            self.clock.call_at(self._calls_s, self._on_bandwidth_change, self._calls_s)
 
-    def _changes(self, at_s: float) -> None:
+    def _on_bandwidth_change(self, at_s: float) -> None:
+        """Callback at the time at which a bandwidth may change or end."""
         if at_s != self._calls_s:
-            return  # another call has taken its place
+            return  # a call for another time has taken its place
         self._calls_s = _NEVER
         if not self.under_way:
             return
-        self._look_due()
-        self._stop()
+        self._apply_due_bandwidths()
+        self._lose_stopped()
 
-    def _stop(self) -> None:
+    def _lose_stopped(self) -> None:
         """Lose the transfers over cables that never carry anything again."""
         for number, journey in list(self.under_way.items()) if self._dead else ():
             if number in self.under_way and any(n in self._dead for n, _ in self.hops(journey.source, journey.target)):
                 journey.cause = TRACE_END
-                self._over(number, journey, early=True)
+                self._end(number, journey, early=True)
 
     # Expectations.
 
@@ -313,8 +321,8 @@ class RoutedNetwork:
         `ends`: source and target of each, `sizes`: bytes, `starts_s`: beginnings. Drawn delays, and corrections of the share of
         a link, are ignored.
         """
-        each = zip(ends, sizes.tolist(), starts_s.tolist(), strict=True)
-        return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in each])
+        transfers = zip(ends, sizes.tolist(), starts_s.tolist(), strict=True)
+        return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in transfers])
 
     def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
         """Return the seconds of one transfer that is alone on the network: its delay, then its bytes, piece by piece of
@@ -359,7 +367,8 @@ class RoutedNetwork:
         return {
             "transfers": self.transfers.state_dict(),
             "under_way": [
-                (number, one.owner, *one.key, *(getattr(one, name) for name in _SAVED)) for number, one in self.under_way.items()
+                (number, journey.owner, *journey.key, *(getattr(journey, name) for name in _SAVED))
+                for number, journey in self.under_way.items()
             ],
             "sent": [(*address, times) for address, times in self._sent.items()],
             "survivals": {cable.name: cable.survivals.state_dict() for cable in self.cables if cable.survivals is not None},

@@ -71,7 +71,7 @@ class Cuts(Protocol):
         """Return the next time after `time_s` at which a link comes back; inf: never, or not before a round opens."""
 
     def returning(self, time_s: float) -> list[int]:
-        """Return the links that these outages release at exactly `time_s`, ascending."""
+        """Return the links, ascending, for which one of these outages ends at exactly `time_s`."""
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         """Return the links that are down at `time_s` without a known end before the next round opens."""
@@ -80,7 +80,7 @@ class Cuts(Protocol):
         """Return the links that are down at `time_s` and stay so, unless another round opens: nothing planned restores them."""
 
     def state_dict(self) -> State:
-        """Return the part of the schedule that is not known beforehand."""
+        """Return the state of the parts of the schedule that are not known beforehand."""
 
     def load_state_dict(self, state: State) -> None:
         """Go on from a saved state."""
@@ -112,14 +112,16 @@ class Outages(StateFields):
         for outage in outages:
             for link in links_down(graph, outage):
                 intervals.setdefault(link, []).append((outage.start_s, outage.end_s))
-        self._intervals = {link: Intervals(those) for link, those in intervals.items()}
+        self._intervals = {link: Intervals(bounds) for link, bounds in intervals.items()}
         returns: dict[float, list[int]] = {}
-        for link, intervals_of in self._intervals.items():
-            for _, end_s in intervals_of:
+        for link, merged in self._intervals.items():
+            for _, end_s in merged:
                 returns.setdefault(end_s, []).append(link)
         self._returns = {time: sorted(links) for time, links in sorted(returns.items()) if time < math.inf}
+        """Links that come back, by time."""
         self._times = list(self._returns)
-        self._all = sorted(interval for intervals_of in self._intervals.values() for interval in intervals_of)
+        self._all = sorted(interval for merged in self._intervals.values() for interval in merged)
+        """Intervals of all links, ascending."""
 
     def __bool__(self) -> bool:
         return bool(self._intervals)
@@ -129,13 +131,13 @@ class Outages(StateFields):
         return "cut" if intervals is not None and intervals.overlap(start_s, end_s) else None
 
     def quiet_until(self, time_s: float) -> float:
-        following = math.inf
-        for start, end in self._all:
-            if start <= time_s < end:
+        next_start_s = math.inf
+        for start_s, end_s in self._all:
+            if start_s <= time_s < end_s:
                 return -math.inf
-            if start > time_s:
-                following = min(following, start)
-        return following
+            if start_s > time_s:
+                next_start_s = min(next_start_s, start_s)
+        return next_start_s
 
     def next_return_s(self, time_s: float) -> float:
         following = bisect_right(self._times, time_s)
@@ -145,8 +147,11 @@ class Outages(StateFields):
         return self._returns.get(time_s, [])
 
     def down_indefinitely(self, time_s: float) -> set[int]:
-        those = self._intervals.items()
-        return {link for link, when in those if when.overlap(time_s, time_s) and when.next_end(time_s) == math.inf}
+        return {
+            link
+            for link, intervals in self._intervals.items()
+            if intervals.overlap(time_s, time_s) and intervals.next_end(time_s) == math.inf
+        }
 
     def down_for_ever(self, time_s: float) -> set[int]:
         return self.down_indefinitely(time_s)
@@ -184,14 +189,14 @@ class Presence(Protocol):
     def reachable(self) -> BoolArray:
         """Return True (K,) for clients that are present."""
 
-    def ever_here(self) -> BoolArray:
+    def ever_present(self) -> BoolArray:
         """Return True (K,) for clients that are present, or may come back."""
 
 
 class Absences(_Unforeseen, StateFields):
-    """Links of clients that are away when a message arrives, as `presence` says.
+    """Links of clients that are away when a message arrives; `presence` says which clients these are.
 
-    Nobody waits for the return of a client: it hears what is sent to it from then on.
+    No message waits for the return of a client: it gets what arrives from then on.
     """
 
     def __init__(self, *, graph: PeerGraph, presence: Presence) -> None:
@@ -201,15 +206,15 @@ class Absences(_Unforeseen, StateFields):
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
         """Return "away" if a client at an end is away now; None otherwise."""
-        here = self._presence.reachable()
+        reachable = self._presence.reachable()
         a, b = self._pairs[link]
-        return None if here[a] and here[b] else "away"
+        return None if reachable[a] and reachable[b] else "away"
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         return self._without(self._presence.reachable())
 
     def down_for_ever(self, time_s: float) -> set[int]:
-        return self._without(self._presence.ever_here())
+        return self._without(self._presence.ever_present())
 
     def _without(self, clients: BoolArray) -> set[int]:
         """Return the links with an end that is none of `clients` (K,)."""
@@ -284,8 +289,8 @@ class AllCuts(StateFields):
 
     def returning(self, time_s: float) -> list[int]:
         """Return the links that come back at exactly `time_s`, ascending, without links that another outage keeps down."""
-        back = {link for cuts in self._kinds for link in cuts.returning(time_s)}
-        return sorted(link for link in back if self.cause(link, time_s, time_s) is None)
+        released = {link for cuts in self._kinds for link in cuts.returning(time_s)}
+        return sorted(link for link in released if self.cause(link, time_s, time_s) is None)
 
     def down_indefinitely(self, time_s: float) -> set[int]:
         return {link for cuts in self._kinds for link in cuts.down_indefinitely(time_s)}

@@ -59,7 +59,7 @@ class EdgeDraws:
         self._no_loss = False
 
     def open_slot(self, slot: int, time_s: float) -> None:
-        """Forget the draws of the last slot."""
+        """Begin the draws of `slot`, and forget those of the last one. Raises ParameterError for a slot out of range."""
         if not 0 <= slot < 1 << SLOT_BITS:
             raise ParameterError("slot", slot, f"must lie in 0..{(1 << SLOT_BITS) - 1}")
         self.label = (self.name, slot)
@@ -70,6 +70,7 @@ class EdgeDraws:
         self._until_s = -_EVER
 
     def _renew(self, time_s: float) -> None:
+        """Forget all draws, and note which of the laws in force can take time or lose a message."""
         self._drawn.clear()
         self._reads.clear()
         no_delay, delay_until_s = self._delays.certain(self.label[1], time_s)
@@ -84,7 +85,9 @@ class EdgeDraws:
         return self._until_s if self._no_loss else -_EVER
 
     def latency_s(self, key: int, size_bytes: int) -> FloatArray:
-        """Return the parts of `arrivals_s` that take time, in their order, seconds (parts, E)."""
+        """Return the seconds that a message of `key` takes over each edge, in parts (parts, E): delay, bytes and flight, without
+        a delay that takes no time.
+        """
         return np.array([part for part in self._parts_s(key, size_bytes) if part is not None])
 
     def arrivals_s(self, sent_s: FloatArray, key: int, size_bytes: int) -> FloatArray:

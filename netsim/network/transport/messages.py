@@ -98,10 +98,11 @@ class MessageDraws(Protocol):
         """The protocol's name, and the slot."""
 
     def lossless_until(self, time_s: float) -> float:
-        """Until when no message of this slot can be lost and no law changes; -inf: one can be lost now."""
+        """Return the time until which surely no message of this slot is lost and no law changes; -inf: one can be lost now."""
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
-        """Delays in seconds, without the flight, and survival of messages sent over `edges` at `time_s`, one each, at least."""
+        """Return delays (seconds, without the flight) and survivals of messages sent over `edges` at `time_s`: at least one each.
+        """
 
 
 class MessageHandler(Protocol):
@@ -166,7 +167,7 @@ class Batch:
     follow in the order of `edges`.
     """
 
-    __slots__ = ("_at", "_goods", "_places", "_sent", "dues_s", "edges", "number", "order", "sent_s")
+    __slots__ = ("_goods", "_places", "_sent", "_taken", "dues_s", "edges", "number", "order", "sent_s")
 
     def __init__(
         self, sent: Common, sent_s: list[float], number: int, order: int, edges: list[int], dues_s: list[float], goods: Any
@@ -175,20 +176,21 @@ class Batch:
         self._goods: list[bool] | None = None if goods is ALL_GOOD else list(goods)
         # Stable sort: among messages that arrive together, the one that was sent first comes first.
         self._places = sorted(range(len(edges)), key=dues_s.__getitem__)
-        self._at = 0
+        self._taken = 0
+        """Number of messages that have arrived."""
 
-    def next(self) -> int | None:
+    def next_place(self) -> int | None:
         """Return the place of the next message to arrive; None if all have."""
-        return self._places[self._at] if self._at < len(self._places) else None
+        return self._places[self._taken] if self._taken < len(self._places) else None
 
-    def left(self) -> list[int]:
+    def places_in_flight(self) -> list[int]:
         """Return the places of the messages in flight, in the order in which they arrive."""
-        return self._places[self._at :]
+        return self._places[self._taken :]
 
-    def take(self) -> Message:
+    def take_next(self) -> Message:
         """Remove and return the next message to arrive."""
-        self._at += 1
-        return self.message(self._places[self._at - 1])
+        self._taken += 1
+        return self.message(self._places[self._taken - 1])
 
     def message(self, place: int) -> Message:
         """Return the message at `place`."""

@@ -114,8 +114,9 @@ class Transport:
         self._on_sent: Callable[[Message], None] = lambda message: None
         self.watchers: list[Callable[[set[int]], None]] = []
         """Callbacks for links that come back at a time that was not known beforehand."""
-        self._plain = self.jammed is None and not self.cuts
-        self._alone = self.jammed is not None or self._carries
+        self._only_channels_lose = self.jammed is None and not self.cuts
+        self._one_by_one = self.jammed is not None or self._carries
+        """True if messages cannot share entries of the clock."""
 
     def listen(self, on_sent: Callable[[Message], None]) -> None:
         """Call `on_sent` with each message at its end, however it ended, with `due_s` the time of that."""
@@ -140,13 +141,14 @@ class Transport:
 
         `anywhere`: messages may be sent over any link; otherwise those that wait are all that will be sent.
         """
-        links = set(self._link) if anywhere else {self._link[one.edge] for one in (*self.under_way(), *self.paused.values())}
+        waiting = (*self.under_way(), *self.paused.values())
+        links = set(self._link) if anywhere else {self._link[message.edge] for message in waiting}
         return links <= self.cuts.down_for_ever(self.clock.now)
 
     def under_way(self) -> Iterator[Message]:
         """Return the messages in flight, in the order in which they were sent."""
         single = list(self.flying.values())
-        batched = [batch.message(place) for batch in self.batches.values() for place in batch.left()]
+        batched = [batch.message(place) for batch in self.batches.values() for place in batch.places_in_flight()]
         return iter(sorted(single + batched, key=lambda message: message.number))
 
     def _earliest_s(self) -> float:
@@ -154,20 +156,19 @@ class Transport:
         sent_s = (message.sent_s for message in self.flying.values())
         return min(min(sent_s, default=_EVER), min((min(batch.sent_s) for batch in self.batches.values()), default=_EVER))
 
-    def tell_of_return(self, links: set[int]) -> None:
-        """Tell the watchers of `links` that came back by an act from outside, but for those that another outage keeps down."""
+    def report_return(self, links: set[int]) -> None:
+        """Call the watchers with those of `links`, which a script has restored, that no other outage keeps down."""
         now = self.clock.now
-        back = {link for link in links if self.cuts.cause(link, now, now) is None}
-        for watch in list(self.watchers) if back else ():
-            watch(back)
+        returned = {link for link in links if self.cuts.cause(link, now, now) is None}
+        for watch in list(self.watchers) if returned else ():
+            watch(returned)
 
-    def tell_of_reconnection(self, clients: set[int]) -> None:
-        """Tell the watchers of the links of `clients` that were reconnected by an act from outside."""
-        ends = zip(self._link, self.sources, strict=True)
-        self.tell_of_return({link for link, client in ends if client in clients})
+    def report_reconnection(self, clients: set[int]) -> None:
+        """Report the links of `clients`, which a script has reconnected, as returned."""
+        self.report_return({link for link, client in zip(self._link, self.sources, strict=True) if client in clients})
 
     def is_back(self, message: Message) -> bool:
-        """Return True if an outage has cost a message, and its link has come back before the message would have arrived."""
+        """Return True if an outage has destroyed a message, and its link is up again now."""
         link, now = self._link[message.edge], self.clock.now
         return self.cuts.cause(link, message.sent_s, now) is not None and self.cuts.cause(link, now, now) is None
 
@@ -185,9 +186,9 @@ class Transport:
         self.carrier.open_round(slot, time_s)
 
     def quiet_until(self, draws: MessageDraws, time_s: float) -> float:
-        """Return until when every message of a protocol gets through undisturbed and no law changes; -inf: not even now.
+        """Return the time until which every message of a protocol surely gets through and no law changes; -inf: not even now.
 
-        Up to there the closed forms of `models.peers.wave` hold.
+        Until then the closed forms of `models.peers.wave` hold.
         """
         if not self.undisturbed:
             return -_EVER
@@ -195,8 +196,8 @@ class Transport:
 
     @property
     def undisturbed(self) -> bool:
-        """True if nothing but losses and outages keeps closed forms from holding."""
-        return not self._alone and not self.recording
+        """True if messages need no simulation one by one: no jammers, no carrier, and no record of each message."""
+        return not self._one_by_one and not self.recording
 
     def count(self, messages: IntArray, size_bytes: int) -> None:
         """Count `messages` (E,) that a closed form has sent over each edge, all delivered."""
@@ -237,7 +238,7 @@ class Transport:
             self._start_batch(sent, sent_s.tolist(), edges.tolist(), due_s.tolist(), ALL_GOOD)
             self._count_sent(edges.tolist(), size_bytes)
 
-    # Lists for one message at a time; closed forms have no use for them.
+    # Lists for messages one at a time: they are made at the first use, because closed forms do not need them.
 
     @cached_property
     def _propagation(self) -> list[float]:
@@ -282,7 +283,10 @@ class Transport:
         attempt: int = 0,
         tries: int = 0,
     ) -> None:
-        """Send one message of `size_bytes` over each of `edges`, and tell `handler` how each ends."""
+        """Send one message of `size_bytes` over each of `edges`; `handler` is called with the end of each.
+
+        `attempt`: with `key` and edge, it addresses the draws. `tries`: number of earlier sendings of the same message.
+        """
         now, label, number = self.clock.now, handler.draws.label, self.sent
         delays, goods = handler.draws.draws_of(edges, key, attempt, now)
         if self._carries:
@@ -293,33 +297,34 @@ class Transport:
                 arrival_s(now, delay_s, size_bytes / bandwidth[edge], propagation[edge])
                 for edge, delay_s in zip(edges, delays, strict=False)
             ]
-        if len(edges) == 1 or self._alone:
+        if len(edges) == 1 or self._one_by_one:
             if self.jammers is not None:
                 # Jamming ends and begins before a message of the same instant.
                 self.jammers.catch_up()
             for place, (edge, due_s, good) in enumerate(zip(edges, dues_s, goods, strict=False)):
                 fields = key, attempt, tries, size_bytes, content, now, due_s, good, number + place
-                self._set_out(Message(handler, label, edge, *fields))
+                self._start_message(Message(handler, label, edge, *fields))
         else:
-            sent = handler, label, key, attempt, tries, size_bytes, content
-            self._start_batch(sent, [now] * len(edges), edges, dues_s, goods)
+            common = handler, label, key, attempt, tries, size_bytes, content
+            self._start_batch(common, [now] * len(edges), edges, dues_s, goods)
         self._count_sent(edges, size_bytes)
 
     def _start_batch(
         self, sent: Common, sent_s: list[float], edges: list[int], dues_s: list[float], goods: Iterable[bool]
     ) -> None:
-        """Put the first arrival of messages on the clock that share one entry there."""
+        """Start messages over `edges` that share one entry on the clock: that of the next arrival."""
         batch = Batch(sent, sent_s, self.sent, self.clock.reserve(len(edges)), edges, dues_s, goods)
         self.batches[batch.number] = batch
         self._await_next(batch)
 
     def _count_sent(self, edges: list[int], size_bytes: int) -> None:
+        """Count messages of `size_bytes` over each of `edges`."""
         self.sent += len(edges)
         self.sent_bytes += size_bytes * len(edges)
         if self.bytes_over is not None:
             np.add.at(self.bytes_over, edges, size_bytes)
 
-    def _set_out(self, message: Message) -> None:
+    def _start_message(self, message: Message) -> None:
         """Start a message that is in no batch. Its next call is its arrival or, with a carrier, the end of its delay."""
         self.flying[message.number] = message
         if self.jammed is not None:
@@ -332,23 +337,24 @@ class Transport:
 
     def _await_next(self, batch: Batch) -> None:
         """Put the next arrival of a batch on the clock, or forget the batch."""
-        place = batch.next()
+        place = batch.next_place()
         if place is None:
             del self.batches[batch.number]
         else:
-            self.clock.call_numbered(batch.dues_s[place], batch.order + place, self._arrive_of, batch)
+            self.clock.call_numbered(batch.dues_s[place], batch.order + place, self._arrive_next, batch)
 
-    def _arrive_of(self, batch: Batch) -> None:
+    def _arrive_next(self, batch: Batch) -> None:
+        """Callback at the next arrival of a batch."""
         if batch.number not in self.batches:
-            return  # cut off
-        message = batch.take()
+            return  # `cut` has ended the messages of the batch
+        message = batch.take_next()
         self._await_next(batch)
         self._end(message)
 
     def _join(self, message: Message) -> None:
         """Start the bytes of a message whose delay has passed."""
         if message.number not in self.flying:
-            return  # cut off
+            return  # `cut` has ended the message
         message.stage, message.next_s, message.order = Stage.BYTES, self.clock.now, -1
         edge = message.edge
         self._port.join(message.number, self.sources[edge], message.size_bytes, self.targets[edge])
@@ -368,7 +374,8 @@ class Transport:
             self._arrive(message)
 
     def _arrive(self, message: Message) -> None:
-        if self.flying.pop(message.number, None) is not None:  # else it was cut off
+        """Callback at the arrival of a message that is in no batch, unless `cut` has ended it."""
+        if self.flying.pop(message.number, None) is not None:
             self._end(message)
 
     def cut(self) -> None:
@@ -390,8 +397,8 @@ class Transport:
     def _end(self, message: Message) -> None:
         """End a message at its arrival: record it, and call its handler; a lost one is sent again if the rule allows."""
         self._on_sent(message)
-        # Most messages meet nothing, and then no cause is looked for.
-        cause = None if self._plain and message.good else self._cause_of_loss(message)
+        # Fast path: most messages survive where nothing else than the channel can lose them.
+        cause = None if self._only_channels_lose and message.good else self._cause_of_loss(message)
         if self.recording:
             self.recorder.message(self._row(message, "delivered" if cause is None else "lost", cause))
         handler = message.handler
@@ -411,6 +418,7 @@ class Transport:
             self._send_again(message, handler)
 
     def _cause_of_loss(self, message: Message) -> str | None:
+        """Return the cause of the loss of a message that ends now, or None; take it off its jammable channel."""
         outage = self.cuts.cause(self._link[message.edge], message.sent_s, message.due_s)
         cause = cause_of_loss(outage, "jammed" if message.jammed else None, message.cause, message.good)
         if self.jammed is not None:
@@ -424,12 +432,14 @@ class Transport:
         message.order = self.clock.call_at(until_s, self._resend, message)
 
     def _resend(self, message: Message) -> None:
+        """Callback at the end of a pause."""
         if self.paused.pop(message.number, None) is None:
-            return  # it is over
+            return  # the message is no longer to be sent again
         if message.handler is not None and message.handler.live:
             self._send_again(message, message.handler)
 
     def _send_again(self, message: Message, handler: MessageHandler) -> None:
+        """Send a lost message again, with the draws of its next attempt."""
         self.resent += 1
         key, size, content = message.key, message.size_bytes, message.content
         self.send(handler, [message.edge], key, size, content, message.attempt + 1, message.tries + 1)
@@ -453,7 +463,7 @@ class Transport:
         )
 
     def record_unfinished(self) -> None:
-        """Record what is in flight and what is jammed as the run ends."""
+        """Record messages in flight, and present jamming, at the end of the run."""
         if self.recording:
             for message in self.under_way():
                 self.recorder.message(self._row(message, "in_flight"))
@@ -467,7 +477,7 @@ class Transport:
             self.jammers.record_to(recorder)
 
     def counts(self) -> dict[str, int]:
-        """Return what jammers did so far, by column; empty where there are none."""
+        """Return the counts of jammers so far, by column; empty without jammers."""
         if self.jammed is None or self.jammers is None:
             return {}
         return {"jammed": self.jammed.hit, "jam_dwells": self.jammers.spent}

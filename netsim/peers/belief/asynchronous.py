@@ -32,13 +32,20 @@ class AsynchronousBelief(BeliefProtocol):
         self._couplings = maths.couplings.tolist()
         self._starts = graph.starts.tolist()
         self._received = [0.0] * graph.edges
+        """Last message received over each edge, log-odds."""
         self._sent = [0.0] * graph.edges
-        self._number = [0] * graph.edges
-        self._heard = [0] * graph.edges
-        self._unheard: set[int] = set()
-        self._due = [False] * graph.clients
+        """Last message sent over each edge."""
+        self._sent_count = [0] * graph.edges
+        """Number of messages sent over each edge; the key of the last one."""
+        self._latest_key = [0] * graph.edges
+        """Key of the latest message received over each edge."""
+        self._not_arrived: set[int] = set()
+        """Edges whose last message was lost."""
+        self._is_working = [False] * graph.clients
         self._outstanding = 0
+        """Number of messages in flight and of clients at work."""
         self._cut_short = False
+        """True if a change was not sent because of `max_exchanges`."""
 
     def _begin(self) -> None:
         self._outstanding += 1
@@ -50,40 +57,45 @@ class AsynchronousBelief(BeliefProtocol):
 
     def _update(self, client: int) -> None:
         """Compute the messages of `client`, and send those that changed by more than the tolerance."""
-        rules, sent, number = self.rules, self._sent, self._number
-        here, out = slice(self._starts[client], self._starts[client + 1]), self.links.outgoing[client]
-        old = [sent[edge] for edge in out]
-        new = self._maths.node_messages(self._field[client], self._received[here], self._couplings[here], old, rules.damping)
+        rules, sent, sent_count = self.rules, self._sent, self._sent_count
+        incoming, outgoing = slice(self._starts[client], self._starts[client + 1]), self.links.outgoing[client]
+        received, couplings = self._received[incoming], self._couplings[incoming]
+        old = [sent[edge] for edge in outgoing]
+        new = self._maths.node_messages(self._field[client], received, couplings, old, rules.damping)
         has_sent = False
-        for edge, before, message in zip(out, old, new, strict=True):
+        for edge, before, message in zip(outgoing, old, new, strict=True):
             if abs(message - before) <= rules.tolerance:
                 continue
-            if number[edge] >= rules.max_exchanges:
+            if sent_count[edge] >= rules.max_exchanges:
                 self._cut_short = True
                 continue
             sent[edge] = message
-            self._say(edge)
+            self._send_latest(edge)
             has_sent = True
         if has_sent and rules.damping > 0:
-            self._wake(client)
+            # With damping the next message differs again, even if nothing arrives.
+            self._react(client)
 
-    def _say(self, edge: int) -> None:
-        self._number[edge] += 1
+    def _send_latest(self, edge: int) -> None:
+        """Send the last message computed for `edge`."""
+        self._sent_count[edge] += 1
         self._outstanding += 1
-        self._unheard.discard(edge)
-        self.links.send(self, [edge], self._number[edge], self.rules.message_bytes, self._sent[edge])
+        self._not_arrived.discard(edge)
+        self.links.send(self, [edge], self._sent_count[edge], self.rules.message_bytes, self._sent[edge])
 
-    def _wake(self, client: int) -> None:
+    def _react(self, client: int) -> None:
+        """Let `client` update: now, or after its work, which gathers what arrives meanwhile."""
         if self.rules.work_s == 0:
             self._update(client)
-        elif not self._due[client]:
-            self._due[client] = True
+        elif not self._is_working[client]:
+            self._is_working[client] = True
             self._outstanding += 1
-            self.links.clock.call_in(self.rules.work_s, self._work_done, client)
+            self.links.clock.call_in(self.rules.work_s, self._on_work_done, client)
 
-    def _work_done(self, client: int) -> None:
+    def _on_work_done(self, client: int) -> None:
+        """Callback at the end of a client's work: update."""
         if self.live:
-            self._due[client] = False
+            self._is_working[client] = False
             self._outstanding -= 1
             self._update(client)
             self._check()
@@ -92,48 +104,50 @@ class AsynchronousBelief(BeliefProtocol):
         """Take the message to its receiver, unless a later message of the same edge came before it."""
         self._outstanding -= 1
         edge = message.edge
-        if message.key > self._heard[edge]:
-            self._heard[edge] = message.key
+        if message.key > self._latest_key[edge]:
+            self._latest_key[edge] = message.key
             self._received[edge] = message.content
-            self._wake(self.links.targets[edge])
+            self._react(self.links.targets[edge])
         self._check()
 
     def on_loss(self, message: Message) -> None:
         """Note the loss; send the message again if its link has come back meanwhile."""
         self._outstanding -= 1
         edge, links = message.edge, self.links
-        if message.key == self._number[edge]:
-            self._unheard.add(edge)
+        if message.key == self._sent_count[edge]:
+            self._not_arrived.add(edge)
             if links.is_back(message):
-                self._say_again(edge)
+                self._send_again(edge)
         self._check()
 
     def _check(self) -> None:
+        """Stop if no message is in flight, no client works, and no lost message waits for its link."""
         if self._outstanding or not self.live:
             return
         cuts, address, now = self.links.cuts, self.links.graph.address, self.links.clock.now
         # Do not wait for edges that have used up their `max_exchanges` messages.
-        waiting = {int(address[edge]) >> 1 for edge in self._unheard if self._number[edge] < self.rules.max_exchanges}
+        waiting = {int(address[edge]) >> 1 for edge in self._not_arrived if self._sent_count[edge] < self.rules.max_exchanges}
         # Wait for outages that are on now only, not for future ones.
         if all(cuts.cause(link, now, now) is None for link in waiting - cuts.down_indefinitely(now)):
             self.complete = True
             self.stop_at(now)
 
     def on_links_return(self, links: set[int]) -> None:
-        """Send every message again that did not arrive over `links`."""
+        """Send again every last message that was lost over `links`."""
         address = self.links.graph.address
-        for edge in sorted(self._unheard):
+        for edge in sorted(self._not_arrived):
             if int(address[edge]) >> 1 in links:
-                self._say_again(edge)
+                self._send_again(edge)
         self._check()
 
-    def _say_again(self, edge: int) -> None:
-        if self._number[edge] < self.rules.max_exchanges:
-            self._say(edge)
+    def _send_again(self, edge: int) -> None:
+        """Send the last message of `edge` again, unless the edge has used up its messages."""
+        if self._sent_count[edge] < self.rules.max_exchanges:
+            self._send_latest(edge)
 
     def result(self) -> BeliefResult:
         """Return the messages that have arrived so far."""
         messages = np.array(self._received)
         residual = float(np.abs(self._maths.step(self._fields, messages) - messages).max(initial=0.0))
-        converged = self.complete and not self._cut_short and not self._unheard
-        return BeliefResult(messages, max(self._number, default=0), residual, converged)
+        converged = self.complete and not self._cut_short and not self._not_arrived
+        return BeliefResult(messages, max(self._sent_count, default=0), residual, converged)

@@ -1,8 +1,7 @@
 """Belief propagation as timed messages: rules, mathematics, results.
 
-Synchronous (`synchronous.py`) or on arrival (`asynchronous.py`), it ends when the simulation, which sees everything,
-finds that no message changes any more; no client could know that. What the messages say is the mathematics' business
-(`BeliefMath`), when they say it is settled there.
+Synchronous (`synchronous.py`) or on arrival (`asynchronous.py`), it ends when no message changes any more. The simulation sees
+that; no client could. `BeliefMath` computes the content of messages; these protocols decide when they are sent.
 """
 
 from __future__ import annotations
@@ -66,12 +65,12 @@ class BeliefRules:
     """Rules for the exchange of beliefs.
 
     `update` "synchronous": a client sends exchange k+1 `work_s` after it has all of exchange k. A message that was given up
-    counts as the last one from that neighbour. "asynchronous": `work_s` after something arrived, a client tells each neighbour
-    for whom its message has changed by more than `tolerance`; `work_s` also gathers what arrives meanwhile. Without it, every
-    arrival is answered at once, and messages multiply until changes fall below the tolerance; no edge carries more than
-    `max_exchanges`, and where it would the outcome is not converged (`warn_of_storms` tells beforehand). `exchanges`: so many,
-    whether settled or not (synchronous); None: until no message changes by more than `tolerance`, at most `max_exchanges`
-    (asynchronous: messages on an edge). `damping` in [0, 1): the share of the old message in the new one, in log-odds.
+    counts as the last one from that neighbour. "asynchronous": `work_s` after an arrival, a client sends a message to each
+    neighbour for whom it has changed by more than `tolerance`; `work_s` also gathers what arrives meanwhile. Without it, every
+    arrival is answered at once, and messages multiply until changes fall below the tolerance. No edge carries more than
+    `max_exchanges`; an exchange that needs more has not converged (`warn_of_storms` warns beforehand). `exchanges`: number of
+    exchanges, converged or not (synchronous); None: until no message changes by more than `tolerance`, at most `max_exchanges`
+    (asynchronous: messages on an edge). `damping` in [0, 1): share of the old message in the new one, in log-odds.
     """
 
     update: Literal["synchronous", "asynchronous"] = "synchronous"
@@ -131,7 +130,7 @@ class BeliefProtocol(PeerProtocol):
 
 
 def warn_of_storms(*, rules: BeliefRules, maths: BeliefMath) -> None:
-    """Warn with MessageStormWarning where asynchronous updates without `work_s` may take an edge to `max_exchanges`."""
+    """Warn with MessageStormWarning if asynchronous updates without `work_s` may send `max_exchanges` messages over an edge."""
     if rules.update == "synchronous" or rules.work_s > 0:
         return
     if maths.answers_until_quiet(rules.tolerance, rules.max_exchanges) >= rules.max_exchanges:

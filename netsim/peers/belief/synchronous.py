@@ -29,7 +29,7 @@ class Iterates:
 
     @property
     def last_change(self) -> float:
-        """The largest change of a message in the last exchange; NaN where there was none."""
+        """Largest change of a message in the last exchange; NaN if there was no exchange."""
         return self.residual if self.done else math.nan
 
     def advance(self, missing: Sequence[int] = ()) -> None:
@@ -63,7 +63,9 @@ class SynchronousBelief(BeliefProtocol):
         self._ideal = self._plan()
         self._iterates: Iterates | None = None
         self._given_up: dict[int, list[int]] = {}
+        """Edges whose message was lost, by exchange."""
         self._degree: list[int] = []
+        """Number of neighbours of each client."""
         self._missing: tuple[list[int], list[int]] = ([], [])
         """Number of messages that each client still waits for, in even and in odd exchanges; the index is `exchange & 1`."""
         self._done = [0] * graph.clients
@@ -72,6 +74,7 @@ class SynchronousBelief(BeliefProtocol):
         """Number of clients that have not finished all exchanges."""
 
     def _plan(self) -> Iterates:
+        """Set `goal`, the number of exchanges if nothing is lost, and return the messages after them."""
         rules = self.rules
         ideal = Iterates(self._maths, self._fields, rules.damping, self.links.graph.edges)
         most = rules.exchanges if rules.exchanges is not None else rules.max_exchanges
@@ -91,15 +94,16 @@ class SynchronousBelief(BeliefProtocol):
         )
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
-        """Return the outcome while nothing disturbs the links and the deadline does not cut the exchange; None otherwise."""
+        """Return the outcome if nothing disturbs the links and the deadline does not cut the exchange; None otherwise."""
         now = self.links.clock.now
         quiet_s = self.links.quiet_until(self.draws, now)
         if quiet_s <= now:
             return None
         end_s = float(self.times()[-1].max())
-        return ClosedForm(end_s, self._take) if end_s < quiet_s and end_s <= deadline_s else None
+        return ClosedForm(end_s, self._apply_closed_form) if end_s < quiet_s and end_s <= deadline_s else None
 
-    def _take(self) -> None:
+    def _apply_closed_form(self) -> None:
+        """Set the state that events would have left: all messages are counted, and all clients have finished."""
         self.links.count(np.full(self.links.graph.edges, self.goal), self.rules.message_bytes)
         self._left = 0
 
@@ -108,12 +112,12 @@ class SynchronousBelief(BeliefProtocol):
         # Messages in flight to a client belong to at most two exchanges: its present one and the next.
         self._missing = (self._degree.copy(), self._degree.copy())
         for client in range(self.links.graph.clients):
-            self._go_on(client)
+            self._send_exchanges(client)
 
-    def _go_on(self, client: int) -> None:
+    def _send_exchanges(self, client: int) -> None:
         """Send the messages of the client's next exchange, and go on while all messages of that exchange have arrived already.
 
-        Work on an exchange (`work_s`) interrupts the loop; `_complete` resumes it. The last client to finish ends the run.
+        Work on an exchange (`work_s`) interrupts the loop; `_on_work_done` resumes it. The last client to finish ends the run.
         """
         done, links, size = self._done, self.links, self.rules.message_bytes
         while done[client] < self.goal:
@@ -122,7 +126,7 @@ class SynchronousBelief(BeliefProtocol):
             if self._missing[exchange & 1][client]:
                 return
             if self.rules.work_s > 0:
-                links.clock.call_in(self.rules.work_s, self._complete, client)
+                links.clock.call_in(self.rules.work_s, self._on_work_done, client)
                 return
             self._count(client)
         self._left -= 1
@@ -134,10 +138,11 @@ class SynchronousBelief(BeliefProtocol):
         self._done[client] += 1
         self._missing[self._done[client] & 1][client] = self._degree[client]
 
-    def _complete(self, client: int) -> None:
+    def _on_work_done(self, client: int) -> None:
+        """Callback at the end of a client's work on an exchange."""
         if self.live:
             self._count(client)
-            self._go_on(client)
+            self._send_exchanges(client)
 
     def on_arrival(self, message: Message) -> None:
         """Count the message; the receiver of the last one of an exchange goes on to the next."""
@@ -146,29 +151,31 @@ class SynchronousBelief(BeliefProtocol):
         missing[client] -= 1
         if missing[client] == 0 and self._done[client] == exchange - 1:
             if self.rules.work_s > 0:
-                self.links.clock.call_in(self.rules.work_s, self._complete, client)
+                self.links.clock.call_in(self.rules.work_s, self._on_work_done, client)
             else:
                 self._count(client)
-                self._go_on(client)
+                self._send_exchanges(client)
 
     def on_loss(self, message: Message) -> None:
-        """Go on with the last message of that neighbour."""
+        """Count the message like one that arrived: its receiver goes on with the last message of that neighbour."""
         self._given_up.setdefault(message.key, []).append(message.edge)
         self.on_arrival(message)
 
     def _finish(self) -> None:
+        """Handle that all clients have finished: stop, or let all go on for another exchange if losses require it."""
         rules = self.rules
         if self._given_up:
-            now = self._catch_up(self.goal)
-            if rules.exchanges is None and now.residual > rules.tolerance and self.goal < rules.max_exchanges:
+            reached = self._compute_up_to(self.goal)
+            if rules.exchanges is None and reached.residual > rules.tolerance and self.goal < rules.max_exchanges:
                 self.goal += 1
                 self._left = len(self._done)
                 for client in range(self._left):
-                    self._go_on(client)
+                    self._send_exchanges(client)
                 return
         self.stop_at(self.links.clock.now)
 
-    def _catch_up(self, exchange: int) -> Iterates:
+    def _compute_up_to(self, exchange: int) -> Iterates:
+        """Return the messages after `exchange`, with the losses that occurred. Exchanges must not decrease from call to call."""
         if self._iterates is None:
             self._iterates = Iterates(self._maths, self._fields, self.rules.damping, self.links.graph.edges)
         while self._iterates.done < exchange:
@@ -183,15 +190,16 @@ class SynchronousBelief(BeliefProtocol):
     def result(self) -> BeliefResult:
         """Return the messages that each client has heard up to the last exchange that it has finished."""
         if self.complete:
-            return self._result_from(self._catch_up(self.goal) if self._given_up else self._ideal)
-        stage = np.array(self._done)[self.links.graph.target]
+            return self._result_from(self._compute_up_to(self.goal) if self._given_up else self._ideal)
+        receiver_done = np.array(self._done)[self.links.graph.target]
         iterates = Iterates(self._maths, self._fields, self.rules.damping, self.links.graph.edges)
         messages = iterates.messages.copy()
         for exchange in range(1, max(self._done) + 1):
             iterates.advance(self._given_up.get(exchange, ()))
-            there = stage >= exchange
-            messages[there] = iterates.messages[there]
+            received = receiver_done >= exchange
+            messages[received] = iterates.messages[received]
         return BeliefResult(messages, min(self._done), iterates.last_change, False)
 
     def _result_from(self, iterates: Iterates) -> BeliefResult:
+        """Return the result of an exchange that all clients have finished."""
         return BeliefResult(iterates.messages, iterates.done, iterates.last_change, iterates.residual <= self.rules.tolerance)

@@ -1,8 +1,8 @@
 """Gossip as timed messages: rules, mathematics, and the common base of `flooding.py` and `push.py`.
 
-In a slot every client makes one index, and messages spread (client, index) pairs. Clients are named by rank, their place in the
-decreasing order of all indices; nobody uses a rank it has not heard of. All clients name the same top m exactly when each of
-them knows the true top m: agreement. The clients do not notice, and go on until the slot starts.
+In a slot every client makes one index, and messages spread (client, index) pairs. Code names clients by rank, their place in the
+decreasing order of all indices; a client uses only ranks of which it has heard. All clients name the same top m exactly when each
+of them knows the true top m: agreement. The clients do not notice it, and go on until training starts.
 """
 
 from __future__ import annotations
@@ -29,12 +29,23 @@ Known = Any
 class Payload(Protocol):
     """Algebra of the knowledge that messages carry: pairs (client, index), by rank."""
 
-    def item(self, rank: int) -> Known: ...
-    def merge(self, held: Known, got: Known) -> tuple[Known, Known]: ...
-    def difference(self, held: Known, got: Known) -> Known: ...
-    def pairs(self, known: Known) -> int: ...
-    def top_ranks(self, held: Known, size: int) -> tuple[int, ...]: ...
-    def knows_top(self, held: Known, size: int) -> bool: ...
+    def item(self, rank: int) -> Known:
+        """Return the knowledge of one pair."""
+
+    def merge(self, held: Known, got: Known) -> tuple[Known, Known]:
+        """Return `held` and `got` together, and the part of `got` that is new."""
+
+    def difference(self, held: Known, got: Known) -> Known:
+        """Return the part of `held` that `got` does not contain."""
+
+    def pairs(self, known: Known) -> int:
+        """Return the number of pairs."""
+
+    def top_ranks(self, held: Known, size: int) -> tuple[int, ...]:
+        """Return the best ranks of `held`, at most `size` of them, ascending."""
+
+    def knows_top(self, held: Known, size: int) -> bool:
+        """Return True if `held` contains the best `size` of all clients."""
 
 
 class GossipMath(Protocol):
@@ -68,10 +79,10 @@ class GossipMath(Protocol):
 class GossipRules:
     """Rules for the spread of indices.
 
-    `forwarding` "flooding": `work_s` after its arrival a client tells all its neighbours what is new to it, but for the one
-    it has it from; when a link comes back from an outage, its two ends tell each other all they know. "push": every
-    `interval_s` each client tells one random neighbour all it knows; "push-pull": that neighbour answers with what it knew and
-    the sender did not show to know. `max_repetitions` of push. A message has `header_bytes` and `pair_bytes` for each pair.
+    `forwarding` "flooding": `work_s` after an arrival, a client sends what is new to it to all neighbours except the sender; when
+    a link comes back from an outage, its two ends send each other all they know. "push": every `interval_s` each client sends
+    all it knows to one random neighbour. "push-pull": that neighbour answers with pairs that the message did not contain.
+    `max_repetitions`: of push and push-pull. A message has `header_bytes`, and `pair_bytes` for each pair.
     """
 
     forwarding: Literal["flooding", "push", "push-pull"] = "flooding"
@@ -134,14 +145,16 @@ class GossipProtocol(PeerProtocol):
                 self._agree()
 
     def _agree(self) -> None:
+        """Note that all clients agree now, and stop unless the protocol goes on."""
         self.agreed_s = self.links.clock.now
         if self.until_agreement:
             self.stop_at(self.agreed_s)
 
     def _teaches(self, edge: int) -> bool:
-        """Return True if all that the sender of `edge` knows would tell its receiver something new."""
+        """Return True if the sender of `edge` knows something that its receiver does not."""
         links, held = self.links, self.held
         return bool(self.payload.merge(held[links.targets[edge]], held[links.sources[edge]])[1])
 
     def _size_bytes(self, known: Known) -> int:
+        """Return the size of a message that carries `known`."""
         return self.rules.header_bytes + self.rules.pair_bytes * self.payload.pairs(known)

@@ -21,7 +21,9 @@ class Flooding(GossipProtocol):
 
     def _begin(self) -> None:
         self._eras: dict[int, int] = {}
+        """First attempt of messages over each edge since its link last came back; 0 for other edges."""
         self._given_up: set[int] = set()
+        """Edges over which a message was lost since their link last came back."""
         if self._uninformed == 0:
             self._agree()
         for client, held in enumerate(self.held):
@@ -30,6 +32,7 @@ class Flooding(GossipProtocol):
         self._check()
 
     def _forward(self, client: int, news: Known, giver: int) -> None:
+        """Send `news` from `client` to all its neighbours, except `giver` (-1: to all)."""
         links, eras = self.links, self._eras
         key, size, target = self._key(news), self._size_bytes(news), links.targets
         edges = [edge for edge in links.outgoing[client] if target[edge] != giver]
@@ -41,6 +44,7 @@ class Flooding(GossipProtocol):
             links.send(self, edges, key, size, news)
 
     def _key(self, news: Known) -> int:
+        """Return the key of a message: the best client that it names."""
         best: int = self._client_of[self.payload.top_ranks(news, 1)[0]]
         return best
 
@@ -59,9 +63,10 @@ class Flooding(GossipProtocol):
         if not self._outstanding:
             self._check()
 
-    def _finish_work(self, what: tuple[int, Known, int]) -> None:
+    def _finish_work(self, forwarding: tuple[int, Known, int]) -> None:
+        """Callback at the end of a client's work: forward (client, news, giver)."""
         if self.live:
-            self._forward(*what)
+            self._forward(*forwarding)
             self._outstanding -= 1
             self._check()
 
@@ -72,16 +77,17 @@ class Flooding(GossipProtocol):
         self._check()
 
     def _check(self) -> None:
+        """Stop if no message is in flight and no client can learn anything more, so that agreement is impossible."""
         if self._outstanding or not self.live or not self.until_agreement or self._uninformed == 0:
             return
         if self._nothing_to_learn():
             self.stop_at(self.links.clock.now)
 
-    def _nothing_to_learn(self, back: Collection[int] = ()) -> bool:
-        """Return True if no client can learn anything more, the links `back` coming back now.
+    def _nothing_to_learn(self, returned: Collection[int] = ()) -> bool:
+        """Return True if no client can learn anything more. `returned`: links that come back now.
 
-        An outage that is yet to come is not waited for, although its end would make both ends of the link talk again: a message
-        that was lost over a link that is not down is not sent again.
+        A message that was lost over a link that is up is not sent again. Future outages do not count, although both ends of
+        their links would send everything again when they end.
         """
         cuts, now = self.links.cuts, self.links.clock.now
         lost = cuts.down_indefinitely(now)
@@ -89,13 +95,13 @@ class Flooding(GossipProtocol):
             link = address >> 1
             if link in lost or not self._teaches(edge):
                 continue
-            if edge not in self._given_up or link in back or cuts.cause(link, now, now) is not None:
+            if edge not in self._given_up or link in returned or cuts.cause(link, now, now) is not None:
                 return False
         return True
 
-    def _takes_returns(self, back: Collection[int]) -> bool:
+    def _takes_returns(self, returned: Collection[int]) -> bool:
         # Links that return repeatedly would always have messages in flight, and the protocol would never end.
-        return not (self.until_agreement and self._nothing_to_learn(back))
+        return not (self.until_agreement and self._nothing_to_learn(returned))
 
     def on_links_return(self, links: set[int]) -> None:
         """Send the knowledge of both ends of each of `links` over it."""
@@ -109,18 +115,19 @@ class Flooding(GossipProtocol):
                 self.links.send(self, [edge], self._key(news), self._size_bytes(news), news, self._eras[edge])
 
     def closed_form(self, deadline_s: float) -> ClosedForm | None:
-        """Return the outcome while nothing disturbs the links and everything is passed on at once; None otherwise."""
+        """Return the outcome if nothing disturbs the links and clients forward at once; None otherwise."""
         stop_s = math.inf if self.until_agreement else deadline_s
-        times = self._wave(stop_s)
+        times = self._known_times(stop_s)
         if times is None:
             return None
         end_s = min(self.agreement_s(times), deadline_s) if self.until_agreement else deadline_s
-        return ClosedForm(end_s, lambda: self._take(times, end_s))
+        return ClosedForm(end_s, lambda: self._apply_closed_form(times, end_s))
 
-    def _wave(self, stop_s: float) -> FloatArray | None:
+    def _known_times(self, stop_s: float) -> FloatArray | None:
         """Return the time at which each client knows each item, seconds (K, K), row = origin; None if unknown.
 
-        `stop_s`: start of the slot; inf: stop at agreement. None: no agreement, or the closed form does not hold so long.
+        `stop_s`: time at which the protocol is stopped; inf: it stops at agreement. The times are unknown if the closed form does
+        not hold until then.
         """
         links, clients = self.links, self.links.graph.clients
         quiet_s = links.quiet_until(self.draws, links.clock.now)
@@ -140,7 +147,7 @@ class Flooding(GossipProtocol):
         """Return the time at which all clients know the true top m, seconds; inf: never."""
         return float(times[self._client_of[: self._size]].max())
 
-    def _take(self, times: FloatArray, end_s: float) -> None:
+    def _apply_closed_form(self, times: FloatArray, end_s: float) -> None:
         """Set the state that events would have left at `end_s`; the clock must stand there."""
         links, graph = self.links, self.links.graph
         agreed_s = self.agreement_s(times)
@@ -158,7 +165,7 @@ class Flooding(GossipProtocol):
             late = np.flatnonzero(sends & (arrival_s > end_s))
             links.put_in_flight(self.draws, late, client, size, news, sent_s[late], arrival_s[late])
         links.count(arrived, size)
-        self._learn(times <= end_s)
+        self._set_knowledge(times <= end_s)
 
     def _givers(self, first: IntArray, known_s: FloatArray, origin: int) -> IntArray:
         """Return the edge, among `first` (ascending), over which each client first hears of the item of `origin`.
@@ -175,21 +182,23 @@ class Flooding(GossipProtocol):
         """Place of each client in the order of forwarding; -1: it does not know the item yet."""
         order[origin] = 0
         for time_s in np.unique(known_s[receivers]).tolist():
-            here = np.flatnonzero(known_s[target] == time_s)
-            while here.size:
+            open_edges = np.flatnonzero(known_s[target] == time_s)
+            while open_edges.size:
                 # Where messages take no time, clients that forward at this instant come after those that forwarded before.
-                by_sender = here[order[source[here]] >= 0]
-                by_sender = by_sender[np.lexsort((order[source[by_sender]], target[by_sender]))]
-                clients, at = np.unique(target[by_sender], return_index=True)
-                by_sender = by_sender[at]
-                givers[np.searchsorted(receivers, clients)] = first[by_sender]
-                in_turn = clients[np.argsort(order[source[by_sender]], kind="stable")]
+                usable = open_edges[order[source[open_edges]] >= 0]
+                # Of each receiver keep the edge whose sender forwarded first.
+                usable = usable[np.lexsort((order[source[usable]], target[usable]))]
+                clients, first_of_client = np.unique(target[usable], return_index=True)
+                usable = usable[first_of_client]
+                givers[np.searchsorted(receivers, clients)] = first[usable]
+                in_turn = clients[np.argsort(order[source[usable]], kind="stable")]
                 order[in_turn] = order.max() + 1 + np.arange(len(in_turn))
-                here = here[order[target[here]] < 0]
+                open_edges = open_edges[order[target[open_edges]] < 0]
         return givers
 
-    def _learn(self, knows: BoolArray) -> None:
-        # Row of items in the order of their ranks, so that each client's knowledge is one sequence of bits.
+    def _set_knowledge(self, knows: BoolArray) -> None:
+        """Set the knowledge of all clients. `knows` (K, K): True if a client (column) knows the item of an origin (row)."""
+        # Items in the order of their ranks.
         by_rank = knows[self._client_of].T
         for client, bits in enumerate(by_rank):
             for rank in np.flatnonzero(bits).tolist():

@@ -64,13 +64,13 @@ class Push(GossipProtocol):
         clock.call_at(due_s, self._repeat, priority=LAST)
 
     def _cannot_agree(self) -> bool:
-        """Return True if agreement is impossible while clients are away: no other link has anything to tell."""
+        """Return True if agreement is impossible because clients are away: over no other link can anything new be learned."""
         links = self.links
-        away = () if links.absences is None else links.absences.down_indefinitely(links.clock.now)
-        if not away or self._uninformed == 0:
+        links_away = () if links.absences is None else links.absences.down_indefinitely(links.clock.now)
+        if not links_away or self._uninformed == 0:
             return False
         edges = enumerate(links.graph.address.tolist())
-        return not any(address >> 1 not in away and self._teaches(edge) for edge, address in edges)
+        return not any(address >> 1 not in links_away and self._teaches(edge) for edge, address in edges)
 
     def on_arrival(self, message: Message) -> None:
         """Merge the message; in push-pull, answer it."""
@@ -80,14 +80,19 @@ class Push(GossipProtocol):
         if answer and self._answer is not None:
             self._answer.outstanding += 1
             self.links.send(self._answer, [self._reverse[message.edge]], message.key, self._size_bytes(answer), answer)
-        self.on_loss(message)
+        self._count_end()
 
     def on_loss(self, message: Message) -> None:
+        """Do no more than count: the message is not sent again."""
+        self._count_end()
+
+    def _count_end(self) -> None:
         """Count one message less in flight."""
         self._outstanding -= 1
         self._stop_if_done()
 
     def _stop_if_done(self) -> None:
+        """Stop after the last repetition, when no message is in flight, without agreement."""
         under_way = self._outstanding + (self._answer.outstanding if self._answer is not None else 0)
         if under_way or self.repetitions < self.rules.max_repetitions or not self.until_agreement or self._uninformed == 0:
             return

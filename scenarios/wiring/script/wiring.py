@@ -66,8 +66,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     # A server without clients waits for the script's next act, which may bring clients back.
     targets.absent.ask_return(lambda: runner.due_s)
     if targets.cuts is not None and links is not None:
-        targets.cuts.listen(links.tell_of_return)
-        targets.cut_offs.listen(links.tell_of_reconnection)
+        targets.cuts.listen(links.report_return)
+        targets.cut_offs.listen(links.report_reconnection)
         targets.cuts.expect(lambda: runner.due_s)
     targets.cut_offs.expect(lambda: runner.due_s)
     _add_objects(world, targets, jammers)

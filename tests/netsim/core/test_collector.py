@@ -19,7 +19,7 @@ from netsim.core.collector import freed_at_the_end, long_lived, resting
 @pytest.fixture(autouse=True)
 def _nothing_is_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Undo for each test of this file what the whole suite does to the collector."""
-    monkeypatch.setattr(collector, "_here", False)
+    monkeypatch.setattr(collector, "_frozen_here", False)
     seldom = gc.get_threshold()
     gc.set_threshold(700, 10, 10)  # those that Python begins with
     gc.unfreeze()

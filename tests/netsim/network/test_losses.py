@@ -9,7 +9,7 @@ import pytest
 
 import netsim
 from netsim.network.losses import cause_of_loss, causes_of_losses
-from netsim.network.outages import ClientOutage, ClientOutages, InSeconds
+from netsim.network.outages import ClientOutage, ClientOutages, IntervalInSeconds
 
 ENDING = {"kind": "trace", "time_s": [0.0], "bytes_per_s": [10.0], "end_s": 2.0, "after_end": "stop"}
 MAST = {"name": "mast", "clients": [0], "from_s": 1.0, "to_s": 1.5}
@@ -28,7 +28,9 @@ def test_arrays_name_the_causes_of_single_losses() -> None:
     count = 300
     outages = ClientOutages(
         [
-            ClientOutage(name=name, when=InSeconds(start_s=start_s, end_s=start_s + 3.0), clients=4, members=np.array(members))
+            ClientOutage(
+                name=name, when=IntervalInSeconds(start_s=start_s, end_s=start_s + 3.0), clients=4, members=np.array(members)
+            )
             for name, start_s, members in (("mast", 2.0, [0, 1]), ("power", 4.0, [1, 2]))
         ]
     )

@@ -17,7 +17,7 @@ from models.peers.graph import PeerGraph
 from models.peers.topologies import complete, random_geometric
 from netsim.core.intervals import Intervals
 from netsim.core.streams import Streams
-from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, DrawnInSeconds, InRounds, InSeconds
+from netsim.network.outages import ClientOutage, ClientOutages, CutOffs, IntervalInRounds, IntervalInSeconds, MarkovInSeconds
 from netsim.network.transport.link_outages import Absences, AllCuts, CutOff, Outage, Outages, ScriptedCuts, link_between
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
@@ -33,13 +33,13 @@ def opinions_of(clients: int, seed: int = 0) -> Any:
 
 
 def mast(clients: int, members: list[int] | None, start_s: float, end_s: float = math.inf) -> ClientOutages:
-    when = InSeconds(start_s=start_s, end_s=end_s)
+    when = IntervalInSeconds(start_s=start_s, end_s=end_s)
     return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=members)])  # type: ignore[arg-type]
 
 
 def drawn(clients: int, members: list[int], up_s: float, down_s: float) -> ClientOutages:
     presence = Markov(clients=1, mean_on_s=up_s, mean_off_s=down_s)
-    when = DrawnInSeconds(presence=presence, draws=Streams(7)["outage.mast"])
+    when = MarkovInSeconds(presence=presence, draws=Streams(7)["outage.mast"])
     return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=np.array(members))])
 
 
@@ -146,7 +146,7 @@ def test_a_client_that_is_back_is_told_again() -> None:
     assert outcome.beliefs == pytest.approx(beliefs(pair, Ising.fields(r), exact.messages), abs=1e-8)
     assert outcome.converged_s == 5.0
     # By rounds nobody knows when it is over, so nobody waits: of what the other says nothing is heard.
-    outage = ClientOutage(name="mast", when=InRounds(start=1), clients=2, members=np.array([1]))
+    outage = ClientOutage(name="mast", when=IntervalInRounds(start=1), clients=2, members=np.array([1]))
     outage.when.open_round(1, 0.0)
     outcome = world(pair, per_round=1, belief=rules, client_outages=ClientOutages([outage])).run(1, r)
     assert math.isnan(outcome.converged_s)
@@ -213,9 +213,9 @@ def test_nobody_waits_for_links_that_return_again_and_again_and_help_nobody(link
 def test_which_links_are_lost_and_which_return() -> None:
     graph = four()
     links = {pair: link_between(graph, *pair) for pair in ((0, 1), (1, 2), (2, 3), (0, 2))}
-    by_round = ClientOutage(name="power", when=InRounds(start=1), clients=4, members=np.array([3]))
+    by_round = ClientOutage(name="power", when=IntervalInRounds(start=1), clients=4, members=np.array([3]))
     by_round.when.open_round(1, 0.0)
-    by_time = ClientOutage(name="mast", when=InSeconds(start_s=1.0, end_s=4.0), clients=4, members=np.array([2]))
+    by_time = ClientOutage(name="mast", when=IntervalInSeconds(start_s=1.0, end_s=4.0), clients=4, members=np.array([2]))
     clients = CutOffs()
     schedule = Outages(
         graph=graph, outages=[Outage(start_s=2.0, links=[(0, 1)]), Outage(start_s=3.0, end_s=4.0, links=[(0, 2)])]
@@ -258,7 +258,7 @@ def test_which_links_are_down_for_ever() -> None:
         def reachable(self) -> np.ndarray:
             return np.array([True, True, False, False])
 
-        def ever_here(self) -> np.ndarray:
+        def ever_present(self) -> np.ndarray:
             return np.array([True, True, True, False])
 
     absences = Absences(graph=four(), presence=Away())

@@ -17,7 +17,7 @@ from models.privacy import ExplicitSchedule, Ledger
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.bandwidth_sharing import SharedMedium
-from netsim.network.outages import ClientOutage, DrawnInRounds, DrawnInSeconds, InRounds, InSeconds
+from netsim.network.outages import ClientOutage, IntervalInRounds, IntervalInSeconds, MarkovInRounds, MarkovInSeconds
 from tests.helpers.async_world import Shuffled, Table, World, world
 from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.shared_links import shared_medium
@@ -61,10 +61,10 @@ def shared(clock: Clock, clients: int) -> SharedMedium:
 def outages(seed: int) -> list[ClientOutage]:
     presence, law = Markov(clients=1, mean_on_s=15.0, mean_off_s=3.0), GilbertElliott(clients=1, to_bad=0.1, to_good=0.3)
     whens = {
-        "backhaul": DrawnInSeconds(presence=presence, draws=Streams(seed)["outage.backhaul"]),
-        "weather": DrawnInRounds(law=law, draws=Streams(seed)["outage.weather"]),
-        "works": InSeconds(start_s=10.0, end_s=16.0),
-        "drill": InRounds(start=6, end=9),
+        "backhaul": MarkovInSeconds(presence=presence, draws=Streams(seed)["outage.backhaul"]),
+        "weather": MarkovInRounds(law=law, draws=Streams(seed)["outage.weather"]),
+        "works": IntervalInSeconds(start_s=10.0, end_s=16.0),
+        "drill": IntervalInRounds(start=6, end=9),
     }
     return [ClientOutage(name=name, when=when, clients=3, members=np.array([0, 2])) for name, when in whens.items()]
 

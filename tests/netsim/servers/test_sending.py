@@ -19,7 +19,7 @@ from netsim.core.clock import Clock
 from netsim.core.streams import Streams
 from netsim.network.carriers import Carrier, VaryingLinks
 from netsim.network.jamming import Dwells, Jammer, Jammers
-from netsim.network.outages import ClientOutage, ClientOutages, DrawnInSeconds, InSeconds
+from netsim.network.outages import ClientOutage, ClientOutages, IntervalInSeconds, MarkovInSeconds
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.varying_medium import VaryingMedium
 from netsim.records.sinks import NoRecorder
@@ -49,7 +49,7 @@ def test_opinions_share_a_bandwidth_by_hand() -> None:
     assert told == [(0, 100.0, 101.5), (1, 100.5, 102.0), (2, 103.0, 104.0)]
     # With the delay before the bytes, the wait for the last test, and an outage that client 1 meets in its delay.
     told.clear()
-    when = InSeconds(start_s=100.6, end_s=100.7)
+    when = IntervalInSeconds(start_s=100.6, end_s=100.7)
     outages = ClientOutages([ClientOutage(name="mast", when=when, clients=3, members=np.array([1]))])
     sender = uplink(sharing(10.0), delay=Constant(value_s=1.0), wait_s=0.5, outages=outages)
     sender.transport.listen(lambda message: told.append((message.edge, message.sent_s, message.due_s)))
@@ -140,7 +140,7 @@ def test_what_is_under_way_when_the_server_stops_waiting_is_cut_off_and_nothing_
 
 
 def drawn_outages(clients: int) -> ClientOutages:
-    when = DrawnInSeconds(presence=Markov(clients=1, mean_on_s=2.0, mean_off_s=0.5), draws=Streams(3)["outage.x"])
+    when = MarkovInSeconds(presence=Markov(clients=1, mean_on_s=2.0, mean_off_s=0.5), draws=Streams(3)["outage.x"])
     return ClientOutages([ClientOutage(name="mast", when=when, clients=clients, members=np.arange(0, clients, 2))])
 
 
