@@ -82,7 +82,7 @@ class NoTime:
         return np.zeros(len(entities))
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
-        """Itself."""
+        """Return this law, for ever."""
         return self, math.inf
 
 

@@ -41,7 +41,7 @@ def optional(method: AnyMethod) -> AnyMethod:
 
 
 OPTIONAL = "netsim_optional"
-"""The attribute that marks such methods."""
+"""Attribute that marks methods decorated by `optional`."""
 
 
 class Stateful(Protocol):
@@ -111,7 +111,7 @@ class BandwidthLaw(Protocol):
     """Bandwidth of each client's link over time, piecewise constant."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
-        """Return the times at which transfers of `size_bytes` (n,), begun at `start_s` (n,), are through; inf: never; (n,).
+        """Return the times (n,) at which transfers of `size_bytes` (n,), begun at `start_s` (n,), end; inf: never.
 
         An end is the first instant at which the integral of the bandwidth from `start_s` on is `size_bytes`.
         """

@@ -66,10 +66,12 @@ def load_fields(owner: object, names: Iterable[str], state: State) -> None:
 
 
 def _fields_of(kind: type) -> list[str]:
+    """Return the `state_fields` of a class and its bases, those of bases first."""
     return [name for base in reversed(kind.__mro__) for name in base.__dict__.get("state_fields", ())]
 
 
 def _saved(value: object) -> object:
+    """Return a copy of a field: the state of a component, of a list of components, or plain data."""
     if hasattr(value, "state_dict"):
         return value.state_dict()
     if isinstance(value, list | tuple) and value and hasattr(value[0], "state_dict"):

@@ -29,6 +29,7 @@ _READ_COST = 128
 
 
 def _key(seed: int, name: str) -> list[int]:
+    """Return the Philox key of a stream: two 64-bit words."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
     return [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
 
@@ -55,6 +56,7 @@ class Stream:
         }
 
     def _position(self, index: int, block: int) -> None:
+        """Move the generator to `block` (four draws) of the sequence at `index`."""
         self._counter[0] = block
         self._counter[1] = index & _WORD
         self._counter[2] = index >> 64

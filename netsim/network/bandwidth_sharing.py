@@ -44,8 +44,9 @@ class SharedMedium(SharedLink):
         super().__init__(clock, check_sizes(size_bytes, clients), link, own)
         self._everyone: IntArray = np.arange(clients)
         self._laws: tuple[BandwidthLaw, BandwidthLaw | None] | None = None
+        """Laws in force: of the link, and of the clients' own links or None."""
         self._until_s = _NEVER
-        """Time until which these laws are in force, seconds."""
+        """Time until which they are in force, seconds."""
         self.bandwidth = 0.0
         self._limits: FloatArray = np.zeros(clients)
         self._look_up(clock.now)
@@ -58,7 +59,9 @@ class SharedMedium(SharedLink):
         """Messages in flight and their clients, by number."""
         self._number = self._class_number = 0
         self._due_s = _NEVER
-        self._rings_s = _NEVER
+        """Time of the next event: a message ends, or the laws change."""
+        self._alarm_s = _NEVER
+        """Time of the valid call of `_on_alarm`."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._members
@@ -67,11 +70,10 @@ class SharedMedium(SharedLink):
         return len(self._members)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
-        """Return the seconds that messages of `clients` (n,) take alone, under the laws in force at their first start; (n,)."""
         now = float(start_s.min(initial=self.clock.now))
         link, own, _ = self._laws_at(round, now)
-        most = float(link.rate(now, _LINK)[0])
-        rates = np.full(len(clients), most) if own is None else np.minimum(own.rate(now, clients), most)
+        bandwidth = float(link.rate(now, _LINK)[0])
+        rates = np.full(len(clients), bandwidth) if own is None else np.minimum(own.rate(now, clients), bandwidth)
         return np.asarray(self._sizes[clients] / rates)
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
@@ -79,14 +81,14 @@ class SharedMedium(SharedLink):
             self.renew()
         self._add(self._number, key, client, float(self._sizes[client] if size_bytes is None else size_bytes))
         self._number += 1
-        self._share()
+        self._set_rates()
 
     def leave(self, key: Key) -> None:
         flow_class, number = self._members.pop(key)
         del self._keys[number]
         self._bundle.drop(flow_class, number, self.clock.now)
         self._forget_if_empty(flow_class)
-        self._share()
+        self._set_rates()
 
     def open_round(self, round: int, time_s: float) -> None:
         self._round = round
@@ -95,7 +97,7 @@ class SharedMedium(SharedLink):
     def renew(self) -> None:
         if self._look_up(self.clock.now):
             self._regroup()
-            self._share()
+            self._set_rates()
 
     def _look_up(self, now: float) -> bool:
         """Update the laws in force; return True if they have changed."""
@@ -125,22 +127,28 @@ class SharedMedium(SharedLink):
         now = self.clock.now
         members = [(key, flow_class, number) for key, (flow_class, number) in self._members.items()]
         moving = [(key, flow_class, number) for key, flow_class, number in members if flow_class.limit != self._limit_of(number)]
-        ends = {number: end for flow_class in {flow_class for _, flow_class, _ in moving} for end, number, _ in flow_class.queue}
-        left = {number: max(ends[number] - self._bundle.served(flow_class, now), 0.0) for _, flow_class, number in moving}
+        changed_classes = {flow_class for _, flow_class, _ in moving}
+        served_at_end = {number: served for flow_class in changed_classes for served, number, _ in flow_class.queue}
+        # Compute all bytes left before the first message moves.
+        left = {number: max(served_at_end[number] - self._bundle.served(of, now), 0.0) for _, of, number in moving}
         for key, flow_class, number in moving:
             self._bundle.drop(flow_class, number, now)
             self._forget_if_empty(flow_class)
-            self._add(number, key, self._keys[number][1], left[number])
+            _, client = self._keys[number]
+            self._add(number, key, client, left[number])
 
     def _limit_of(self, number: int) -> float:
-        return float(self._limits[self._keys[number][1]])
+        """Return the present limit of the client of a message in flight."""
+        _, client = self._keys[number]
+        return float(self._limits[client])
 
     def _forget_if_empty(self, flow_class: FlowClass) -> None:
+        """Remove a class without messages."""
         if not flow_class.count:
             self._bundle.remove(flow_class, self.clock.now)
             del self._classes[flow_class.limit]
 
-    def _share(self) -> None:
+    def _set_rates(self) -> None:
         """Set all rates from now on, and schedule the call at the next end."""
         bundle = self._bundle
         bundle.settle(bundle.fill(self.bandwidth), self.clock.now)
@@ -152,22 +160,23 @@ class SharedMedium(SharedLink):
         return min(self._bundle.next_end_s(), self._until_s) if self._members else _NEVER
 
     def _call_at_next_end(self) -> None:
-        if self._due_s < self._rings_s:
-            self._rings_s = self._due_s
+        """Put the next event on the clock, unless a call for an earlier time is there."""
+        if self._due_s < self._alarm_s:
+            self._alarm_s = self._due_s
             self.clock.call_at(self._due_s, self._on_alarm, self._due_s, FIRST)
 
     def _on_alarm(self, at_s: float) -> None:
         """Callback at the expected time of the next event: end the messages that are due, and apply new laws."""
-        if at_s != self._rings_s:
-            return  # an earlier call has taken its place
-        self._rings_s = _NEVER
-        # The call was set for an earlier estimate of the next end; messages that began since have delayed that end.
+        if at_s != self._alarm_s:
+            return  # a call for an earlier time has taken its place
+        self._alarm_s = _NEVER
+        # Messages that began after the call was set may have delayed the end: then only a later call is set.
         while self._due_s <= at_s and (end := self._bundle.pop_end(at_s)) is not None:
             flow_class, number = end
             key, _ = self._keys.pop(number)
             del self._members[key]
             self._forget_if_empty(flow_class)
-            self._share()
+            self._set_rates()
             self._end(key)
         if at_s >= self._until_s:
             self.renew()
@@ -202,7 +211,7 @@ class SharedMedium(SharedLink):
         limit_changed = any(flow_class.limit != self._limit_of(number) for flow_class, number in self._members.values())
         if limit_changed or self.bandwidth != state["bandwidth"]:
             self._regroup()
-            self._share()
+            self._set_rates()
         elif self._members:
             self._due_s = self._next_s()
             self._call_at_next_end()

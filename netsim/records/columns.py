@@ -32,19 +32,19 @@ def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
         numbers = np.array(values, kind.to_pandas_dtype())
         return _array(numbers, ~np.isnan(numbers), kind)
     numbers, allowed = np.array(values), "b" if pa.types.is_boolean(kind) else "iub"
-    there = np.ones(len(values), bool)
+    known = np.ones(len(values), bool)
     if numbers.dtype.kind not in allowed and len(values):
-        there = np.array([value is not None and value == value for value in values])
-        numbers = np.array([value if is_there else False for value, is_there in zip(values, there, strict=True)])
+        known = np.array([value is not None and value == value for value in values])
+        numbers = np.array([value if is_known else False for value, is_known in zip(values, known, strict=True)])
     if numbers.dtype.kind not in allowed and len(values):
         raise TypeError(f"{values[:5]!r}...: must all be of type {kind}, or null")
     if pa.types.is_boolean(kind):
         bits = np.packbits(numbers.astype(bool), bitorder="little")
-        return pa.Array.from_buffers(kind, len(values), [_bitmap(there), pa.py_buffer(bits)])
-    wanted = np.dtype(kind.to_pandas_dtype())
-    if len(values) and not (np.iinfo(wanted).min <= numbers.min() and numbers.max() <= np.iinfo(wanted).max):
+        return pa.Array.from_buffers(kind, len(values), [_bitmap(known), pa.py_buffer(bits)])
+    dtype = np.dtype(kind.to_pandas_dtype())
+    if len(values) and not (np.iinfo(dtype).min <= numbers.min() and numbers.max() <= np.iinfo(dtype).max):
         raise OverflowError(f"{numbers.min()} to {numbers.max()}: do not fit into {kind}")
-    return _array(numbers.astype(wanted), there, kind)
+    return _array(numbers.astype(dtype), known, kind)
 
 
 def empty(schema: pa.Schema) -> pa.Table:
@@ -53,10 +53,14 @@ def empty(schema: pa.Schema) -> pa.Table:
 
 
 def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType) -> pa.Array:
-    """Return the Arrow array of the `words` at `places` (n,); -1: null. The result equals that of `column`."""
+    """Return the Arrow array of the `words` at `places` (n,); -1: null.
+
+    The result equals that of `column`: its dictionary has the words that occur, in order of appearance.
+    """
     distinct, first = np.unique(places, return_index=True)
     used = distinct[np.argsort(first)]
     used = used[used >= 0]
+    # Number of each word in the dictionary. The last entry stands for null: place -1.
     numbers = np.zeros(len(words) + 1, np.int64)
     numbers[used] = np.arange(len(used))
     return pa.DictionaryArray.from_arrays(
@@ -67,52 +71,55 @@ def words_at(places: NDArray[np.int64], words: Sequence[str], kind: pa.DataType)
 
 def numbers(column: pa.ChunkedArray, null: float) -> NDArray[Any]:
     """Return the values (n,) of a column of numbers, with `null` in place of nulls."""
-    pieces = [np.where(there, values, values.dtype.type(null)) for values, there in map(_piece, column.chunks)]
+    pieces = [np.where(known, values, values.dtype.type(null)) for values, known in map(_piece, column.chunks)]
     return np.concatenate(pieces) if pieces else np.empty(0, column.type.to_pandas_dtype())
 
 
 def count_words(column: pa.ChunkedArray) -> Counter[str]:
-    """Return the number of times that each word stands in a column of words; nulls do not count."""
-    found = Counter[str]()
+    """Return the number of times that each word occurs in a column of words; nulls do not count."""
+    total = Counter[str]()
     for piece in column.chunks:
         chunk = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
-        indices, there = _piece(chunk.indices)
-        counts = np.bincount(indices[there], minlength=len(chunk.dictionary)).tolist()
-        found.update({word.as_py(): count for word, count in zip(chunk.dictionary, counts, strict=True) if count})
-    return found
+        indices, known = _piece(chunk.indices)
+        counts = np.bincount(indices[known], minlength=len(chunk.dictionary)).tolist()
+        total.update({word.as_py(): count for word, count in zip(chunk.dictionary, counts, strict=True) if count})
+    return total
 
 
-def _array(values: NDArray[Any], there: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(there), pa.py_buffer(values)])
+def _array(values: NDArray[Any], known: NDArray[np.bool_], kind: pa.DataType) -> pa.Array:
+    """Return numbers (n,) as an Arrow array, null where `known` (n,) is False."""
+    return pa.Array.from_buffers(kind, len(values), [_bitmap(known), pa.py_buffer(values)])
 
 
-def _bitmap(there: NDArray[np.bool_]) -> pa.Buffer | None:
+def _bitmap(known: NDArray[np.bool_]) -> pa.Buffer | None:
     """Return Arrow's bitmap of values that are not null; None if no value is null."""
-    return None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
+    return None if known.all() else pa.py_buffer(np.packbits(known, bitorder="little"))
 
 
 def _words(values: Sequence[str | None]) -> pa.Array:
+    """Return an Arrow array of strings; None becomes null."""
     texts = [b"" if value is None else value.encode() for value in values]
     ends = np.zeros(len(texts) + 1, np.int64)
     np.cumsum([len(text) for text in texts], out=ends[1:])
     if ends[-1] > np.iinfo(np.int32).max:
         raise OverflowError(f"{ends[-1]} bytes of text: do not fit into one column")
-    there = _bitmap(np.array([value is not None for value in values], bool))
+    known = _bitmap(np.array([value is not None for value in values], bool))
     return pa.Array.from_buffers(
-        pa.string(), len(texts), [there, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(texts))]
+        pa.string(), len(texts), [known, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(texts))]
     )
 
 
 def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
+    """Return an Arrow array of words as indices of a dictionary of type `kind`, in order of appearance; None becomes null."""
     words = [word for word in dict.fromkeys(values) if word is not None]
     if len(words) - 1 > np.iinfo(kind.index_type.to_pandas_dtype()).max:
         raise OverflowError(f"{len(words)} words: do not fit into {kind}")
     number_of: dict[str | None, int] = {word: number for number, word in enumerate(words)}
     number_of[None] = -1
     numbers = np.array([number_of[value] for value in values], kind.index_type.to_pandas_dtype())
-    there = numbers >= 0
-    numbers[~there] = 0
-    return pa.DictionaryArray.from_arrays(_array(numbers, there, kind.index_type), _words(words))
+    known = numbers >= 0
+    numbers[~known] = 0
+    return pa.DictionaryArray.from_arrays(_array(numbers, known, kind.index_type), _words(words))
 
 
 def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:

@@ -49,7 +49,7 @@ class TableRows:
         """Number of `_values` at which a table is written."""
 
     def choose(self, columns: Sequence[str]) -> TableRows:
-        """Restrict the table to these columns, in this order; rows hold a value for each. Return self."""
+        """Restrict the table to these columns, in this order, and return it. From now on rows hold a value for each of them."""
         self.schema = schema_of(self._name, tuple(columns))
         self._make_room()
         return self
@@ -80,7 +80,7 @@ class TableRows:
             self._sealed = [pa.concat_tables(self._sealed).unify_dictionaries().combine_chunks()]
         return self._sealed[0]
 
-    def wait(self, table: pa.Table) -> None:
+    def replace_waiting(self, table: pa.Table) -> None:
         """Replace the rows that are not written yet by those of `table`."""
         self._values, self._blocks, self._in_blocks, self._sealed = [], [], 0, [table] if len(table) else []
         self._make_room()
@@ -94,6 +94,7 @@ class TableRows:
         self._make_room()
 
     def _make_room(self) -> None:
+        """Set the number of values at which a table is written, given the rows that are tables already."""
         self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self.schema)
 
     def _seal(self) -> None:
@@ -111,7 +112,7 @@ class TableRows:
         self._make_room()
 
     def _write_blocks(self) -> None:
-        """Write tables of the same length as for rows that come one by one, so that files are equal in both cases."""
+        """Write the blocks as tables of the length that rows added one by one would have given, so that files are equal."""
         rows = self._blocks[0].append_tables(self._blocks[1:])
         first, last = 0, self._full // len(self.schema)
         while last <= len(rows):
@@ -147,6 +148,7 @@ class ArrowRecorder:
         self._probe: Callable[[ProbeRow], tuple[Any, ...]] = tuple
 
     def _keep(self, table: str, row: tuple[Any, ...]) -> None:
+        """Add a row to `table`, if the run keeps that table."""
         if table in self._rows:
             self._rows[table].append(row)
 

@@ -118,6 +118,7 @@ class Table:
         self._file: _File | None = None
 
     def _open(self) -> _File:
+        """Begin a file under the temporary name, and return it."""
         self._file = _File(self._begun, self.rows.schema)
         return self._file
 
@@ -132,14 +133,16 @@ class Table:
         self._begun.replace(self._path)
 
     def _piece(self, number: int) -> Path:
+        """Return the path of a piece of this table."""
         return _piece(self._unfinished, self.name, number)
 
     def pieces_to_come(self) -> list[str]:
         """Return the files that `state_dict` and a `close` after it may write into the folder `unfinished`."""
-        next = len(self._digests)
-        return [f"{UNFINISHED}/{self._piece(number).name}" for number in (next, next + 1)]
+        first = len(self._digests)
+        return [f"{UNFINISHED}/{self._piece(number).name}" for number in (first, first + 1)]
 
     def _write(self, table: pa.Table) -> None:
+        """Append rows to the present file, begun if there is none."""
         (self._file or self._open()).write(table)
 
     def state_dict(self) -> State:
@@ -158,7 +161,7 @@ class Table:
         """Restore the pieces and the rows of a checkpoint."""
         self._digests = list(state["pieces"])
         with pa.ipc.open_stream(pa.py_buffer(state["rows"])) as stream:
-            self.rows.wait(stream.read_all())
+            self.rows.replace_waiting(stream.read_all())
 
     def complete(self) -> str:
         """Write the whole table into one file, for `place`; return its SHA-256. Raises DamagedPieceError and OSError."""
@@ -168,16 +171,17 @@ class Table:
         # Check the pieces again: hours may have passed since they were written.
         _check_pieces(self._unfinished, self.name, self._digests)
         pieces = [self._piece(number) for number in range(len(self._digests))]
-        rest = self._piece(len(self._digests))
+        # The rows since the last checkpoint become one more piece.
+        last_piece = self._piece(len(self._digests))
         self._finish()
-        self._begun.replace(rest)
+        self._begun.replace(last_piece)
         whole = self._open()
-        for path in [*pieces, rest]:
+        for path in [*pieces, last_piece]:
             with pq.ParquetFile(path) as piece:
                 for group in range(piece.num_row_groups):
                     whole.write(_match_schema(piece.read_row_group(group), self.rows.schema))
         digest = self._finish()
-        rest.unlink()
+        last_piece.unlink()
         return digest
 
     def discard(self) -> None:
@@ -190,10 +194,12 @@ class Table:
 
 
 def _piece(unfinished: Path, table: str, number: int) -> Path:
+    """Return the path of a piece of `table` in the folder `unfinished`."""
     return unfinished / f"{table}-{number}.parquet"
 
 
 def _check_pieces(unfinished: Path, table: str, digests: list[str]) -> None:
+    """Raise DamagedPieceError unless all pieces of `table` exist and have these SHA-256 `digests`."""
     for number, digest in enumerate(digests):
         path = _piece(unfinished, table, number)
         if not path.is_file():

@@ -1,8 +1,8 @@
 """Asynchronous server with ages: in every round each client that is present gets a sub-channel and sends its update.
 
-Clients whose update was delivered are sent the new model and train; the others keep theirs and send it again. A round lasts a
-fixed time, or until nothing is being sent any more. Where no phase takes time, the clock stands still and round t is round t of
-the untimed algorithm (Li et al. 2025).
+Clients whose update was delivered are sent the new model and train; other clients keep their update and send it again. A round
+lasts a fixed time, or until nothing is being sent any more. If no phase takes time, the clock stands still and round t is round
+t of the untimed algorithm (Li et al. 2025).
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ class AllPresent(StateFields, Dispatch):
         """True if no client will come or go any more, so that `_chosen` stays valid while all clients have budget."""
 
     def _present(self) -> BoolArray:
+        """Return True (K,) for clients that can take part now: present, with charge, and an update or budget to make one."""
         pool = self.pool
         pool.advance()
-        on = pool.present_and_charged()
-        return on & pool.can_contribute() if True in pool.accountant.exhausted.tolist() else on
+        present = pool.present_and_charged()
+        # Fast path: while all clients have budget, all of them can contribute.
+        return present & pool.can_contribute() if True in pool.accountant.exhausted.tolist() else present
 
     @property
     def selection(self) -> IntArray | Selection:
@@ -118,8 +120,8 @@ class Ages(Instrument):
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `sum_age`, `age_variance` and `oracle_sum_age`; set `age_after_rounds` and `age_after_s` of each attempt."""
         pool = self.pool
-        following = closed.number + 1
-        ages = [following - last for last in pool.last_delivery.tolist()]
+        next_round = closed.number + 1
+        ages = [next_round - last for last in pool.last_delivery.tolist()]
         last_s = pool.last_delivery_s.tolist()
         for update in self.dispatch.attempts.updates:
             update.age_after_rounds = ages[update.client]
@@ -139,7 +141,7 @@ def age_aware_server(
     round_s: float | None = None,
     wait_for_compute: bool = False,
 ) -> RoundServer:
-    """Return the server: `round_s` is the length of a round; None: it ends as `NothingOnTheAir` says.
+    """Return the server. `round_s`: length of a round; None: a round ends when no transmission is in flight (`NothingOnTheAir`).
 
     Raises ValueError for a length that is not > 0.
     """

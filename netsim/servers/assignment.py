@@ -83,8 +83,8 @@ class ScheduledAssignment(StateFields):
     ) -> None:
         count = pool.count if places is None else places
         if count > spectrum.count and not spectrum.contention:
-            what = f"{count} clients" if places is None else f"{count} clients of a round"
-            raise ParameterError("channels", spectrum.count, f"must be at least the {what}")
+            needed = f"{count} clients" if places is None else f"{count} clients of a round"
+            raise ParameterError("channels", spectrum.count, f"must be at least the {needed}")
         self.pool = pool
         self.spectrum = spectrum
         self.scheduler = scheduler
@@ -97,16 +97,20 @@ class ScheduledAssignment(StateFields):
         self._ones: FloatArray = np.ones(count)
         self._draws = draws
         self._channels: list[int] = []
+        """Sub-channel of each place in the present round."""
         self._place_of: dict[int, int] = {}
-        self._taken = 0
+        """Place of each client with an attempt."""
+        self._places_used = 0
+        """Number of places given to clients in the present round."""
         self._tried: list[tuple[int, int, bool]] = []
+        """Transmissions that ended since the last close: place, sub-channel, and True if the update arrived."""
         pool.follow(self._on_end)
 
     def open(self, number: int, chosen: IntArray) -> None:
         """Let the scheduler assign the sub-channels of the round's places."""
         if not self._refill:
-            self._taken = 0
-        self.view = SlotView(number, self._ages(number, chosen), self._worth(chosen), draws=self._draws.generator)
+            self._places_used = 0
+        self.view = SlotView(number, self._ages(number, chosen), self._contributions(chosen), draws=self._draws.generator)
         assigned = self.scheduler.assign(self.view)
         self._channels = check_schedule(assigned, self.count, self.spectrum.count, self.spectrum.contention)
 
@@ -123,35 +127,36 @@ class ScheduledAssignment(StateFields):
             for client, place in self._place_of.items():
                 ages[place] = number - last[client]
         else:
-            here = chosen[: self.count]
-            ages[: len(here)] = number - last[here]
+            with_place = chosen[: self.count]
+            ages[: len(with_place)] = number - last[with_place]
         return ages
 
-    def _worth(self, chosen: IntArray) -> FloatArray:
-        worth = self._learner.contribution()
-        if worth is None:
+    def _contributions(self, chosen: IntArray) -> FloatArray:
+        """Return the marginal contributions (places,) to the model of the clients at the places; ones if unknown."""
+        of_clients = self._learner.contribution()
+        if of_clients is None:
             return self._ones
         if self._by_client:
-            return worth
-        here = chosen[: self.count]
-        placed = self._ones.copy()
-        placed[: len(here)] = worth[here]
-        return placed
+            return of_clients
+        with_place = chosen[: self.count]
+        of_places = self._ones.copy()
+        of_places[: len(with_place)] = of_clients[with_place]
+        return of_places
 
     def channels(self, clients: IntArray) -> list[int]:
         """Return the sub-channel of each client's place."""
-        listed = clients.tolist()
+        numbers = clients.tolist()
         if self._by_client:
-            return [self._channels[client] for client in listed]
+            return [self._channels[client] for client in numbers]
         if self._refill:
             held = set(self._place_of.values())
-            free = [place for place in range(self.count) if place not in held]
+            places = [place for place in range(self.count) if place not in held]
         else:
             # If there are more clients than places, places are reused in turn.
-            free = [(self._taken + i) % self.count for i in range(len(listed))]
-            self._taken += len(listed)
-        self._place_of |= dict(zip(listed, free, strict=False))
-        return [self._channels[self._place_of[client]] for client in listed]
+            places = [(self._places_used + i) % self.count for i in range(len(numbers))]
+            self._places_used += len(numbers)
+        self._place_of |= dict(zip(numbers, places, strict=False))
+        return [self._channels[self._place_of[client]] for client in numbers]
 
     def _on_end(self, update: Update) -> None:
         """Free the place of an attempt, and note for the close whether its transmission arrived.

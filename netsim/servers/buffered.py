@@ -1,9 +1,9 @@
 """Buffered asynchronous server: a fixed number of clients is at work, and every b deliveries make a new model.
 
-A client whose update ends is followed by another, which is sent the present model; no client waits. With b > 1 it is FedBuff
-(Nguyen et al. 2022, Algorithm 1), with b = 1 FedAsync (Xie, Koyejo and Gupta 2019). In place of their number it may go by the
-latencies of those at work, as Pisces does. A round is the time from one new model to the next; no update is late, it
-may only have started from an old version.
+When the update of a client ends, another client is sent the present model; no client waits. With b > 1 it is FedBuff (Nguyen et
+al. 2022, Algorithm 1), with b = 1 FedAsync (Xie, Koyejo and Gupta 2019). In place of the number of deliveries, the latencies of
+the clients at work may decide when a model is made, as in Pisces. A round is the time from one new model to the next. No update
+is late: it may only have started from an old version.
 """
 
 from __future__ import annotations
@@ -61,8 +61,10 @@ class KeepAtWork(StateFields, Dispatch):
         self.attempts: Attempts = ObjectAttempts()
         self._begun = ObjectAttempts()
         self._number = 0
-        self._left_out, self._empty = -1, 0
-        self._asked: BoolArray = np.zeros(pool.count, np.bool_)
+        self._left_out, self._kept_empty = -1, 0
+        """Client that is left out of this round (-1: none), and number of places (0 or 1) that stay empty for it."""
+        self._excluded: BoolArray = np.zeros(pool.count, np.bool_)
+        """True (K,) for clients that may not be chosen any more in this round."""
         self._draws = streams["policy"]
         self._rng: np.random.Generator
         pool.follow(self._on_end)
@@ -83,20 +85,20 @@ class KeepAtWork(StateFields, Dispatch):
 
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number
-        self._left_out, self._empty = -1, 0
-        self._asked[:] = False
+        self._left_out, self._kept_empty = -1, 0
+        self._excluded[:] = False
         self._begun = self.attempts = ObjectAttempts()
         self._rng = self._draws.generator(number)
         return _NOBODY
 
     def exclude(self, client: int) -> None:
         """Exclude `client` from selections of this round."""
-        self._asked[client] = True
+        self._excluded[client] = True
 
     def leave_out(self, client: int) -> None:
         """Leave the place of `client` empty until the round closes, if it is at work or chosen in this round."""
         self._left_out = client
-        self._empty = int(client in self.pool.in_flight)
+        self._kept_empty = int(client in self.pool.in_flight)
 
     def send(self, number: int) -> None:
         """Send nothing at the opening: clients at work go on, and the close rule calls `refill`."""
@@ -104,34 +106,35 @@ class KeepAtWork(StateFields, Dispatch):
     def refill(self) -> None:
         """Let the policy choose until enough clients are at work, or no client is left to choose."""
         pool = self.pool
-        while (free := self.concurrency - len(pool.in_flight) - self._empty) > 0:
-            able = pool.selectable(busy_too=False) & ~self._asked
-            if not able.any():
+        while (free := self.concurrency - len(pool.in_flight) - self._kept_empty) > 0:
+            selectable = pool.selectable(busy_too=False) & ~self._excluded
+            if not selectable.any():
                 return
-            view = RoundView(self._number, pool.clock.now, able, pool.accountant.participations.copy(), self._rng)
-            chosen, steps = check_selection(self.policy.select(view), able, at_most=free)
-            self._asked[chosen] = True
+            view = RoundView(self._number, pool.clock.now, selectable, pool.accountant.participations.copy(), self._rng)
+            chosen, steps = check_selection(self.policy.select(view), selectable, at_most=free)
+            self._excluded[chosen] = True
             if self._left_out in chosen:
-                pool.life.serving.channels(chosen[chosen == self._left_out])  # keeps its place empty
-                self._empty += 1
+                # Take a place for the client as if it began, and keep it empty.
+                pool.life.serving.channels(chosen[chosen == self._left_out])
+                self._kept_empty += 1
                 stays = chosen != self._left_out
                 chosen, steps = chosen[stays], None if steps is None else steps[stays]
             if len(chosen):
                 self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
 
     def _on_end(self, update: Update) -> None:
-        self._asked[update.client] = True
+        self._excluded[update.client] = True
 
     def state_dict(self) -> State:
         state = super().state_dict()
         if self._number:
-            state |= {"number": self._number, "asked": self._asked.copy(), "draws": deepcopy(self._rng.bit_generator.state)}
+            state |= {"number": self._number, "asked": self._excluded.copy(), "draws": deepcopy(self._rng.bit_generator.state)}
         return state
 
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         if "number" in state:
-            self._number, self._asked[:] = state["number"], state["asked"]
+            self._number, self._excluded[:] = state["number"], state["asked"]
             self._rng = self._draws.generator(self._number)
             self._rng.bit_generator.state = deepcopy(state["draws"])
 
@@ -143,7 +146,7 @@ class KeepAtWork(StateFields, Dispatch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRule:
-    """Rule for a new model: after every `buffer` deliveries, or as `pacing` says (None: by deliveries).
+    """Rule for a new model: after every `buffer` deliveries or, if `pacing` is given, by the latencies of clients.
 
     `staleness`: rule for updates that grow too old; None: there is none.
     """
@@ -185,7 +188,7 @@ class BufferFull(EndsOfRound):
 
     def wait(self) -> Process[None]:
         pool = self.pool
-        while not self._full():
+        while not self._may_close():
             self.dispatch.refill()
             if not pool.in_flight:
                 if self.ends and self.pacing.gives_up(self.ends):
@@ -199,7 +202,8 @@ class BufferFull(EndsOfRound):
             yield self._waking.event()
         pool.causes.close_now(self.pacing.name)
 
-    def _full(self) -> bool:
+    def _may_close(self) -> bool:
+        """Return True if a model is due and the staleness rule lets the round close."""
         if not self.pacing.due(self.ends):
             return False
         may_close = self.rule.may_close(self._number)
@@ -213,13 +217,13 @@ class BufferFull(EndsOfRound):
         self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the ends that the pacing takes. Return all ends if the model waited, or if an end left over would be too old."""
+        """Return the ends that the pacing takes, or all ends if the model waited, or if an end left over would be too old."""
         self.rule.on_close(self._number)
         count = self.pacing.count_taken(self.ends)
         if self._waited or self.rule.too_old(self._number, self.ends[count:]):
             count = len(self.ends)
-        now, self.ends = self.ends[:count], self.ends[count:]
-        return EndedAttempts(now)
+        collected, self.ends = self.ends[:count], self.ends[count:]
+        return EndedAttempts(collected)
 
 
 def buffered_server(
@@ -232,7 +236,7 @@ def buffered_server(
     rule: ModelRule,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Return the server. `concurrency` as in `KeepAtWork`, `rule` as in `BufferFull`."""
+    """Return the server. `concurrency`: number of clients at work. `rule`: rule for a new model."""
     channels = channels or OwnLinks()
     dispatch = KeepAtWork(pool=pool, policy=policy, learner=learner, streams=streams, concurrency=concurrency)
     loop = RoundLoop(

@@ -32,7 +32,7 @@ class OwnLinks:
 
 
 class ScheduledChannels(OwnLinks):
-    """Sub-channels of `access`, assigned by `scheduler`; `places` and `refill` as in `ScheduledAssignment`."""
+    """Sub-channels of `access`, assigned by `scheduler`. `ScheduledAssignment` explains `places` and `refill`."""
 
     access: AssignedAccess[Update]
 

@@ -23,17 +23,17 @@ def check_selection(
     Raises AnswerError for any other answer.
     """
     if isinstance(answer, Selection):
-        clients = _clients(answer.clients, selectable, at_most)
+        clients = _check_clients(answer.clients, selectable, at_most)
         steps = np.asarray(answer.steps)
         if steps.shape != clients.shape or steps.dtype.kind not in "iu" or steps.min() < 1:
             raise AnswerError("policy", "select", answer, f"expected the steps of each of {len(clients)} clients, >= 1")
         return clients, steps.astype(np.int64, copy=False)
     if nobody and isinstance(answer, np.ndarray) and not answer.size:
         return answer.astype(np.int64), None
-    return _clients(answer, selectable, at_most), None
+    return _check_clients(answer, selectable, at_most), None
 
 
-def _clients(chosen: IntArray, selectable: BoolArray, at_most: int | None) -> IntArray:
+def _check_clients(chosen: IntArray, selectable: BoolArray, at_most: int | None) -> IntArray:
     """Return `chosen` as int64; raises AnswerError unless it names distinct, selectable clients, at least one and at most
     `at_most`.
     """
@@ -46,7 +46,7 @@ def _clients(chosen: IntArray, selectable: BoolArray, at_most: int | None) -> In
     if len(set(listed)) < len(listed):
         raise AnswerError("policy", "select", chosen, "no client may be named twice")
     if at_most is not None and len(listed) > at_most:
-        raise AnswerError("policy", "select", chosen, f"expected at most {at_most}: so many more are kept at work")
+        raise AnswerError("policy", "select", chosen, f"expected at most {at_most}: the server wants no more at work")
     return chosen.astype(np.int64, copy=False)
 
 

@@ -1,4 +1,4 @@
-"""Rules for the close of a round: all ended, the first n, a deadline; a fixed length; nothing on the air."""
+"""Rules for the close of a round: all ended, the first n delivered, a deadline; a fixed length; nothing on the air."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ class WaitRule:
 
     def closes(self, state: RoundState) -> bool | BoolArray:
         """Return True if the round closes in this state. Ends at the very instant of the deadline are in time."""
-        # Without attempts only a deadline can be waited for.
+        # A round without attempts closes at once, unless it has a deadline.
         closes: bool | BoolArray = (state.ended == state.expected) & ((state.expected > 0) | (self.deadline_s is None))
         if self.first is not None:
             closes = closes | (state.delivered >= self.first)
         if self.deadline_s is None:
             return closes
         due_s = state.start_s + self.deadline_s
-        over: bool | BoolArray = state.now_s >= due_s if state.looking else state.now_s > due_s
+        past_deadline: bool | BoolArray = state.now_s >= due_s if state.looking else state.now_s > due_s
         if self.at_least is not None:
-            can_arrive = state.delivered + (state.expected - state.ended)
-            over = over & ((state.delivered >= self.at_least) | (can_arrive < self.at_least))
-        return closes | over
+            most_deliveries = state.delivered + (state.expected - state.ended)
+            past_deadline = past_deadline & ((state.delivered >= self.at_least) | (most_deliveries < self.at_least))
+        return closes | past_deadline
 
     def name(self, state: RoundState) -> str:
         """Return the name of the rule that closes a round in `state`."""
@@ -85,7 +85,7 @@ class WaitRule:
                 raise ParameterError("at_least", self.at_least, f"must be below first = {self.first}, which closes a round")
 
 
-class _OfOneRound(StateFields):
+class _RoundOfBeginnings(StateFields):
     """Base of rules whose rounds consist of the attempts begun when the round opened."""
 
     folds_none = False
@@ -119,7 +119,7 @@ class _OfOneRound(StateFields):
         return None
 
 
-class WhenEnded(_OfOneRound):
+class WhenEnded(_RoundOfBeginnings):
     """Closes a round as `rule` says. The rule sees every end of the round's attempts."""
 
     def __init__(self, *, pool: ClientPool, rule: ClosingRule) -> None:
@@ -149,8 +149,8 @@ class WhenEnded(_OfOneRound):
         """Return the attempts of the round, with updates that other coordinators began and that arrived since the last close."""
         if not self._handed_over:
             return attempts
-        attempts_, self._handed_over = self._handed_over, ObjectAttempts()
-        return ObjectAttempts([*attempts.updates, *attempts_])
+        taken_over, self._handed_over = self._handed_over, ObjectAttempts()
+        return ObjectAttempts([*attempts.updates, *taken_over])
 
     def pending(self) -> Sequence[Attempt]:
         return self._handed_over
@@ -180,7 +180,10 @@ class WhenEnded(_OfOneRound):
         self._event = self.pool.clock.event()
 
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
-        """Return the close of the open round as `netsim.core.closing.fold_ends` does."""
+        """Return the close of the open round, whose attempts end at `ends_s` (n,), ascending; None if it never closes.
+
+        `delivered` (n,): True where the update arrives.
+        """
         state = self._state
         close = fold_ends(self.rule, state.start_s, ends_s, delivered)
         if close is not None:
@@ -226,6 +229,7 @@ class WhenEnded(_OfOneRound):
             self._set_alarm()
 
     def _on_ends(self, ended: Columns) -> None:
+        """Count the ends of attempts of the open round that were simulated as arrays. Their close is known already."""
         mine, state = np.flatnonzero(ended.counts[ROUND] == self.open_round), self._state
         if len(mine):
             state.now_s, self._last = float(ended.column("outcome_s")[mine[-1]]), ended.counts.item(NUMBER, mine[-1])
@@ -233,8 +237,11 @@ class WhenEnded(_OfOneRound):
             state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, mine] == DELIVERED))
 
     def _set_alarm(self) -> None:
-        # Keep a single alarm on the clock. The alarm of a round that closed early rings in a later one, and is then set again.
-        # Otherwise long deadlines with short rounds would fill the clock with useless alarms.
+        """Put the next look of the rule on the clock, unless an earlier alarm is there.
+
+        The alarm of a round that closed early rings in a later round, and is then set again. One alarm for each round would fill
+        the clock with useless calls if deadlines are long and rounds short.
+        """
         if self.open_round is None:
             return
         look_s = float(self.rule.next_look_s(self._state))
@@ -244,6 +251,7 @@ class WhenEnded(_OfOneRound):
             self.pool.clock.call_at(look_s, self._on_alarm, look_s, priority=LAST)
 
     def _on_alarm(self, look_s: float) -> None:
+        """Callback at an alarm: close the round if its rule asked for a look now and says so."""
         if look_s == self._alarm_s:
             self._alarm_s = _EVER
         state = self._state
@@ -253,6 +261,7 @@ class WhenEnded(_OfOneRound):
         self._set_alarm()
 
     def _close(self, look_s: float | None = None) -> None:
+        """Close the open round: by its last end, or by a look at `look_s`."""
         # Close at once, not when the server's process wakes: updates that arrive later at this instant are late already.
         self._note_close(self._state, self._last, look_s)
         self.open_round = None
@@ -262,19 +271,19 @@ class WhenEnded(_OfOneRound):
         """Note the cause of the close: the end of attempt `last`, after which the round is in `state`; `look_s`: at a look."""
         causes, rule = self.pool.causes, self.rule
         if look_s is None:
-            cause, seen = Cause(END, last), state
+            cause, closing_state = Cause(END, last), state
         else:
             # The last end is the cause of a look only if the look moves with that end.
             by_end = last is not None and look_follows_end(rule, state)
             cause = Cause(END, last) if by_end else Cause(OPEN, causes.opened)
-            seen = replace(state, now_s=look_s, looking=True)
-        causes.close(cause, rule.name(seen))
+            closing_state = replace(state, now_s=look_s, looking=True)
+        causes.close(cause, rule.name(closing_state))
 
 
-class FixedLength(_OfOneRound):
-    """Round t ends at t times `round_s` seconds after the run's start; or, `from_opening`, `round_s` after its opening.
+class FixedLength(_RoundOfBeginnings):
+    """Closes round t at t times `round_s` seconds after the run's start or, with `from_opening`, `round_s` after its opening.
 
-    `announce` is called with that time when the round opens.
+    `announce`: called with the time of the close when the round opens.
     """
 
     takes_all = True
@@ -318,8 +327,8 @@ def check_round_s(round_s: float) -> float:
     return round_s
 
 
-class NothingOnTheAir(_OfOneRound):
-    """A round closes when no transmission is in flight after at least one was, or when no client has anything to send.
+class NothingOnTheAir(_RoundOfBeginnings):
+    """Closes a round when no transmission is in flight after at least one was, or when no client has anything to send.
 
     `wait_for_compute`: the round also waits for clients that receive the model or compute.
     """
@@ -339,27 +348,29 @@ class NothingOnTheAir(_OfOneRound):
         self._sent_before = self.pool.life.uploads
 
     def wait(self) -> Iterable[Event]:
-        if self._over():
+        if self._is_over():
             self.pool.causes.close_now(self._rule)
             return ()
         self._closing = self.pool.clock.event()
         return (self._closing,)
 
-    def _over(self) -> bool:
+    def _is_over(self) -> bool:
+        """Return True if the round may close now."""
         pool = self.pool
         if pool.life.sending:
             return False
         return (not self.wait_for_compute and pool.life.uploads > self._sent_before) or not pool.in_flight
 
     def _on_end(self, update: Update) -> None:
-        # Not at once: clients that become ready at this instant still belong to the round.
+        """Look at the end of this instant if the round may close: clients that become ready now still belong to it."""
         if self._closing is not None and not self._called:
             self._called = True
             self.pool.clock.call_at(self.pool.clock.now, self._close, priority=LAST)
 
     def _close(self, payload: None) -> None:
+        """Callback at the end of an instant in which an attempt ended: close the round if it may close."""
         self._called = False
-        if self._closing is not None and self._over():
+        if self._closing is not None and self._is_over():
             self.pool.causes.close_now(self._rule)
             closing, self._closing = self._closing, None
             closing.succeed()
@@ -435,7 +446,7 @@ class EndsOfRound(StateFields):
 
 
 class FixedLengthCarryOver(EndsOfRound):
-    """Rounds of `FixedLength`. An attempt that misses a close counts for the round in which it ends."""
+    """Closes rounds at the times of `FixedLength`. An attempt that misses a close counts for the round in which it ends."""
 
     def __init__(self, *, pool: ClientPool, round_s: float, from_opening: bool = False) -> None:
         super().__init__()

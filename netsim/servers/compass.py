@@ -1,9 +1,9 @@
 """The server of FedCompass: it assigns each client a number of local steps such that clients of a group arrive together.
 
 Li et al., "FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a Computing Power-Aware
-Scheduler", ICLR 2024. A client's speed is what the server sees of it, the seconds from dispatch to arrival for each step. Clients
-are put into groups that are expected to arrive at one time; a group's updates make a model together, and who comes later than its
-group may is not waited for. A round is the time from one new model to the next.
+Scheduler", ICLR 2024. The server measures a client's speed as the seconds from dispatch to arrival, divided by the steps. It puts
+clients into groups that are expected to arrive at one time. The updates of a group make a model together; a group does not wait
+for clients after its latest time. A round is the time from one new model to the next.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class BySteps(StateFields, Dispatch):
         self._number = number
         self._begun[:] = False
         self._sent = self.attempts = ObjectAttempts()
-        self._chosen = self._able()
+        self._chosen = self._idle_clients()
         return self._chosen
 
     def leave_out(self, client: int) -> None:
@@ -88,12 +88,13 @@ class BySteps(StateFields, Dispatch):
 
     def refill(self) -> None:
         """Begin an update at each idle client that has not begun one in this round."""
-        self._start(self._able())
+        self._start(self._idle_clients())
 
-    def _able(self) -> IntArray:
-        able = self.pool.selectable(busy_too=False) & ~self._begun
-        able[list(self.waiting)] = False
-        return np.flatnonzero(able)
+    def _idle_clients(self) -> IntArray:
+        """Return the clients (n,) that may begin an update now."""
+        idle = self.pool.selectable(busy_too=False) & ~self._begun
+        idle[list(self.waiting)] = False
+        return np.flatnonzero(idle)
 
     def _start(self, clients: IntArray) -> None:
         """Assign steps to idle `clients` (n,), and begin their updates."""
@@ -166,13 +167,15 @@ class GroupComplete(EndsOfRound):
             yield self._waking.event()
 
     def _set_alarm(self, number: int) -> None:
+        """Put the latest time of group `number` on the clock."""
         # After everything else of that instant: an update exactly at the latest time is in time.
         self.pool.clock.call_at(self.dispatch.scheduler.groups[number].latest_s, self._on_alarm, number, priority=LAST)
 
     def _on_alarm(self, number: int) -> None:
+        """Callback at the latest time of a group: close it."""
         scheduler = self.dispatch.scheduler
         if number in scheduler.groups:
-            self._over(scheduler.close(number))
+            self._on_group_end(scheduler.close(number))
 
     def _on_end(self, update: Update) -> None:
         """Handle the end of an attempt: measure the client's speed, and pass its update to its group, or to a model of its own.
@@ -180,7 +183,7 @@ class GroupComplete(EndsOfRound):
         client, scheduler, dispatch = update.client, self.dispatch.scheduler, self.dispatch
         self.ends.append(update)
         if update.censored:
-            self._over(scheduler.leave(client) or [])
+            self._on_group_end(scheduler.leave(client) or [])
             self._waking.wake_at_end_of_instant()
             return
         scheduler.measure(client, update.outcome_s - update.selected_s, update.drawn_steps)
@@ -193,10 +196,10 @@ class GroupComplete(EndsOfRound):
             self._late.append((client, update.begun_round))
         else:
             dispatch.keep_waiting(update)
-            self._over(scheduler.arrive(client) or [])
+            self._on_group_end(scheduler.arrive(client) or [])
         self._waking.wake_at_end_of_instant()
 
-    def _over(self, arrived: list[int]) -> None:
+    def _on_group_end(self, arrived: list[int]) -> None:
         """Handle the end of a group, of which the clients `arrived` have delivered. An empty group makes no model."""
         if arrived:
             self._ready.append([*((client, self.dispatch.waiting[client]) for client in arrived), *self._late])
@@ -206,16 +209,16 @@ class GroupComplete(EndsOfRound):
     def collect(self, attempts: Attempts) -> Attempts:
         """Return the attempts of this model, and those lost since the last close."""
         batch = set(self._ready.pop(0)) if self._ready else set()
-        now: list[Attempt] = []
-        later: list[Attempt] = []
+        collected: list[Attempt] = []
+        kept: list[Attempt] = []
         for end in self.ends:
-            (now if end.censored or (end.client, end.begun_round) in batch else later).append(end)
-        self.ends = later
+            (collected if end.censored or (end.client, end.begun_round) in batch else kept).append(end)
+        self.ends = kept
         waiting = self.dispatch.waiting
         for client, begun_round in batch:
             if waiting.get(client) == begun_round:
                 del waiting[client]
-        return EndedAttempts(now)
+        return EndedAttempts(collected)
 
     def on_load(self) -> None:
         super().on_load()
@@ -245,7 +248,7 @@ def compass_server(
     slack: float = 1.5,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Return the server. Steps and `slack` as in `StepScheduler`."""
+    """Return the server. `StepScheduler` explains `min_steps`, `max_steps` and `slack`."""
     channels = channels or OwnLinks()
     scheduler = StepScheduler(clients=pool.count, least=min_steps, most=max_steps, slack=slack)
     dispatch = BySteps(pool=pool, learner=learner, scheduler=scheduler)

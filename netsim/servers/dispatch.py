@@ -164,8 +164,8 @@ class PolicyDispatch(StateFields, Dispatch):
 class MembersDispatch(StateFields, Dispatch):
     """Dispatch to the members of a slot that are present, in every round.
 
-    `whole`: a round waits until every member is selectable; otherwise for the first one. `reselect_busy`: as in
-    `SelectionRule`.
+    `whole`: a round waits until every member is selectable; otherwise for the first one. `reselect_busy`: True if a busy client
+    may be selected, which aborts its old update.
     """
 
     needs_updates = needs_losses = False
@@ -197,19 +197,19 @@ class MembersDispatch(StateFields, Dispatch):
     def wait(self, number: int) -> Process[None]:
         """Wait until the members needed are selectable."""
         pool, busy_too = self.pool, self.reselect_busy
-        among = np.zeros(pool.count, np.bool_)
-        among[self.members] = True
+        is_member = np.zeros(pool.count, np.bool_)
+        is_member[self.members] = True
         need = len(self.members) if self.whole else 1
-        self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), among, need)
+        self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), is_member, need)
 
     def prepare(self, number: int) -> Iterable[Event]:
         """Do nothing: members are not probed."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
-        there = self._selectable[self.members]
-        self._chosen = self.members[there]
-        self._chosen_steps = None if self._steps is None else self._steps[there]
+        selectable = self._selectable[self.members]
+        self._chosen = self.members[selectable]
+        self._chosen_steps = None if self._steps is None else self._steps[selectable]
         return self._chosen
 
     def leave_out(self, client: int) -> None:

@@ -25,7 +25,7 @@ class Facts:
     tiered: bool
     """True if edges coordinate the clients, and state causes in tables of their own."""
     inexact: tuple[str, ...]
-    """Phases of attempts whose end does not shift one to one with their start, in ascending order."""
+    """Phases of attempts that may not end one second later if they begin one second later, in ascending order."""
 
     def plain(self) -> Notes:
         """Return the facts as plain data."""

@@ -101,19 +101,20 @@ class Undisturbed(Instrument):
 class Restarts(Instrument):
     """Instrument for the changes of clients' latencies that a policy declares. It fills no column, and calls `on_declared`."""
 
-    state_fields = ("_told",)
+    state_fields = ("_reported",)
 
     def __init__(self, *, dispatch: Dispatch, on_declared: Callable[[int, list[int]], None]) -> None:
         self.dispatch = dispatch
         self.on_declared = on_declared
-        self._told = 0
+        self._reported = 0
+        """Number of changes that were passed to `on_declared`."""
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
-        """Return no column: the follower is called with the round and its clients."""
+        """Return no column. Call `on_declared` with the round and the clients of new changes."""
         restarts = self.dispatch.restarts
-        if len(restarts) > self._told:
-            self.on_declared(closed.number, sorted({client for _, client in restarts[self._told :]}))
-            self._told = len(restarts)
+        if len(restarts) > self._reported:
+            self.on_declared(closed.number, sorted({client for _, client in restarts[self._reported :]}))
+            self._reported = len(restarts)
         return {}
 
 

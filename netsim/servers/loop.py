@@ -133,13 +133,13 @@ class Dispatch(Stateful, Protocol):
         """Yield events to wait for until round `number` may open; raises NobodyLeftError if it never can."""
 
     def prepare(self, number: int) -> Iterable[Event]:
-        """Yield events to wait for, after the opening, until clients can be chosen; raises NobodyLeftError as `wait` does."""
+        """Yield events to wait for, after the opening, until clients can be chosen; raises NobodyLeftError if they never can."""
 
     def choose(self, number: int, start_s: float) -> IntArray:
         """Return the clients (n,) that take part from the beginning. `start_s`: the present time."""
 
     def send(self, number: int) -> None:
-        """Begin the attempts of those chosen."""
+        """Begin the attempts of the clients that `choose` returned."""
 
     def leave_out(self, client: int) -> None:
         """Remove `client` from the round for which clients were just chosen, without a replacement."""
@@ -330,11 +330,13 @@ class RoundLoop:
         return self._outlast
 
     def let_outlast(self) -> None:
-        """Let updates enter models of later rounds, as `outlast` does."""
+        """Let updates enter models of later rounds, from now on."""
         self._outlast = True
 
     def begin_term(self, round: int, opener: Cause) -> None:
-        """Count rounds from `round` on, if not so many have closed; `opener` opens the next one, if that opens at once."""
+        """Count the next round as `round` + 1, unless more rounds have closed. `opener`: cause of its opening, if it opens at
+        once.
+        """
         self.round, self._opener = max(self.round, round), opener
 
     def follow_openings(self, on_open: Callable[[int], None]) -> None:
@@ -405,8 +407,8 @@ class RoundLoop:
         self.assignment.close()
         self.round = number
         if self._outlast and self.learner.aggregates:
-            versions = [attempt.version for group in (pool.alive.values(), self.close.pending()) for attempt in group]
-            self.learner.retain([*versions, *self.dispatch.held_versions(number + 1)])
+            in_use = [attempt.version for attempt in (*pool.alive.values(), *self.close.pending())]
+            self.learner.retain([*in_use, *self.dispatch.held_versions(number + 1)])
         return closed
 
     def _wait_for_open(self, number: int) -> Process[Cause]:
@@ -441,16 +443,16 @@ class RoundLoop:
         places = attempts.order_of_end()
         places = places[delivered[places]]
 
-        def of(name: str) -> Any:
+        def delivered_column(name: str) -> Any:
             return np.asarray(attempts.column(name))[places]
 
         deliveries = Deliveries(
             round=number,
-            clients=of("client"),
-            rounds=of("begun_round"),
-            versions=of("version"),
-            epsilon=of("budget"),
-            steps=of("drawn_steps"),
+            clients=delivered_column("client"),
+            rounds=delivered_column("begun_round"),
+            versions=delivered_column("version"),
+            epsilon=delivered_column("budget"),
+            steps=delivered_column("drawn_steps"),
         )
         content = self.learner.aggregate(
             self.close.amend(deliveries),

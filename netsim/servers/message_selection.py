@@ -1,7 +1,7 @@
 """Selections of the clients that an application may send messages to: all present clients, or the choice of a policy.
 
-The application asks for clients when it likes. A selection is for one training: it holds until training messages have been sent,
-and the next question makes the next selection. So other messages between two trainings go to the clients that train next.
+The application may ask for clients at any time. A selection is for one training: it holds until training messages have been sent,
+and the next call makes the next selection. So other messages between two trainings go to the clients that train next.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class _Losses(NamedTuple):
 class ChosenByPolicy:
     """Selection by `policy` among idle clients, `per_round` at a time, without clients that have left since.
 
-    The policy selects again at the next question, at a later time, if a selection has fewer than `per_round` clients, or if a
-    client left before its training message was sent. The policy learns of training messages that ended since its last choice,
-    of any selection: an entry for each client, from its first message to the end of its last message. Only the mean loss of
-    an update is known; it also stands for the root mean square.
+    The policy selects again at the next call, at a later time, if a selection has fewer than `per_round` clients, or if a client
+    left before its training message was sent. The policy observes training messages that ended since its last choice, of any
+    selection: an entry for each client, from its first message to the end of its last message. Only the mean loss of an update is
+    known; it also stands for the root mean square.
     """
 
     def __init__(self, *, messages: Messages, policy: SelectionPolicy, streams: Streams, per_round: int) -> None:
@@ -90,14 +90,16 @@ class ChosenByPolicy:
         now = self._messages.pool.clock.now
         if self._trained:
             self.close()
-        if self._chosen_s < 0.0 or (now > self._chosen_s and not self._complete()):
+        if self._chosen_s < 0.0 or (now > self._chosen_s and not self._is_complete()):
             self._chosen, self._chosen_s = self._choose(self._messages.idle()), now
         return np.sort(self._chosen[self._messages.present()[self._chosen]])
 
-    def _complete(self) -> bool:
+    def _is_complete(self) -> bool:
+        """Return True if the present selection has enough clients and all are present."""
         return len(self._chosen) >= self._per_round and bool(self._messages.present()[self._chosen].all())
 
     def _choose(self, idle: BoolArray) -> IntArray:
+        """Return the choice (n,) of the policy among `idle` clients (K,)."""
         if not idle.any():
             return np.zeros(0, np.int64)
         pool, policy = self._messages.pool, self._policy
@@ -105,7 +107,7 @@ class ChosenByPolicy:
         answer = policy.select(view)
         chosen, steps = check_selection(answer, idle, nobody=policy.may_select_nobody)
         if steps is not None:
-            raise AnswerError("policy", "select", answer, "expected clients alone: how much they train is the application's")
+            raise AnswerError("policy", "select", answer, "expected clients alone: the application decides their steps")
         return chosen
 
     def on_training(self) -> None:

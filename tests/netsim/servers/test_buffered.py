@@ -261,7 +261,7 @@ def test_a_policy_that_selects_more_than_may_be_at_work_is_refused() -> None:
     with pytest.raises(UserError, match=r"policy.kind = .all.: selects everyone at once; set server.concurrency = 3"):
         build(parse(tables(policy=everyone)))
     simulation, _ = built(tables(policy={"kind": f"{__name__}:Greedy", "rounds": []}))
-    with pytest.raises(AnswerError, match=r"returned array\(\[0, 1, 2\]\); expected at most 2: so many more are kept at work"):
+    with pytest.raises(AnswerError, match=r"returned array\(\[0, 1, 2\]\); expected at most 2: the server wants no more at work"):
         simulation.run()
     # With room for all of them it is as good as any.
     whole, records = built(tables(policy=everyone, server={"kind": "buffered", "concurrency": 3, "buffer": 2}))

@@ -208,7 +208,7 @@ def test_an_app_in_a_folder_beside_a_policy_is_checked_and_run() -> None:
         (by("oort") | {"compute": {"samples_per_s": 5.0}}, "goes by expected latencies, which depend on bytes and samples"),
         (by("fastest") | {"uplink": {"bandwidth_bytes_per_s": 5.0}}, "goes by expected latencies"),
         (by("round-robin"), "learns from opinions"),
-        (by(Stepping), "expected clients alone: how much they train is the application's; fix its select"),
+        (by(Stepping), "expected clients alone: the application decides their steps; fix its select"),
         (by(Failing), "Failing': RuntimeError: no more rounds"),
         (by("random") | {"metrics": {"reward": {"kind": "pause-reward", "tau_min_s": 1.0}}}, "rounds that wait for m clients"),
     ],
