@@ -152,13 +152,13 @@ class Simulation:
         self.time_limit_s = limit_s
 
     def run(self, until_round: int | None = None, after_round: Callable[[Simulation], None] | None = None) -> None:
-        """Simulate until `until_round` rounds are closed (default: to the end), calling `after_round` at each round boundary."""
-        stop = self.rounds if until_round is None else min(until_round, self.rounds)
+        """Simulate until `until_round` rounds are closed (None: to the end), and call `after_round` at each round boundary."""
+        last = self.rounds if until_round is None else min(until_round, self.rounds)
         limit_s = float("inf") if self.time_limit_s is None else self.time_limit_s
         if not self._has_begun:
             self._has_begun = True
             self.script.begin()
-        while self.ended is None and self.server.round < stop:
+        while self.ended is None and self.server.round < last:
             if self.clock.now >= limit_s:
                 self.ended = BY_TIME
                 break

@@ -48,7 +48,7 @@ class UplinkAccess(Protocol[SenderT]):
         """
 
     def loss(self, sender: SenderT) -> str | None:
-        """Return the cause by which the way destroyed the transmission that ends now; None if it did not."""
+        """Return the cause by which access destroys the transmission that ends now, such as jamming; None if it does not."""
 
     def next_after(self, sender: SenderT) -> SenderT | None:
         """Return the sender whose turn comes when the transmission of `sender` ends; None if none waits."""
@@ -71,7 +71,7 @@ class UplinkAccess(Protocol[SenderT]):
         """Return True if the next scheduled action of this access precedes the clock's call `number` at the same instant."""
 
     def arm(self) -> None:
-        """Schedule that action again, after the state is restored and the calls before it are scheduled."""
+        """Schedule the next action of this access again, after the state is restored and the calls before it are scheduled."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         """Restore the senders that were transmitting and those that waited when the state was saved."""
@@ -117,11 +117,11 @@ class OwnLinkAccess(Generic[SenderT]):
         return None
 
     def precedes(self, number: int) -> bool:
-        """It does nothing by itself."""
+        """Return False: this access schedules no action."""
         return False
 
     def arm(self) -> None:
-        """It does nothing by itself."""
+        """Do nothing: this access schedules no action."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
         return None

@@ -1,9 +1,9 @@
-"""A link that all messages under way share: processor sharing (Kleinrock 1967), with a limit for each client.
+"""A link that all messages in flight share: processor sharing (Kleinrock 1967), with a limit for each client.
 
-The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n messages under way get B/n each, but none
-more than its client's limit, and what the limited ones leave goes to the others. All messages below their limit have one virtual
-time, and one call of the clock stands for the next end of all (`netsim.network.flows.bundle`). An event costs O(log n) and a step
-for each limit that lies between the old share and the new one; a change of the limits costs O(n).
+The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n messages in flight get B/n each, but none
+more than its client's limit; bandwidth that limited messages leave goes to the others. All messages below their limit have one
+virtual time, and one call of the clock stands for the next end of all (`netsim.network.flows.bundle`). An event costs O(log n)
+and a step for each limit that lies between the old share and the new one; a change of the limits costs O(n).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rounds of an application that drives the clock itself: it sends messages to clients and waits for their replies.
 
 A message goes through the steps of any update: transfer, local work, access, transfer of the reply. A client works on one message
-at a time; further ones wait in the order in which they were sent.
+at a time; further messages wait in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def trains(kind: str) -> bool:
 class Message:
     """A message to `client`, of `bytes_down` bytes, that is void after `expires_s`.
 
-    `work` is called as the client begins to work on it; `on_end` is called as the message ends, with its outcome: "delivered",
-    "lost", or one of the causes above.
+    `work`: called as the client begins to work on it; returns the load. `on_end`: called as the message ends; `outcome` is then
+    "delivered", "lost", or one of the causes above.
     """
 
     __slots__ = ("bytes_down", "client", "expires_s", "kind", "loss", "number", "on_end", "outcome", "round", "sent_s", "work")
@@ -104,15 +104,18 @@ class Messages:
     """
 
     def __init__(self, sizes: MessageSizes, ask_s: float = 0.0) -> None:
-        """`ask_s`: seconds between two questions of an idle client for messages; 0: the server sends them at once."""
+        """Create empty queues. `ask_s`: an idle client asks for messages every so many seconds; 0: the server sends at once."""
         self.sizes = sizes
         self._ask_s = ask_s
         self._idle_since_s = [0.0] * len(sizes.requests)
+        """Time at which each client ended its last message."""
         self.pool: ClientPool
         self.round = 0
         """The round under way."""
         self._in_work: dict[int, Message] = {}
+        """Message that has left the server and has not ended, by client."""
         self._queues: dict[int, deque[Message]] = {}
+        """Messages that wait at the server, by client."""
         self._open: dict[int, Message] = {}
         """Messages in progress that can expire, by number."""
         self._ending: Message | None = None
@@ -134,11 +137,11 @@ class Messages:
         pool.watchers.append(self._on_presence)
 
     def present(self) -> BoolArray:
-        """True (K,) for clients that are present."""
+        """Return True (K,) for clients that are present."""
         return self.pool.selectable(busy_too=True)
 
     def idle(self) -> BoolArray:
-        """True (K,) for clients that are present and have no message."""
+        """Return True (K,) for clients that are present and have no message."""
         idle = self.present().copy()
         idle[list(self._in_work)] = False
         idle[[client for client, queue in self._queues.items() if queue]] = False
@@ -146,12 +149,12 @@ class Messages:
 
     def send(self, messages: Sequence[Message]) -> None:
         """Send messages in this order. Messages to absent clients end at once."""
-        now, here, started = self.pool.clock.now, self.present(), []
+        now, present, started = self.pool.clock.now, self.present(), []
         for message in messages:
             self._sent += 1
             message.number, message.round, message.sent_s = self._sent, self.round, now
             client = message.client
-            if not here[client]:
+            if not present[client]:
                 self._end_unsent(message, ABSENT)
                 continue
             if message.expires_s < _EVER:
@@ -173,14 +176,14 @@ class Messages:
         return max(since_s + math.ceil((now - since_s) / self._ask_s) * self._ask_s, now) if self._ask_s else now
 
     def _begin(self, messages: Sequence[Message]) -> None:
-        """Begin messages of different clients; those of one address draw together."""
+        """Begin messages of different clients. Messages that are the same number for their clients share one call of the pool."""
         by_address: dict[int, list[Message]] = {}
         for message in messages:
             self.sizes.requests[message.client] = message.bytes_down
             self._numbers[message.client] += 1
             by_address.setdefault(int(self._numbers[message.client]), []).append(message)
-        for address, group in by_address.items():
-            clients = np.array([message.client for message in group], np.int64)
+        for address, of_address in by_address.items():
+            clients = np.array([message.client for message in of_address], np.int64)
             self.pool.start(self.round, clients, self.round, address=address)
 
     def work_on(self, update: Update) -> Load:
@@ -191,14 +194,16 @@ class Messages:
         return load
 
     def describe(self, update: Update) -> None:
-        """Copy kind and bytes of the message to the record of `update`."""
+        """Copy kind, send time and round of the message to the record of `update`."""
         message = self._in_work.get(update.client) if self._ending is None else self._ending
         if message is not None:
             update.kind, update.selected_s, update.round = message.kind, message.sent_s, message.round
 
     def _on_end(self, update: Update) -> None:
+        """Handle the end of an update: end its message, and begin the client's next message at this instant."""
         self.describe(update)
         if self._ending is not None:
+            # `_end_unsent` ends the message itself.
             return
         message = self._in_work.pop(update.client)
         self._idle_since_s[update.client] = self.pool.clock.now
@@ -209,6 +214,7 @@ class Messages:
         self._end(message, "delivered" if update.outcome == "delivered" else "lost")
 
     def _end(self, message: Message, outcome: str) -> None:
+        """Set the outcome of a message and call its `on_end`, unless it has expired before."""
         if not message.outcome:
             message.outcome = outcome
             if outcome != "lost":
@@ -236,6 +242,7 @@ class Messages:
             self.pool.clock.call_at(max(next_s, self.pool.clock.now), self._go_on, client, LAST)
 
     def _on_presence(self) -> None:
+        """Handle that a script moved clients: begin messages that wait for clients that are present now."""
         for client, queue in self._queues.items():
             if queue:
                 self._go_on(client)
@@ -269,7 +276,7 @@ class MessageSelection(Protocol):
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
-        """(round, client) of every change of a client's latency that a policy has declared so far."""
+        """Changes of clients' latencies that a policy has declared so far, as (round, client)."""
 
     def clients(self) -> IntArray:
         """Return the clients (n,) that the application may send messages to now, ascending."""
@@ -405,10 +412,10 @@ class MessageServer(RoundServer):
     def wait(self, over: Event) -> None:
         """Run the simulation until `over`; raises RunOverError, and NothingScheduledError if `over` never happens."""
         try:
-            within = self.loop.clock.run_until(over, self._limit_s)
+            happened = self.loop.clock.run_until(over, self._limit_s)
         except EventLimitError as error:
             raise RunOverError(BY_EVENTS) from error
-        if not within:
+        if not happened:
             raise RunOverError(BY_TIME)
 
     def wait_until(self, time_s: float) -> None:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Tests:
     """Tests of the model by all clients at once; a slot waits for the last of them.
 
-    `law`: duration of a test. `evaluated` (K,): work of the test in samples of training, each of which takes a time of `sample`
-    in addition; None: no additional time. `rounds_per_slot`: converts slots to rounds, in which `sample` is drawn.
+    `law`: duration of a test. `evaluated` (K,): work of the test in samples of training, each of which takes an additional time
+    of law `sample`; None: no additional time. `rounds_per_slot`: converts slots to rounds, in which `sample` is drawn.
     """
 
     __test__ = False
@@ -50,9 +50,9 @@ class Tests:
         """Return the durations (K,) of the test after slot `number` (0: before the first), seconds."""
         count = len(self._everyone)
         durations_s: FloatArray = np.array(self._durations.draw(number, time_s, self._everyone).values_at(time_s, count))
-        each = self._sample.draw(max(number * self._rounds_per_slot, 1), time_s, self._everyone)
-        if not each.certain and self._evaluated.any():
-            durations_s += self._evaluated * each.values_at(time_s, count)
+        sample_times = self._sample.draw(max(number * self._rounds_per_slot, 1), time_s, self._everyone)
+        if not sample_times.certain and self._evaluated.any():
+            durations_s += self._evaluated * sample_times.values_at(time_s, count)
         return durations_s
 
 
@@ -101,7 +101,9 @@ class _Upload(PeerProtocol):
         super().__init__(links=transport, draws=draws)
         self._ready_s, self._size_bytes = ready_s, size_bytes
         self._open = len(ready_s)
+        """Number of opinions that may still arrive."""
         self.arrived_from: BoolArray = np.zeros(len(ready_s), np.bool_)
+        """True (K,) for clients whose opinion has arrived."""
 
     def _begin(self) -> None:
         # Opinions sent at one time form a batch.
@@ -113,22 +115,24 @@ class _Upload(PeerProtocol):
                 self.links.clock.call_at(time_s, self._send, clients)
 
     def _send(self, clients: list[int]) -> None:
+        """Send the opinions of `clients` that are present; those of other clients never arrive."""
         if not self.live:
             return
-        there = [client for client in clients if not self.links.is_away(client)]
-        if there:
-            self.links.send(self, there, 0, self._size_bytes)
-        self._settle(len(clients) - len(there))
+        present = [client for client in clients if not self.links.is_away(client)]
+        if present:
+            # Edge k of a star belongs to client k.
+            self.links.send(self, present, 0, self._size_bytes)
+        self._count_decided(len(clients) - len(present))
 
     def on_arrival(self, message: Message) -> None:
         self.arrived_from[message.edge] = True
-        self._settle(1)
+        self._count_decided(1)
 
     def on_loss(self, message: Message) -> None:
-        self._settle(1)
+        self._count_decided(1)
 
-    def _settle(self, opinions: int) -> None:
-        """Count `opinions` that have arrived or never will."""
-        self._open -= opinions
+    def _count_decided(self, count: int) -> None:
+        """Count opinions that have arrived or never will; stop after the last one."""
+        self._open -= count
         if not self._open:
             self.stop_at(self.links.clock.now)

@@ -1,8 +1,8 @@
 """Pacing of a buffered server: a new model by the number of deliveries, or by the time since the last model.
 
-By time is Pisces' rule (Jiang, Wang, Li and Li, SoCC 2022): once max L_k / b seconds have passed since the last model, L_k the
-last latency of client k among those at work now, b how many may be at work at once. So no update of a client as fast as it last
-was grows older than b models.
+The rule by time is that of Pisces (Jiang, Wang, Li and Li, SoCC 2022): a model is due max L_k / b seconds after the last one. L_k
+is the last latency of client k, for the clients at work now; b is the number of clients that may be at work at once. If a client
+is as fast as the last time, its update does not grow older than b models.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ class Pacing(Stateful, Protocol):
         """Return True if a model may be made of `ends` now; called whenever the answer may have changed."""
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
-        """Return True if a round must close now with `ends`, n >= 1, given that no client is at work and none can be chosen."""
+        """Return True if the round must close now with `ends` (at least one). Called if no client is at work and none can be
+        chosen.
+        """
 
     def count_taken(self, ends: Sequence[Attempt]) -> int:
         """Return the number of `ends`, from the first on, that belong to the closing round."""
@@ -57,7 +59,7 @@ def arrivals(ends: Sequence[Attempt]) -> int:
 
 
 class Deliveries(StateFields):
-    """A model of every `buffer` deliveries. Raises ValueError for a buffer below 1."""
+    """Makes a model of every `buffer` deliveries. Raises ValueError for a buffer below 1."""
 
     name = "deliveries"
 
@@ -82,10 +84,10 @@ class Deliveries(StateFields):
     def count_taken(self, ends: Sequence[Attempt]) -> int:
         """Return the number up to the delivery that fills the buffer; later ones of the same instant count for the next model."""
         arrived = 0
-        for i, end in enumerate(ends):
+        for place, end in enumerate(ends):
             arrived += not end.censored
             if arrived == self.buffer:
-                return i + 1
+                return place + 1
         return len(ends)
 
 
@@ -106,7 +108,7 @@ class LatencyPacing:
 
 
 class ByLatency(StateFields):
-    """A model of all updates that have arrived, once max L_k / `concurrency` seconds have passed since the last round closed.
+    """Makes a model of all updates that have arrived, once max L_k / `concurrency` seconds have passed since the last close.
 
     L_k is the time from the selection of client k to its last delivery. If no update has arrived by then, the server waits for
     the first. `wake`: callback that makes the server call `due` again.
@@ -126,7 +128,7 @@ class ByLatency(StateFields):
         self._wake = wake
         self._start_s = 0.0
         self._slowest: Update | None = None
-        """Client with the greatest L_k at the last search."""
+        """Update of the client with the greatest L_k at the last computation of `_due_s`."""
         self._due_s = _NEVER
         """Time at which a model is due; _NEVER: it must be computed again."""
         self._alarm_s = _NEVER
@@ -144,10 +146,10 @@ class ByLatency(StateFields):
         """Return True if a model is due now, after `ends` of this round; if not, schedule the next check."""
         now = self.pool.clock.now
         if not arrivals(ends):
-            return False  # the server asks again at the first arrival
-        # A client that began since the last search can only put the time off, so the search waits until the time has come.
+            return False  # the server calls this again at the first arrival
+        # A client that began since the last computation can only delay the time, so compute it again when it has come.
         if now >= self._due_s:
-            self._find()
+            self._compute_due_time()
         check_s = self._next_check_s(max(now, self._due_s))
         if check_s <= now:
             return True
@@ -157,7 +159,8 @@ class ByLatency(StateFields):
             self.pool.clock.call_at(check_s, self._wake, priority=LAST)
         return False
 
-    def _find(self) -> None:
+    def _compute_due_time(self) -> None:
+        """Set the slowest client at work, and the time at which a model is due."""
         at_work = self.pool.in_flight
         if not at_work:
             self._slowest, self._due_s = None, self._start_s
@@ -172,8 +175,9 @@ class ByLatency(StateFields):
         every_s = self._check_every_s
         if every_s is None:
             return time_s
-        before_s = math.floor(time_s / every_s) * every_s
-        return before_s if before_s >= time_s else (math.floor(time_s / every_s) + 1) * every_s
+        multiple = math.floor(time_s / every_s)
+        # The product is smaller than `time_s`, unless that is a multiple itself.
+        return multiple * every_s if multiple * every_s >= time_s else (multiple + 1) * every_s
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
         """Return True if no update has arrived; otherwise a model is due at the next check."""

@@ -25,18 +25,19 @@ class Presence:
         self._pool = pool
         self._waking = Waking(pool.clock)
 
-    def wait_for(self, able: Callable[[], BoolArray], among: BoolArray | None, need: int) -> Process[BoolArray]:
-        """Wait until `able()` (K,) is True for `need` clients of `among` (K,; None: all); return its value.
+    def wait_for(self, selectable: Callable[[], BoolArray], wanted: BoolArray | None, need: int) -> Process[BoolArray]:
+        """Wait until at least `need` of the `wanted` clients (K,; None: all) are selectable; return True (K,) for these clients.
 
-        Raises NobodyLeftError if that can never be.
+        `selectable`: returns True (K,) for clients that are selectable now. Raises NobodyLeftError if so many can never be.
         """
         pool, waking, before = self._pool, self._waking, None
-        while int(np.count_nonzero(now_able := _restrict(able(), among))) < need:
-            before = now_able
+        while int(np.count_nonzero(present := _restrict(selectable(), wanted))) < need:
+            before = present
             next_s = float(pool.availability.next_change_s.min())
-            nothing_moves = next_s == _EVER and not pool.under_way
-            if nothing_moves or int(np.count_nonzero(_restrict(pool.ever_selectable(), among))) < need:
+            nothing_changes = next_s == _EVER and not pool.under_way
+            if nothing_changes or int(np.count_nonzero(_restrict(pool.ever_selectable(), wanted))) < need:
                 raise NobodyLeftError
+            # Time passes now, and attempts in flight may end meanwhile.
             pool.go_by_events()
             waking.wake_at(next_s)
             # Wait for the next client that comes or goes, or the next end of an attempt.
@@ -46,10 +47,11 @@ class Presence:
             pool.watchers.remove(waking.wake)
             pool.followers.remove(waking.wake)
         if before is not None:
-            back = np.flatnonzero(now_able & ~before)
-            pool.causes.note_return(int(back[0]) if len(back) else None)
-        return now_able
+            returned = np.flatnonzero(present & ~before)
+            pool.causes.note_return(int(returned[0]) if len(returned) else None)
+        return present
 
 
-def _restrict(able: BoolArray, among: BoolArray | None) -> BoolArray:
-    return able if among is None else able & among
+def _restrict(clients: BoolArray, wanted: BoolArray | None) -> BoolArray:
+    """Return True (K,) for `clients` (K,) that are wanted; None: all are."""
+    return clients if wanted is None else clients & wanted

@@ -105,12 +105,12 @@ class Probing(Instrument, ABC):
     def _answers(
         self, number: int, clients: IntArray, answered: BoolArray, *, test: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """Return losses and accuracies of `clients`, (n,) each: after a `test` all losses are NaN, else accuracies are None."""
+        """Return the losses and accuracies (n,) that `clients` answered: NaN losses after a `test`; else None for accuracies."""
         if test:
             return np.full(len(clients), _NAN), self.accuracies_of(clients, answered)
         return self.losses_of(number, clients, answered), None
 
-    def count(self, client: int) -> int | None:
+    def samples_of(self, client: int) -> int | None:
         """Return the number of samples that `client` evaluates; None if unknown."""
         return None if self.evaluated is None else int(self.evaluated[client])
 
@@ -157,8 +157,8 @@ class TimedProbing(Probing):
         steps = {*_STEPS, *(_JOULES if self.probes.pool.energy is not None else ())}
         return super().filled_columns | steps | ({"samples"} if self.probes.counts_samples else set())
 
-    def count(self, client: int) -> int | None:
-        # Count for the present question, because questions may differ in their samples.
+    def samples_of(self, client: int) -> int | None:
+        # Questions may differ in their samples: take those of the present question.
         evaluated = self.probes.evaluated
         return None if evaluated is None else int(evaluated[client])
 
@@ -167,22 +167,22 @@ class TimedProbing(Probing):
     ) -> Process[Probed]:
         start_s = self.clock.now
         self.asked += len(clients)
-        asked = yield from self.probes.ask(number, clients, version, times, test)
-        answered = np.array([not probe.censored for probe in asked], np.bool_)
+        probes = yield from self.probes.ask(number, clients, version, times, test)
+        answered = np.array([not probe.censored for probe in probes], np.bool_)
         losses, accuracy = self._answers(number, clients, answered, test=test)
         self.answered += int(np.count_nonzero(answered))
         self._spent_s += self.clock.now - start_s
         self._record(_answers_by_client(clients, losses, accuracy))
-        elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in asked])
+        elapsed_s = np.array([_NAN if probe.censored else probe.outcome_s - probe.selected_s for probe in probes])
         if self.reuse_model:
             # Clients that answered earlier in this round hold the model, too.
             self.holders |= frozenset(clients[answered].tolist())
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=elapsed_s, accuracy=accuracy)
 
-    def _record(self, told: dict[int, tuple[float, float]]) -> None:
-        """Record the probes that have ended. `told`: (loss, accuracy) by client."""
+    def _record(self, answers: dict[int, tuple[float, float]]) -> None:
+        """Record the probes that have ended since the last call. `answers`: (loss, accuracy) by client."""
         for probe in self.probes.take_ends():
-            self.recorder.probe(self._row(probe, *told.get(probe.client, (_NAN, _NAN))))
+            self.recorder.probe(self._row(probe, *answers.get(probe.client, (_NAN, _NAN))))
 
     def _row(self, probe: Update, loss: float = _NAN, accuracy: float = _NAN) -> ProbeRow:
         """Return the record of an ended probe, with the answer."""
@@ -199,7 +199,7 @@ class TimedProbing(Probing):
             upload_end_s=probe.upload_end_s,
             outcome_s=probe.outcome_s,
             version=probe.version,
-            samples=self.count(probe.client),
+            samples=self.samples_of(probe.client),
             loss=loss,
             accuracy=accuracy,
             bytes_down=probe.bytes_down,
@@ -214,14 +214,15 @@ class TimedProbing(Probing):
         return super().counts() | {"probe_bytes_down": self.probes.bytes_down, "probe_bytes_up": self.probes.bytes_up}
 
     def stop(self) -> None:
-        # The end of the run cut the probes of this round short.
-        heard = [probe for probe in self.probes.ends if not probe.censored]
-        if heard:
-            clients = np.array([probe.client for probe in heard], np.int64)
-            answered = np.ones(len(heard), np.bool_)
-            answers = self._answers(heard[0].round, clients, answered, test=self.probes.tests)
-            self.answered += len(heard)
+        # If the end of the run cuts the probes of a round short, those answered already are not recorded yet.
+        with_answer = [probe for probe in self.probes.ends if not probe.censored]
+        if with_answer:
+            clients = np.array([probe.client for probe in with_answer], np.int64)
+            answered = np.ones(len(with_answer), np.bool_)
+            answers = self._answers(with_answer[0].round, clients, answered, test=self.probes.tests)
+            self.answered += len(with_answer)
             self._record(_answers_by_client(clients, *answers))
+        # The rest ended without an answer.
         self._record({})
         now = self.clock.now
         for probe in self.probes.account_unfinished():
@@ -240,7 +241,7 @@ class FreeProbing(Probing):
         self.asked += len(clients)
         self.answered += len(clients)
         now = self.clock.now
-        for client, (loss, tested) in _answers_by_client(clients, losses, accuracy).items():
+        for client, (loss, client_accuracy) in _answers_by_client(clients, losses, accuracy).items():
             self.recorder.probe(
                 ProbeRow(
                     round=number,
@@ -249,9 +250,9 @@ class FreeProbing(Probing):
                     sent_s=now,
                     outcome_s=now,
                     version=version,
-                    samples=self.count(client),
+                    samples=self.samples_of(client),
                     loss=loss,
-                    accuracy=tested,
+                    accuracy=client_accuracy,
                 )
             )
         return Probed(clients=clients, answered=answered, loss=losses, elapsed_s=np.zeros(len(clients)), accuracy=accuracy)
@@ -259,5 +260,7 @@ class FreeProbing(Probing):
 
 def _answers_by_client(clients: IntArray, losses: FloatArray, accuracies: FloatArray | None) -> dict[int, tuple[float, float]]:
     """Return (loss, accuracy) by client, for `clients` (n,); NaN for a value that was not requested."""
-    tested = np.full(len(clients), _NAN) if accuracies is None else accuracies
-    return dict(zip(clients.tolist(), zip(losses.tolist(), tested.tolist(), strict=True), strict=True))
+    if accuracies is None:
+        accuracies = np.full(len(clients), _NAN)
+    answers = zip(losses.tolist(), accuracies.tolist(), strict=True)
+    return dict(zip(clients.tolist(), answers, strict=True))

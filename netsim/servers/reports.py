@@ -20,7 +20,8 @@ _NAN = float("nan")
 def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArray, *, phases: bool) -> RoundOutcome:
     """Return the outcome of a round for its policy.
 
-    `latency_s`, `censored`: (n,) of the round's attempts. `phases`: True if clients report the durations of steps.
+    `latency_s`, `censored`: latencies (n,) of the round's attempts, and True (n,) for those without a delivery. `phases`: True if
+    clients report the durations of steps.
     """
     updates = None if closed.content is None else closed.content.updates
     return RoundOutcome(
@@ -36,7 +37,7 @@ def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArra
 
 
 def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
-    """Return the reports of a round's updates. A delivered update does not change any more."""
+    """Return the reports of a round's updates. They may be built later, since a delivered update does not change any more."""
     attempts, version = closed.attempts, closed.version
     reports = Reports.nothing(len(attempts))
     places = np.flatnonzero(~np.asarray(attempts.column("censored"), np.bool_))
@@ -68,11 +69,12 @@ def communication_row(slot: int, closed: ClosedRound) -> CommunicationRow:
 
 
 def losses_by_update(closed: ClosedRound) -> dict[tuple[int, int], tuple[float, float]]:
-    """Return the losses of delivered updates of a round, by client and round of the update's beginning."""
+    """Return (mean loss, root mean square) of the delivered updates of a round, by (client, round in which it was begun)."""
     content = closed.content
     if content is None or content.loss is None or content.loss_rms is None:
         return {}
-    attempts = closed.attempts
-    rows = zip(*(plain(attempts.column(name)) for name in ("client", "begun_round", "censored")), strict=True)
-    keys = [(client, begun_round) for client, begun_round, censored in rows if not censored]
-    return dict(zip(keys, zip(content.loss.tolist(), content.loss_rms.tolist(), strict=True), strict=True))
+    clients, rounds, censored = (plain(closed.attempts.column(name)) for name in ("client", "begun_round", "censored"))
+    updates = zip(clients, rounds, censored, strict=True)
+    keys = [(client, begun_round) for client, begun_round, is_censored in updates if not is_censored]
+    losses = zip(content.loss.tolist(), content.loss_rms.tolist(), strict=True)
+    return dict(zip(keys, losses, strict=True))

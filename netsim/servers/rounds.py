@@ -36,7 +36,7 @@ class Book(StateFields):
 
     def __init__(self, pool: ClientPool) -> None:
         self._pool = pool
-        self._before = self._now()
+        self._before = self._counts_now()
         self._columns = frozenset(_BLANK)
 
     def choose(self, columns: Iterable[str]) -> list[str]:
@@ -45,7 +45,8 @@ class Book(StateFields):
         self._columns = frozenset((*ALWAYS["rounds"], *energy, *columns))
         return [name for name in _BLANK if name in self._columns]
 
-    def _now(self) -> ColumnValues:
+    def _counts_now(self) -> ColumnValues:
+        """Return the counts since the start of the run."""
         pool, life = self._pool, self._pool.life
         down, up = life.bytes_down, life.bytes_up
         if pool.probes is not None:
@@ -54,13 +55,14 @@ class Book(StateFields):
 
     def counts(self) -> dict[str, int]:
         """Return the counts since the start of the run, and the number of attempts in flight."""
-        return {**self._now(), "in_flight": self._pool.under_way}
+        return {**self._counts_now(), "in_flight": self._pool.under_way}
 
     def row(
         self, *, round: int, start_s: float, end_s: float, version: int, evaluation: Evaluation | None, columns: ColumnValues
     ) -> RoundRow:
-        """Return the record of the round or slot that closes now, with further `columns`; counts are since the last call."""
-        pool, now, before = self._pool, self._now(), self._before
+        """Return the record of the round or slot that closes now, with further `columns`. Counts are those since the last call.
+        """
+        pool, now, before = self._pool, self._counts_now(), self._before
         values = dict(columns)
         values["round"], values["start_s"], values["end_s"], values["version"] = round, start_s, end_s, version
         values["in_flight"], values["max_leak"] = pool.under_way, pool.accountant.max_leak()
@@ -77,8 +79,8 @@ class Book(StateFields):
             values[name] = count - before.get(name, 0)
         self._before = now
         if not values.keys() <= self._columns:
-            wrong = ", ".join(sorted(values.keys() - self._columns))
-            raise TypeError(f"{wrong}: no part of the server names such a column of rounds; add it to round_columns")
+            unknown = ", ".join(sorted(values.keys() - self._columns))
+            raise TypeError(f"{unknown}: no part of the server names such a column of rounds; add it to round_columns")
         return tuple.__new__(RoundRow, (_BLANK | values).values())
 
 
@@ -123,9 +125,11 @@ class AttemptRows:
         self._table = recorder.attempts(self.columns)
 
     def _on_end(self, update: Update) -> None:
+        """Record an attempt at its end."""
         self._table.append(self._values(update))
 
     def _hold(self, update: Update) -> None:
+        """Keep the row of an ended attempt until its losses are known."""
         self._held.append((update.begun_round, update.row()))
 
     def record_round(self, closed: ClosedRound) -> None:
@@ -139,14 +143,18 @@ class AttemptRows:
                     self._table.append(self._values(update))
         elif self._held:
             # Hold attempts back that count for a later round: they have no losses yet.
-            later = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
+            of_later_round = {(attempt.client, attempt.begun_round) for attempt in self.loop.close.pending()}
             losses, held = losses_by_update(closed), self._held
-            self._held = [(begun, row) for begun, row in held if (row.client, begun) in later]
-            for begun, row in held:
-                if (row.client, begun) not in later:
-                    self._record(row, losses.get((row.client, begun)))
+            self._held = []
+            for begun_round, row in held:
+                key = row.client, begun_round
+                if key in of_later_round:
+                    self._held.append((begun_round, row))
+                else:
+                    self._record(row, losses.get(key))
 
     def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
+        """Record an attempt with its (mean loss, root mean square), or without losses."""
         self._table.append(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
 
     def record_unfinished(self) -> None:
@@ -195,7 +203,7 @@ class LoopServer(StateFields):
 
     @property
     def standstill(self) -> str:
-        """In words, which peers wait for which, where the run ended because none of them can go on; empty otherwise."""
+        """Text that says which peers wait for which, if the run ended because no peer can go on; empty otherwise."""
         return ""
 
     @property
@@ -228,8 +236,8 @@ class LoopServer(StateFields):
             counts |= instrument.counts()
         return counts
 
-    def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        """Call `told` with the number of every slot before its first event. Without slots, do nothing."""
+    def listen_to_slots(self, on_open: Callable[[int], None]) -> None:
+        """Call `on_open` with the number of every slot before its first event. Without slots, do nothing."""
 
 
 class RoundServer(LoopServer):
@@ -255,7 +263,7 @@ class RoundServer(LoopServer):
 
     @property
     def round(self) -> int:
-        """Rounds closed."""
+        """Number of rounds closed."""
         return self.loop.round
 
     @property

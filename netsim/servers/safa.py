@@ -1,9 +1,9 @@
 """Server of SAFA: semi-asynchronous, with a cache and a tolerance of lag (Wu, He, Lin, Mao, Maple and Jarvis 2021).
 
 All clients train all the time. A round begins with a distribution by version: a client that has delivered since its last model
-gets the new one, a client whose model is more than `lag_tolerance` rounds old is forced to take it, and the others go on with
-theirs. Of the updates that arrive `per_round` are picked, first those of clients that were not picked in the last round
-(CFCFM, Algorithm 1). The picked enter the model of this round, the others that of the next; the cache is the learner's
+gets the new one, a client whose model is more than `lag_tolerance` rounds old is forced to take it, and other clients go on with
+their model. Of the updates that arrive `per_round` are picked, first those of clients that were not picked in the last round
+(CFCFM, Algorithm 1). Picked updates enter the model of this round, others that of the next. The learner keeps the cache
 (`models.fl.aggregation.cache`).
 """
 
@@ -66,7 +66,9 @@ class ByVersion(StateFields, Dispatch):
         self._begun: IntArray = np.zeros(pool.count, np.int64)
         """Round (K,) in which each client last began an attempt."""
         self._chosen: IntArray = np.zeros(0, np.int64)
+        """Clients that begin an attempt in this round."""
         self._sent_to: IntArray = np.zeros(0, np.int64)
+        """Clients that are sent the newest model in this round."""
         self._presence = Presence(pool)
         pool.follow(self._on_end)
 
@@ -84,17 +86,17 @@ class ByVersion(StateFields, Dispatch):
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
-        able, busy = self.pool.selectable(busy_too=True), self.pool.busy
-        old = ~self._wants & (number - 1 - self._made_round > self.lag_tolerance)
-        self.renewed = np.flatnonzero(able & old)
-        self._sent_to = np.flatnonzero(able & (old | self._wants))
-        self._chosen = np.flatnonzero(able & (old | ~busy))
+        present, busy = self.pool.selectable(busy_too=True), self.pool.busy
+        too_old = ~self._wants & (number - 1 - self._made_round > self.lag_tolerance)
+        self.renewed = np.flatnonzero(present & too_old)
+        self._sent_to = np.flatnonzero(present & (too_old | self._wants))
+        self._chosen = np.flatnonzero(present & (too_old | ~busy))
         return self._chosen
 
     def leave_out(self, client: int) -> None:
         """Exclude `client` from new attempts of the round; an attempt in flight goes on."""
         self._chosen, self._sent_to, self.renewed = (
-            group[group != client] for group in (self._chosen, self._sent_to, self.renewed)
+            clients[clients != client] for clients in (self._chosen, self._sent_to, self.renewed)
         )
 
     def send(self, number: int) -> None:
@@ -107,34 +109,36 @@ class ByVersion(StateFields, Dispatch):
         self._wants[self._sent_to] = False
         self._made_round[self._sent_to], self._version[self._sent_to] = number - 1, version
         begun: dict[int, Update] = {}
-        going_on = self._chosen[~np.isin(self._chosen, self._sent_to)]
         if len(self._sent_to):
             begun |= {update.client: update for update in self.begin(number, self._sent_to, version).updates}
-        for held in sorted(set(self._version[going_on].tolist())):
-            group = going_on[self._version[going_on] == held]
-            started = self.begin(number, group, held, holders=frozenset(group.tolist()))
+        # Other chosen clients begin again from the versions that they hold, one version after the other.
+        with_model = self._chosen[~np.isin(self._chosen, self._sent_to)]
+        for held_version in sorted(set(self._version[with_model].tolist())):
+            clients = with_model[self._version[with_model] == held_version]
+            started = self.begin(number, clients, held_version, holders=frozenset(clients.tolist()))
             begun |= {update.client: update for update in started.updates}
         self.attempts = ObjectAttempts(begun[client] for client in self._chosen.tolist() if client in begun)
 
     def begin(self, number: int, clients: IntArray, version: int, holders: frozenset[int] = frozenset()) -> Attempts:
-        """Begin the attempts of `clients` (n,) from one version; `holders` as in `ClientPool.start`.
+        """Begin the attempts of `clients` (n,) from one version, and return them. `holders`: clients that have the model already.
 
-        Subclasses may begin fewer clients: the others hold the model, and may begin in a later round.
+        Subclasses may begin fewer clients: other clients keep the model, and may begin in a later round.
         """
         return self.pool.start(number, clients, version, holders=holders)
 
     def _on_end(self, update: Update) -> None:
+        """Note that a client needs a new model: it has delivered, or the model was lost on its way."""
         if update.begun_round < self._begun[update.client]:
-            return  # it was dropped for the new model
-        sent_it = self._made_round[update.client] == update.begun_round - 1
-        no_model = sent_it and not update.compute_start_s >= 0.0
-        if not update.censored or no_model:
+            return  # the client has dropped this update for the new model
+        was_sent_model = self._made_round[update.client] == update.begun_round - 1
+        has_trained = update.compute_start_s >= 0.0
+        if not update.censored or (was_sent_model and not has_trained):
             self._wants[update.client] = True
 
     def held_versions(self, number: int) -> list[int]:
         """Return the versions from which clients may still begin in round `number`."""
-        may = ~self._wants & (number - 1 - self._made_round <= self.lag_tolerance)
-        return sorted(set(self._version[may].tolist()))
+        may_go_on = ~self._wants & (number - 1 - self._made_round <= self.lag_tolerance)
+        return sorted(set(self._version[may_go_on].tolist()))
 
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing."""
@@ -143,12 +147,15 @@ class ByVersion(StateFields, Dispatch):
 class PickedArrived(EndsOfRound):
     """Close once `per_round` updates are picked, at a deadline, or when no client is at work any more.
 
-    `selection`: "first-come": as soon as `per_round` updates of clients that were not picked in the last round have arrived, or
-    `per_round` of any clients once none of the former can arrive any more; "after-all": once no client is at work. Clients that
-    were not picked in the last round come first, in the ascending order of `speed_s` (round) -> (K,) (None: of arrival), then
-    the others in the same order. With "after-all" an update that began in an earlier round is not picked.
+    Priority clients are those that were not picked in the last round. `selection` says when enough updates have arrived:
 
-    Raises ValueError for fewer than one update, and a deadline that is not > 0.
+    - "first-come": as soon as `per_round` updates of priority clients have arrived, or `per_round` of any clients once no
+      priority client is at work any more;
+    - "after-all": once no client is at work. An update that began in an earlier round is then not picked.
+
+    Updates of priority clients are picked first, then those of other clients; both in ascending order of `speed_s` (a function
+    from the round to an array (K,)), or of arrival if that is None. Raises ValueError for fewer than one update, and a deadline
+    that is not > 0.
     """
 
     state_fields = ("_last",)
@@ -186,6 +193,7 @@ class PickedArrived(EndsOfRound):
         client.
         """
         self._arrived = self._first = 0
+        """Number of updates that arrived in this round, and of those of them from clients that are not in `_last`."""
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
         self._alarm_set = False
@@ -212,6 +220,7 @@ class PickedArrived(EndsOfRound):
         pool.causes.close_now("enough arrived" if pool.in_flight else "all ended")
 
     def _is_over(self) -> bool:
+        """Return True if enough updates have arrived."""
         if self._after_all:
             return False
         if self._first >= self.per_round:
@@ -228,13 +237,17 @@ class PickedArrived(EndsOfRound):
         return bool(self._others)
 
     def _set_alarm(self) -> None:
-        # Keep a single alarm on the clock: the alarm of a round that closed early rings in a later one, and is then set again.
+        """Put an alarm at the deadline on the clock, unless one is there.
+
+        The alarm of a round that closed early rings in a later round, and `_on_alarm` then sets it again.
+        """
         if not self._alarm_set:
             self._alarm_set = True
-            # After everything else of that instant: who arrives exactly at the deadline is in time.
+            # After everything else of that instant: an update exactly at the deadline is in time.
             self.pool.clock.call_at(self._due_s, self._on_alarm, priority=LAST)
 
     def _on_alarm(self, payload: None) -> None:
+        """Wake the server if the deadline has come."""
         self._alarm_set = False
         if self.pool.clock.now >= self._due_s:
             self._waking.wake()
@@ -247,6 +260,7 @@ class PickedArrived(EndsOfRound):
         self._waking.wake_at_end_of_instant()
 
     def _count(self, end: Attempt) -> None:
+        """Count an end of this round."""
         if not end.censored:
             self._arrived += 1
             self._first += end.client not in self._last
@@ -255,10 +269,14 @@ class PickedArrived(EndsOfRound):
         """Return all attempts that ended since the last close, in order, and pick updates."""
         ends, self.ends = self.ends, []
         arrived = [end for end in ends if not end.censored]
-        may = [end for end in arrived if self.may_be_picked(end)]
+        candidates = [end for end in arrived if self.may_be_picked(end)]
         speed_s = None if self._speed_s is None else self._speed_s(self._number)
-        ranked = sorted(may, key=lambda end: (end.client in self._last, 0.0 if speed_s is None else speed_s[end.client]))
-        self.picked = ranked[: self.per_round]
+
+        def priority(end: Attempt) -> tuple[bool, float]:
+            # Candidates are in the order of arrival, which the sort keeps for equal keys.
+            return end.client in self._last, 0.0 if speed_s is None else float(speed_s[end.client])
+
+        self.picked = sorted(candidates, key=priority)[: self.per_round]
         self._last = {update.client for update in self.picked}
         self._others = []
         return EndedAttempts(ends)
@@ -270,8 +288,8 @@ class PickedArrived(EndsOfRound):
     def amend(self, deliveries: Deliveries) -> Deliveries:
         """Return `deliveries` with the updates held back for the next model, and the clients whose entries are renewed."""
         picked = {(end.client, end.begun_round) for end in self.picked}
-        whose = zip(deliveries.clients.tolist(), deliveries.rounds.tolist(), strict=True)
-        held = np.array([end not in picked for end in whose], np.bool_)
+        updates = zip(deliveries.clients.tolist(), deliveries.rounds.tolist(), strict=True)
+        held = np.array([update not in picked for update in updates], np.bool_)
         return replace(deliveries, held=held, renewed=self.dispatch.renewed)
 
     def on_load(self) -> None:
@@ -306,7 +324,7 @@ def safa_server(
     speed_s: Callable[[int], FloatArray] | None = None,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Return the server. Parameters as in `ByVersion` and `PickedArrived`."""
+    """Return the server. `ByVersion` and `PickedArrived` explain the parameters."""
     dispatch = ByVersion(pool=pool, learner=learner, lag_tolerance=lag_tolerance)
     close = PickedArrived(
         pool=pool, dispatch=dispatch, per_round=per_round, deadline_s=deadline_s, selection=selection, speed_s=speed_s

@@ -1,8 +1,8 @@
 """Semi-synchronous server: rounds of fixed length; an update that misses a close enters the next round.
 
-As a round opens a policy chooses among the clients that are not at work any more; as it closes, all updates that arrived since
-the last close make a new model, whichever model they started from. No update is late, and the server waits for no client: time is
-divided by the clock alone, as in systems that merge on a schedule.
+As a round opens, a policy chooses among the clients that are not at work any more. As it closes, all updates that arrived since
+the last close make a new model, whichever model they started from. No update is late, and the server waits for no client: the
+clock alone divides time, as in systems that merge on a schedule.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ def semi_synchronous_server(
     from_opening: bool = False,
     channels: OwnLinks | None = None,
 ) -> RoundServer:
-    """Return the server. Round t ends at t times `round_s` seconds. Raises ValueError unless `round_s` is > 0 and finite."""
+    """Return the server. Round t ends at t times `round_s` seconds or, with `from_opening`, `round_s` after its opening.
+
+    Raises ValueError unless `round_s` is > 0 and finite.
+    """
     channels = channels or OwnLinks()
     dispatch = PolicyDispatch(pool=pool, rule=selecting, learner=learner, carry_over=True)
     loop = RoundLoop(

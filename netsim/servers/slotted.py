@@ -1,8 +1,9 @@
 """Servers with slots (Tong et al. 2024): FL&FA, where the server sees all opinions, and FL&DA, where clients decide themselves.
 
-A slot: the clients that take part are decided on, they train for L communication rounds (those of the synchronous server, with
-its losses and deadlines), then all clients test the model. A client's opinion is what it finds. The paper's theta is what becomes
-of an update here: it counts unless its training outlasts the round (a deadline), the channel loses it, or its client goes away.
+In a slot, members are chosen, they train for L communication rounds (those of the synchronous server, with its losses and
+deadlines), and then all clients test the model. A client's opinion is the result of its test. The theta of the paper says if an
+update counts; it is not drawn here: an update counts unless its training outlasts the round (a deadline), the channel loses it,
+or its client goes away.
 A record is a slot. In the client table and in the draws, `round` counts communication rounds: (slot - 1) L + 1 .. slot L.
 """
 
@@ -74,7 +75,7 @@ class IndexPolicy(Stateful, Protocol):
 
     @optional
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Learn from slot `round`, as `OpinionPolicy` does."""
+        """Learn from slot `round`. `clients`: selected clients. `opinions` (K,): opinions of all clients."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ class SlotParts:
 
 
 class SlotServer(LoopServer, ABC):
-    """Common base of both servers: slots one after the other. `run_round` is a slot, `round` counts slots."""
+    """Common base of both servers: slots one after the other. `run_round` runs a slot, `round` counts slots."""
 
     state_fields: ClassVar[tuple[str, ...]] = ("round", "training", "rows", "_book")
 
@@ -134,7 +135,7 @@ class SlotServer(LoopServer, ABC):
         self._last_round = rounds
 
     def run_round(self) -> Process[None]:
-        """Run one slot as a process of the clock. Raises NobodyLeftError if no member can ever be there again."""
+        """Run one slot as a process of the clock. Raises NobodyLeftError if no member can ever take part again."""
         slot, start_s = self.round + 1, self.clock.now
         self._on_open(slot)
         members = yield from self._decide(slot)
@@ -168,15 +169,16 @@ class SlotServer(LoopServer, ABC):
 
     @abstractmethod
     def _decide(self, slot: int) -> Process[IntArray | Selection]:
-        """Decide the members of the slot; a process, because this takes time."""
+        """Return the members of the slot, as a process: the decision may take time."""
 
     @abstractmethod
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
     ) -> Process[ColumnValues]:
-        """Close the slot: tests end at `ready_s` (K,), and policies learn from `opinions` (K,).
+        """Close the slot, as a process, and return further columns of its record.
 
-        Return further columns of the slot's record.
+        `members` (n,): clients that trained. `opinions` (K,): opinions of all clients, which the policy observes. `ready_s`
+        (K,): times at which clients finish their tests.
         """
 
     def _record(self, slot: int, start_s: float, trained_s: float, opinions: FloatArray, columns: ColumnValues) -> None:
@@ -203,8 +205,8 @@ class SlotServer(LoopServer, ABC):
         )
         record_metrics(self.recorder, slot, now, learner.version, evaluation)
 
-    def tell_of_slots(self, told: Callable[[int], None]) -> None:
-        self._on_open = told
+    def listen_to_slots(self, on_open: Callable[[int], None]) -> None:
+        self._on_open = on_open
 
     def notes(self) -> Notes:
         """Return entries of the summary that no table holds."""
@@ -239,6 +241,7 @@ class FlFaServer(SlotServer):
         self.uplink = uplink
         self._policy_draws = streams["policy"]
         self._heard: FloatArray = np.full(self.clients.count, _NAN)
+        """Last opinion (K,) of each client that arrived; NaN before the first."""
         self._counts = uplink.transport.counts()
         if self.clients.energy is not None:
             uplink.transport.listen(self._meter)
@@ -252,6 +255,7 @@ class FlFaServer(SlotServer):
         return self.uplink.transport
 
     def _meter(self, message: Message) -> None:
+        """Account for the energy of an opinion's transmission."""
         energy = self.clients.energy
         assert energy is not None
         energy.spend(SENDING, np.array([message.edge]), np.array([message.sent_s]), np.array([message.due_s]))
@@ -271,14 +275,14 @@ class FlFaServer(SlotServer):
         arrived = yield from self.uplink.collect(slot, ready_s)
         self._heard = np.where(arrived, opinions, self._heard)
         known = ~np.isnan(self._heard)
-        rest = float(self._heard[known].mean()) if known.any() else 0.5
-        self.policy.observe_opinions(slot, members, np.where(known, self._heard, rest))
+        average = float(self._heard[known].mean()) if known.any() else 0.5
+        self.policy.observe_opinions(slot, members, np.where(known, self._heard, average))
         before, self._counts = self._counts, self.uplink.transport.counts()
         jamming = {name: count - before[name] for name, count in self._counts.items()}
         return jamming | {"opinions_missing": int(np.count_nonzero(~arrived))}
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of any server with slots, and those of jammers of opinions."""
+        """Return the counts since the start of the run, those of jammers of opinions included."""
         return super().counts() | self.uplink.transport.counts()
 
     def record_to(self, recorder: Recorder) -> None:
@@ -292,7 +296,7 @@ class FlFaServer(SlotServer):
         self.uplink.transport.record_unfinished()
 
     def notes(self) -> Notes:
-        """Return the entries of any server with slots, and the policy's."""
+        """Return entries of the summary that no table holds, those of the policy included."""
         return super().notes() | self.policy.notes()
 
     def state_dict(self) -> State:
@@ -309,8 +313,8 @@ class FlFaServer(SlotServer):
 class FlDaServer(SlotServer):
     """FL&DA (Algorithm 2): clients test the model, exchange beliefs, spread their indices, and the top m take part.
 
-    Opinions are those of the model as it is in the consensus phase: of the test at the end of the slot before, and in slot 1
-    of a test of the first model. A slot begins when the last client has tested. `beliefs`: whether they are recorded.
+    The opinions of a slot come from the test at the end of the slot before, and in slot 1 from a test of the first model. A slot
+    begins when the last client has tested. `beliefs`: True to record the beliefs.
     """
 
     state_fields = ("policy", "_opinions")
@@ -326,12 +330,13 @@ class FlDaServer(SlotServer):
         if self.clients.energy is not None:
             consensus.links.count_bytes()
         self._opinions: FloatArray | None = None
-        self._counts = self._count()
+        self._counts = self._message_counts()
+        """Counts at the close of the last slot."""
 
     @property
     def round_columns(self) -> Sequence[str]:
-        settled = ("messages_in_flight", "converged_s", "agreed_s", "exchanges", "residual", "disagreement")
-        return (*super().round_columns, *self._counts, *settled)
+        of_phase = ("messages_in_flight", "converged_s", "agreed_s", "exchanges", "residual", "disagreement")
+        return (*super().round_columns, *self._counts, *of_phase)
 
     @property
     def consensus(self) -> ConsensusPhase:
@@ -344,7 +349,8 @@ class FlDaServer(SlotServer):
     def renew_messages(self) -> None:
         self._consensus.renew()
 
-    def _count(self) -> dict[str, int]:
+    def _message_counts(self) -> dict[str, int]:
+        """Return the counts of messages, and of jammers, since the start of the run."""
         links = self._links
         return links.counts() | {
             "messages": links.sent,
@@ -371,6 +377,7 @@ class FlDaServer(SlotServer):
         return outcome.members
 
     def _meter_messages(self) -> None:
+        """Account for the energy of messages since the last call, and charge the batteries."""
         energy = self.clients.energy
         if energy is not None:
             everyone = np.arange(self.clients.count)
@@ -386,7 +393,7 @@ class FlDaServer(SlotServer):
         self.policy.observe_opinions(slot, members, opinions)
         outcome, before = self.outcome, self._counts
         assert outcome is not None
-        self._counts = self._count()
+        self._counts = self._message_counts()
         changes = {name: count - before[name] for name, count in self._counts.items()}
         return changes | {
             "messages_in_flight": self._links.in_flight,
@@ -413,8 +420,8 @@ class FlDaServer(SlotServer):
         }
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of any server with slots, and those of messages."""
-        return super().counts() | self._count() | {"messages_in_flight": self._links.in_flight}
+        """Return the counts since the start of the run, those of messages included."""
+        return super().counts() | self._message_counts() | {"messages_in_flight": self._links.in_flight}
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -434,4 +441,4 @@ class FlDaServer(SlotServer):
         """Restore a state of a slot boundary. The clock must be at its time."""
         super().load_state_dict(state)
         self.consensus.load_state_dict(state["consensus"], self.round)
-        self._counts = self._count()
+        self._counts = self._message_counts()

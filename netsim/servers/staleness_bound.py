@@ -84,8 +84,7 @@ class UrgentNotices(WaitForOld):
         if not 0.0 <= notice_s < _EVER:
             raise ParameterError("notice_s", notice_s, "must be >= 0 seconds and finite")
         self.notice_s = notice_s
-        # The end of local training then does not shift one to one with its start: training ends with the pass in which the
-        # notice arrives.
+        # Training that begins one second later may not end one second later: it ends with the pass in which a notice arrives.
         pool.causes.inexact.add("compute")
         self._under_way: list[tuple[float, int, int]] = []
         """Notices in flight: (arrival, client, first round of its update)."""
@@ -102,10 +101,12 @@ class UrgentNotices(WaitForOld):
                 self._send((due_s, client, update.begun_round))
 
     def _send(self, notice: tuple[float, int, int]) -> None:
+        """Send a notice (arrival, client, first round of its update)."""
         self._under_way.append(notice)
         self.pool.clock.call_at(notice[0], self._arrive, notice)
 
     def _arrive(self, notice: tuple[float, int, int]) -> None:
+        """Callback at the arrival of a notice: shorten the training of its update, if that is under way."""
         self._under_way.remove(notice)
         _, client, begun_round = notice
         update = self.pool.in_flight.get(client)

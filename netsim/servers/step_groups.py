@@ -1,6 +1,6 @@
 """FedCompass's scheduler: groups of clients that are expected to arrive together, and their numbers of steps.
 
-Li et al., "FedCompass", ICLR 2024, Algorithms 1 and 2. It knows of time what it is told (`netsim.servers.compass`).
+Li et al., "FedCompass", ICLR 2024, Algorithms 1 and 2. It has no clock: `netsim.servers.compass` passes the times.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class StepScheduler:
             return self.most, None
         best, joined = 0, -1
         for number, group in self.groups.items():
-            steps = _steps(group.expected_s - now_s, step_s)
+            # Steps with which the client would arrive together with the group.
+            steps = _steps_within(group.expected_s - now_s, step_s)
             if self.least <= steps <= self.most and steps >= best:
                 best, joined = int(steps), number
         if joined >= 0:
@@ -80,51 +81,55 @@ class StepScheduler:
         return self._create(client, now_s, step_s)
 
     def _create(self, client: int, now_s: float, step_s: float) -> tuple[int, int]:
-        """Create a group that arrives when the fastest client of another group could have made all steps once more."""
-        candidates = [
-            _steps(group.latest_s + self._fastest_s(group) * self.most - now_s, step_s)
+        """Create a group for `client`; return its steps and the number of the group.
+
+        The group arrives when the fastest client of another group could have made all its steps once more after that group's
+        latest time. Of several such groups, the one that gives the most steps counts.
+        """
+        possible = [
+            _steps_within(group.latest_s + self._fastest_step_s(group) * self.most - now_s, step_s)
             for group in self.groups.values()
             if now_s < group.latest_s
         ]
-        may = [int(steps) for steps in candidates if steps <= self.most]
-        steps = max(self.least, max(may)) if may else self.most
+        allowed = [int(steps) for steps in possible if steps <= self.most]
+        steps = max(self.least, max(allowed)) if allowed else self.most
         self._number += 1
-        takes_s = steps * step_s
-        self.groups[self._number] = Group(now_s + takes_s, now_s + takes_s * self.slack, [client])
+        training_s = steps * step_s
+        self.groups[self._number] = Group(now_s + training_s, now_s + training_s * self.slack, [client])
         self.group_of[client] = self._number
         return steps, self._number
 
-    def _fastest_s(self, group: Group) -> float:
+    def _fastest_step_s(self, group: Group) -> float:
+        """Return the seconds per step of the fastest client of `group`."""
         return float(self.step_s[group.members].min())
 
     def arrive(self, client: int) -> list[int] | None:
-        """Handle the arrival of `client`.
+        """Handle the arrival of `client`; return the clients of its group if it was the last of them, which ends the group.
 
-        Return the clients of its group if it was the last of them, which ends the group; None: it waits.
+        None: the client waits for others.
         """
         group = self.groups[self.group_of[client]]
         group.arrived.append(client)
-        return self._complete(self.group_of[client])
+        return self._close_if_complete(self.group_of[client])
 
     def leave(self, client: int) -> list[int] | None:
-        """Handle that `client` will not arrive.
-
-        Return the arrived clients of its group if no other is awaited; otherwise None.
+        """Handle that `client` will not arrive; return the arrived clients of its group if that ends the group, otherwise None.
         """
         number = self.group_of.pop(client, -1)
         if number < 0:
             return None
         self.groups[number].members.remove(client)
-        return self._complete(number)
+        return self._close_if_complete(number)
 
-    def _complete(self, number: int) -> list[int] | None:
+    def _close_if_complete(self, number: int) -> list[int] | None:
+        """Return the clients of group `number` and end it, if all have arrived; otherwise None."""
         group = self.groups[number]
         if len(group.arrived) < len(group.members):
             return None
         return self.close(number)
 
     def close(self, number: int) -> list[int]:
-        """End group `number`; return its clients that have arrived. The others are late."""
+        """End group `number`; return its clients that have arrived. Its other clients are late."""
         group = self.groups.pop(number)
         for client in group.members:
             self.group_of[client] = -1
@@ -133,16 +138,22 @@ class StepScheduler:
         return group.arrived
 
     def state_dict(self) -> State:
-        groups = {n: [g.expected_s, g.latest_s, list(g.members), list(g.arrived)] for n, g in self.groups.items()}
+        groups = {
+            number: [group.expected_s, group.latest_s, list(group.members), list(group.arrived)]
+            for number, group in self.groups.items()
+        }
         return {"step_s": self.step_s.copy(), "groups": groups, "group_of": dict(self.group_of), "number": self._number}
 
     def load_state_dict(self, state: State) -> None:
         self.step_s = np.array(state["step_s"], np.float64)
-        self.groups = {n: Group(e, latest, list(m), list(a)) for n, (e, latest, m, a) in state["groups"].items()}
+        self.groups = {
+            number: Group(expected_s, latest_s, list(members), list(arrived))
+            for number, (expected_s, latest_s, members, arrived) in state["groups"].items()
+        }
         self.group_of = dict(state["group_of"])
         self._number = state["number"]
 
 
-def _steps(span_s: float, step_s: float) -> float:
+def _steps_within(span_s: float, step_s: float) -> float:
     """Return the whole number of steps in `span_s` seconds; inf if steps take no time."""
     return math.floor(span_s / step_s) if step_s > 0.0 else _EVER

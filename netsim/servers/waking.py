@@ -1,4 +1,4 @@
-"""Waiting of the server's process for the first of several events."""
+"""Waking of a server's process by the first of several events."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class Waking:
         if time_s < _EVER and time_s != self._alarm_s:
             self._alarm_s = time_s
             # Do not wake directly: schedule again, so that other LAST calls of this instant, scheduled later, come before.
-            self._clock.call_at(time_s, self._rings, priority=LAST)
+            self._clock.call_at(time_s, self._on_alarm, priority=LAST)
 
-    def _rings(self, payload: object) -> None:
+    def _on_alarm(self, payload: object) -> None:
+        """Callback at the time of `wake_at`."""
         self.wake_at_end_of_instant()
 
     def wake(self, payload: object = None) -> None:

@@ -140,7 +140,7 @@ def tree(world: World, compose: Composer) -> TreeServer:
         pool, medium = (edge_pool, media["nodes"]) if of_edges else (client_pool, media["clients"])
         belongs = np.array(layout.above) == node if of_edges else coordinator == node
         members = Members(
-            pool=pool, name=name, mine=belongs, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
+            pool=pool, name=name, is_member=belongs, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
         )
         (edge_coordinators if of_edges else client_coordinators).views[name] = members
         # With moves, one edge may get all clients.

@@ -26,23 +26,25 @@ class Coordinators:
         self.views: dict[str | None, Members] = {}
         pool.serve(self)
         pool.follow(self._on_end)
-        pool.watchers.append(self._tell_watchers)
+        pool.watchers.append(self._call_watchers)
 
     @property
     def takes_all(self) -> bool:
         return all(view.serving.takes_all for view in self.views.values())
 
     def takes(self, update: Update) -> bool:
-        # No round waits for an update that was begun at another edge, and none is too late for it.
+        # An update that began at another edge is never late: no round here waits for it.
         return update.handed_over or self.views[update.edge].serving.takes(update)
 
     def channels(self, clients: IntArray) -> list[int] | None:
         return None
 
     def _on_end(self, update: Update) -> None:
+        """Pass the end of an attempt to the coordinator that began it."""
         self.views[update.edge].on_end(update)
 
-    def _tell_watchers(self) -> None:
+    def _call_watchers(self) -> None:
+        """Call the listeners of all coordinators to moves by scripts."""
         for view in self.views.values():
             for watch in list(view.watchers):
                 watch()

@@ -33,12 +33,12 @@ class TermModels(Protocol):
 
     @property
     def version(self) -> int:
-        """Counts the models of the edge, from 0."""
+        """Number of the present model of the edge, from 0."""
 
     def begin_term(self, version: int, *, ahead: bool) -> None:
         """Replace the edge's model by the model `version` of the node above, which has arrived.
 
-        `ahead`: with what the edge has learnt since it sent its model: its present model less the model it sent is added.
+        `ahead`: add what the edge has learnt since it sent its model, that is its present model less the model it sent.
         """
 
     def end_term(self, round: int, *, goes_on: bool) -> None:
@@ -48,7 +48,7 @@ class TermModels(Protocol):
         """
 
     def drop_term(self, round: int) -> None:
-        """Drop the model that `end_term` kept for `round`: it did not arrive."""
+        """Drop the model that `end_term` kept for `round`, which did not arrive."""
 
     def adopt(self, client: int, round: int, version: int, source: Any, start: int) -> None:
         """Keep the version `start` of the edge of `source`, from which `client` began its update in a `round` of that edge.
@@ -57,7 +57,7 @@ class TermModels(Protocol):
         """
 
     def drop(self, client: int, round: int, version: int) -> None:
-        """Drop what `adopt` kept for an update: it did not arrive."""
+        """Drop the version that `adopt` kept for an update, which did not arrive."""
 
 
 class NoModels:
@@ -88,7 +88,7 @@ class EdgeRule:
     rounds: int = 1
     """Own rounds of a term. A term is an edge's part in one round of the node above."""
     goes_on: bool = False
-    """True if the edge begins the rounds of its next term, from the model it sends, as it sends it; False: as a model arrives."""
+    """True if the edge begins the rounds of its next term as it sends its model, from that model; False: as a model arrives."""
 
 
 class Edge(StateFields):
@@ -102,8 +102,8 @@ class Edge(StateFields):
     term then ends after the rest of its rounds, but not before its model has arrived. If the edge goes away meanwhile, these
     rounds end with all attempts of members.
 
-    Own rounds are numbered by those of the node above: in its round r they begin after (r - 1) `rule.rounds`. Those of an edge
-    that goes on are numbered on.
+    Own rounds of the term in round r of the node above have numbers from (r - 1) `rule.rounds` + 1 on. An edge that goes on
+    counts its rounds without gaps.
     """
 
     state_fields = ("_left", "_arrived", "_attempt", "_ahead", "_away_s")
@@ -151,6 +151,7 @@ class Edge(StateFields):
             self._errand.start(self._run())
 
     def _run(self) -> Process[None]:
+        """Run the remaining rounds of the term, and end the term if its model has arrived."""
         while self._left:
             try:
                 yield from self.server.run_round()
@@ -162,6 +163,7 @@ class Edge(StateFields):
             self._end_term(self._term)
 
     def _end_term(self, attempt: Update) -> None:
+        """End the term of `attempt`: send the edge's model up, or end the attempt as aborted."""
         self._term = None
         life, now = self.edges.life, self.edges.clock.now
         if now == attempt.departure_s:
@@ -177,11 +179,13 @@ class Edge(StateFields):
             life.proceed(attempt, now)
 
     def _await_departure(self, time_s: float) -> None:
+        """Schedule the departure of the edge, which would end its rounds; inf: it does not go away."""
         self._away_s = time_s
         if time_s < _EVER:
             self.edges.clock.call_at(time_s, self._on_departure, time_s)
 
     def _on_departure(self, time_s: float) -> None:
+        """Callback at a departure of the edge: stop rounds that it makes between two terms."""
         if self._ahead and time_s == self._away_s:
             self._stop()
 

@@ -32,6 +32,7 @@ class Errand:
             steps.close()
 
     def _go_on(self, steps: Process[None]) -> None:
+        """Run `steps` up to the next event that has not happened, and go on when it does."""
         # Ignore events that happen after their steps were stopped.
         if steps is not self._steps:
             return

@@ -69,7 +69,7 @@ class _NoWholeRounds:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """Next change of presence, in the form of `Availability`."""
+    """Next change of presence: the only part of `Availability` that coordinators read."""
 
     next_change_s: FloatArray
 
@@ -100,20 +100,21 @@ class Attendance(Protocol):
     """
 
     def attended(self) -> BoolArray:
-        """Return (E,) True for edges with a member that is present."""
+        """Return True (E,) for edges with a member that is present."""
 
     def ever_attended(self) -> BoolArray:
-        """Return (E,) True for edges that have a present member now, or may have one later."""
+        """Return True (E,) for edges that have a present member now, or may have one later."""
 
     def next_change_s(self) -> float:
         """Return the time of the next change; inf: never."""
 
 
 class Members(StateFields):
-    """The members of the coordinator `name` (None: the server) as a round loop and its rules see a pool of clients.
+    """The members of the coordinator `name` (None: the server), in the form of a pool of clients for a round loop and its rules.
 
-    `mine` (K,): True for members; `Moves` keeps it up to date. `waits`: the coordinator waits for members that are away;
-    otherwise a round opens with present members, or not at all. `attendance`: which members that are edges have members, or None.
+    `is_member` (K,): True for members; `Moves` keeps it up to date. `waits`: the coordinator waits for members that are away;
+    otherwise a round opens with present members, or not at all. `attendance`: attendance of members that are edges; None if
+    members are clients.
     """
 
     state_fields = ("started", "ended", "_bytes", "causes")
@@ -125,12 +126,12 @@ class Members(StateFields):
         *,
         pool: ClientPool,
         name: str | None,
-        mine: BoolArray,
+        is_member: BoolArray,
         medium: SharedMedium,
         waits: bool,
         attendance: Attendance | None = None,
     ) -> None:
-        self.pool, self.name, self.mine, self.medium = pool, name, mine, medium
+        self.pool, self.name, self.is_member, self.medium = pool, name, is_member, medium
         self._waits, self._attendance = waits, attendance
         self.clock, self.count, self.accountant, self.energy = pool.clock, pool.count, pool.accountant, pool.energy
         self.reports_phases = pool.reports_phases
@@ -197,16 +198,16 @@ class Members(StateFields):
         return _Changes(np.array([soonest]))
 
     def selectable(self, *, busy_too: bool) -> BoolArray:
-        """Return (K,) True for members that can be selected; an edge can be while it is attended."""
-        able = self.pool.selectable(busy_too=busy_too) & self.mine
-        return able if self._attendance is None else able & self._attendance.attended()
+        """Return True (K,) for members that can be selected. An edge can be selected while it is attended."""
+        selectable = self.pool.selectable(busy_too=busy_too) & self.is_member
+        return selectable if self._attendance is None else selectable & self._attendance.attended()
 
     def ever_selectable(self) -> BoolArray:
-        """Return (K,) True for members that can be selected now or later, once they are no longer busy."""
+        """Return True (K,) for members that can be selected now or later, once they are no longer busy."""
         if not self._waits:
             return self.selectable(busy_too=True)
-        able = self.pool.ever_selectable() & self.mine
-        return able if self._attendance is None else able & self._attendance.ever_attended()
+        selectable = self.pool.ever_selectable() & self.is_member
+        return selectable if self._attendance is None else selectable & self._attendance.ever_attended()
 
     # Attempts
 
@@ -219,20 +220,23 @@ class Members(StateFields):
         holders: frozenset[int] = frozenset(),
         address: int | None = None,
     ) -> Attempts:
-        """Begin an attempt of each of the clients `chosen` (n,); see `ClientPool.start`."""
+        """Begin an attempt of each of the members `chosen` (n,) and return them. `ClientPool.start` explains the parameters."""
         pool = self.pool
         self.started += len(chosen)
-        # The pool records the causes and the coordinator of the attempts that it begins: lend it this coordinator's.
-        causes, pool.causes, pool.coordinator = pool.causes, self.causes, self.name
+        # The pool records the causes and the coordinator of the attempts that it begins: set those of this coordinator meanwhile.
+        pool_causes, pool.causes, pool.coordinator = pool.causes, self.causes, self.name
         try:
             attempts = pool.start(round, chosen, version, steps, holders, address)
         finally:
-            pool.causes, pool.coordinator = causes, None
+            pool.causes, pool.coordinator = pool_causes, None
         self.in_flight |= {update.client: update for update in attempts.updates if not update.outcome}
         return attempts
 
     def take_over(self, update: Update, *, round: int, version: int) -> None:
-        """Begin an attempt of an update that another coordinator began; see `ClientPool.begin_again`."""
+        """Begin an attempt, in this coordinator's `round`, of an update that another coordinator began.
+
+        `version`: version of this coordinator's model from which the age of the update counts.
+        """
         assert self.name is not None
         self.started += 1
         self.pool.begin_again(update, round=round, version=version, edge=self.name)

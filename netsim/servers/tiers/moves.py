@@ -59,8 +59,8 @@ class Moves(StateFields):
     `coordinator` (K,): the edge of each client, updated at each move. A move comes first in its instant: a client that ends an
     update in the same instant has moved already.
 
-    An update that is handed over counts as old at its new edge as one of the edge's own members would that was sent its model in
-    the same instant: its version becomes that of the new edge's model as it began.
+    The version of an update that is handed over becomes that of the new edge's model at the time at which the update began. So it
+    has the age of an update that a member of the new edge began at that time.
     """
 
     state_fields = ("_next", "_versions", "_left")
@@ -94,6 +94,7 @@ class Moves(StateFields):
             rule.states.listen(self._on_state)
 
     def _edges_by_client(self) -> dict[int, list[int]]:
+        """Return the distinct edges to which each client moves, in order."""
         visits: dict[int, dict[int, None]] = {}
         for move in self._moves:
             visits.setdefault(move.client, {})[move.edge] = None
@@ -108,10 +109,12 @@ class Moves(StateFields):
         return self._moves[self._next].time_s if self._next < len(self._moves) else _EVER
 
     def _schedule(self) -> None:
+        """Put the next move on the clock."""
         if self._next < len(self._moves):
             self._clients.pool.clock.call_at(self.next_s(), self._move, priority=FIRST)
 
     def _move(self, payload: object) -> None:
+        """Callback at the time of a move: apply all moves of this instant, and move the updates of these clients."""
         moved = []
         while self.next_s() == self._clients.pool.clock.now:
             moved.append(self._moves[self._next].client)
@@ -131,7 +134,7 @@ class Moves(StateFields):
     # Updates of clients that move
 
     def _on_begin(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
-        """Callback as updates begin: note the versions from which their ages count at edges that their clients may move to."""
+        """Callback as updates begin: note the present versions of the edges to which their clients may move."""
         name = self._clients.pool.coordinator
         for client in clients.tolist():
             if client in self._visits and name is not None:
@@ -149,7 +152,7 @@ class Moves(StateFields):
         source, target = self._numbers[update.edge], int(self._coordinator[client])
         old, new = self._edges[source], self._edges[target]
         phase, left_s = update.phase, _EVER
-        # If the client leaves before the end of its training, that end is not known, and the update never comes to it.
+        # If the client leaves before its training ends, `due_s` is its departure, and the training never ends.
         if phase == COMPUTE and update.due_s < update.departure_s:
             left_s = update.due_s - now
         version = self._versions[client][target]
@@ -178,7 +181,9 @@ class Moves(StateFields):
             pool.life.receive_state(update, phase, left_s, now)
 
     def _on_end(self, update: Update) -> None:
-        """Callback at the end of an attempt: call the watchers of the new edge of a client that moved, which may wait for it."""
+        """Callback at the end of an attempt: drop what was kept for it, and call the watchers of the new edge of a client that
+        moved, because that edge may wait for the client.
+        """
         client = update.client
         if client in self._left:
             del self._left[client]
@@ -192,9 +197,10 @@ class Moves(StateFields):
                 watch()
 
     def _apply(self, move: Move) -> None:
+        """Make the client of `move` a member of its new edge."""
         views, before = self._clients.views, int(self._coordinator[move.client])
-        views[self._edges[before].name].mine[move.client] = False
-        views[self._edges[move.edge].name].mine[move.client] = True
+        views[self._edges[before].name].is_member[move.client] = False
+        views[self._edges[move.edge].name].is_member[move.client] = True
         self._coordinator[move.client] = move.edge
 
     def state_dict(self) -> State:

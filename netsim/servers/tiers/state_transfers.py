@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _OWNER = _KIND = "states"
 Leg = tuple[bool, int]
-"""One link on the way of a state: True for the way up, and the edge whose link to the node above it is."""
+"""One link on the way of a state: True for the way up, and the edge at the lower end of the link."""
 
 
 class StateTransfers(Stateful, Protocol):
@@ -36,7 +36,7 @@ class StateTransfers(Stateful, Protocol):
         """Send the state of `client` from the edge `source` to the edge `target`."""
 
     def cancel(self, client: int) -> None:
-        """End the transfer of `client` early."""
+        """End the transfer of `client` early, without calling listeners."""
 
 
 class RoutedStates:
@@ -47,10 +47,11 @@ class RoutedStates:
         self.bytes = 0
 
     def listen(self, on_end: Callable[[int, str | None], None]) -> None:
-        def end(key: Key, cause: str | None) -> None:
-            on_end(key[1], cause)
+        def on_transfer_end(key: Key, cause: str | None) -> None:
+            _, client = key
+            on_end(client, cause)
 
-        self._network.listen(_OWNER, end)
+        self._network.listen(_OWNER, on_transfer_end)
 
     def begin(self, client: int, source: int, target: int) -> None:
         self.bytes += self._size
@@ -101,9 +102,10 @@ class LinkStates:
         self._down, self._up = medium.ports(_KIND)
         sizes = medium.sizes
         self._sizes = {False: int(np.max(sizes.down)), True: int(np.max(sizes.up))}
+        """Bytes of a state on a leg down (False) and up (True)."""
         self._under_way: dict[int, _Way] = {}
-        self._legs = 0
-        """Legs begun so far."""
+        self._legs_begun = 0
+        """Number of legs begun so far, which addresses draws."""
         self._on_end: Callable[[int, str | None], None] = lambda client, cause: None
         self.bytes = 0
         self._down.listen(self._finish)
@@ -113,37 +115,40 @@ class LinkStates:
         self._on_end = on_end
 
     def _legs_between(self, source: int, target: int) -> list[Leg]:
-        ups, downs = self._upwards(source), self._upwards(target)
-        while ups and downs and ups[-1] == downs[-1]:
-            ups.pop()
-            downs.pop()
-        return [*((True, edge) for edge in ups), *((False, edge) for edge in reversed(downs))]
+        """Return the legs of the way from the edge `source` to the edge `target`, over the first node above both."""
+        upwards, downwards = self._with_edges_above(source), self._with_edges_above(target)
+        while upwards and downwards and upwards[-1] == downwards[-1]:
+            upwards.pop()
+            downwards.pop()
+        return [*((True, edge) for edge in upwards), *((False, edge) for edge in reversed(downwards))]
 
-    def _upwards(self, edge: int) -> list[int]:
-        """Return `edge` and all edges above it."""
-        way = []
+    def _with_edges_above(self, edge: int) -> list[int]:
+        """Return `edge` and all edges above it, from below."""
+        edges = []
         while edge >= 0:
-            way.append(edge)
+            edges.append(edge)
             edge = self._above[edge]
-        return way
+        return edges
 
     def begin(self, client: int, source: int, target: int) -> None:
         self._under_way[client] = _Way(self._legs_between(source, target))
         self._begin_leg(client)
 
     def _begin_leg(self, client: int) -> None:
+        """Begin the next leg of the state of `client`: draw its delay and its loss."""
         way, now, round = self._under_way[client], self._clock.now, max(self._round(), 1)
         up, edge = way.legs[0]
-        medium, who = self._medium, np.array([edge])
-        self._repeat(self._legs)
-        self._legs += 1
+        medium, edges = self._medium, np.array([edge])
+        self._repeat(self._legs_begun)
+        self._legs_begun += 1
         self.bytes += self._sizes[up]
         delays, survivals = (medium.upload, medium.uplink) if up else (medium.download, medium.downlink)
-        way.started_s, way.survives = now, survivals.draw(round, now, who).at(0, now)
-        way.due_s = delays.draw(round, now, who).ends_at(0, now)
+        way.started_s, way.survives = now, survivals.draw(round, now, edges).at(0, now)
+        way.due_s = delays.draw(round, now, edges).ends_at(0, now)
         self._clock.call_at(way.due_s, partial(self._on_due, client), way)
 
     def _on_due(self, client: int, way: _Way) -> None:
+        """Callback at the end of a leg's delay: start its bytes if a carrier has them, else end the leg."""
         # Ignore the call of a transfer that was cancelled.
         if self._under_way.get(client) is not way:
             return
@@ -155,7 +160,9 @@ class LinkStates:
             self._finish(client, None)
 
     def _finish(self, client: int, link: str | None) -> None:
-        """End the present leg; `link`: the cause for which its link loses it."""
+        """End the present leg, and begin the next one or report the end of the transfer. `link`: cause of a loss by the link, or
+        None.
+        """
         way = self._under_way[client]
         outages, edge = self._medium.outages, way.legs[0][1]
         outage = None if outages is None else outages.cause(edge, way.started_s, self._clock.now)
@@ -176,10 +183,10 @@ class LinkStates:
 
     def state_dict(self) -> State:
         ways = {client: [list(way.legs), way.started_s, way.due_s, way.survives] for client, way in self._under_way.items()}
-        return {"bytes": self.bytes, "legs": self._legs, "under_way": ways}
+        return {"bytes": self.bytes, "legs": self._legs_begun, "under_way": ways}
 
     def load_state_dict(self, state: State) -> None:
-        self.bytes, self._legs = state["bytes"], state["legs"]
+        self.bytes, self._legs_begun = state["bytes"], state["legs"]
         self._under_way = {}
         for client, (legs, started_s, due_s, survives) in state["under_way"].items():
             way = self._under_way[client] = _Way([(up, edge) for up, edge in legs])

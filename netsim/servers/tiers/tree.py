@@ -52,6 +52,7 @@ class TreeAttendance:
         self._upwards = [(edge, above[edge]) for edge in sorted(range(len(above)), key=lambda edge: -depth[edge])]
 
     def _with_members(self, present: BoolArray) -> BoolArray:
+        """Return True (E,) for edges with one of the clients `present` (K,) among their members or those of edges below."""
         attended: BoolArray = np.zeros(self._count, np.bool_)
         attended[np.unique(self._coordinator[present])] = True
         for edge, above in self._upwards:
@@ -110,7 +111,7 @@ class TreeServer:
 
     @property
     def round(self) -> int:
-        """Rounds of the root that have closed."""
+        """Number of rounds of the root that have closed."""
         return self.root.round
 
     @property
@@ -125,7 +126,7 @@ class TreeServer:
 
     @property
     def in_flight(self) -> int:
-        """Attempts of clients that have begun and have not ended."""
+        """Number of attempts of clients in flight."""
         return self.clients.under_way
 
     def end_after(self, rounds: int) -> None:
@@ -141,15 +142,18 @@ class TreeServer:
         return self.root.run_round()
 
     def _states_bytes(self) -> int:
+        """Return the bytes of clients' states sent between edges so far."""
         states = None if self._moves is None else self._moves.rule.states
         return 0 if states is None else states.bytes
 
     def _count_edges(self) -> dict[str, int]:
+        """Return the counts of attempts of edges, and of bytes between coordinators, since the start of the run, by column."""
         pool = self._nodes.pool
         carried = pool.life.bytes_down + pool.life.bytes_up + self._states_bytes()
         return dict(zip(_COLUMNS, (pool.started, pool.ended["delivered"], carried), strict=True))
 
     def _on_round(self, row: RoundRow) -> None:
+        """Record a round of the root, with counts of clients and of edges since the last round."""
         now, before = self._count_edges(), self._before
         self._before = now
         columns = {name: getattr(row, name) for name in self._columns}
@@ -168,7 +172,7 @@ class TreeServer:
         """Return the counts since the start of the run, including the round under way."""
         return self._book.counts()
 
-    def tell_of_slots(self, told: Callable[[int], None]) -> None:
+    def listen_to_slots(self, on_open: Callable[[int], None]) -> None:
         """Do nothing: a tree has no slots."""
 
     def notes(self) -> Notes:

@@ -137,7 +137,7 @@ def _follow_ends_and_rounds(runner: ScriptRunner, server: Server) -> None:
     """Let the server call the runner at every end of an attempt, and before every round and slot."""
     server.clients.followers.append(runner.on_end)
     server.loop.follow_openings(runner.on_round)
-    server.tell_of_slots(runner.on_slot)
+    server.listen_to_slots(runner.on_slot)
 
 
 def _follow_declarations(runner: ScriptRunner, server: Server) -> None:

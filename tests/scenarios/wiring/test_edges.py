@@ -183,7 +183,7 @@ def test_a_table_says_who_belongs_to_which_edge(tmp_path: Path) -> None:
     file = tmp_path / "members.csv"
     file.write_text("member,edge\n3,lyon\n0,paris\n1,lyon\n2,paris\n")
     built = build(parse(study({"name": "edge", "table": str(file)})))
-    members = {edge.name: edge.members.mine.nonzero()[0].tolist() for edge in built.server.edges}
+    members = {edge.name: edge.members.is_member.nonzero()[0].tolist() for edge in built.server.edges}
     assert members == {"lyon": [1, 3], "paris": [0, 2]}
 
 
@@ -206,13 +206,13 @@ def test_members_belong_to_the_nearest_edge() -> None:
     for measure, members in expected.items():
         tables = base | {"edges": {"tiers": [{"name": "edge", "nearest": measure, "nodes": ["a", "d"]}]}}
         edges = build(parse(tables)).server.edges
-        assert [edge.members.mine.nonzero()[0].tolist() for edge in edges] == members
+        assert [edge.members.is_member.nonzero()[0].tolist() for edge in edges] == members
     km = [{k: v for k, v in cable.items() if k != "delay_s"} for cable in cables]
     tables = base | {
         "network": network | {"links": km},
         "edges": {"tiers": [{"name": "edge", "nearest": "km", "nodes": ["a", "d"]}]},
     }
-    assert [len(edge.members.mine.nonzero()[0]) for edge in build(parse(tables)).server.edges] == [4, 1]
+    assert [len(edge.members.is_member.nonzero()[0]) for edge in build(parse(tables)).server.edges] == [4, 1]
     # Of a tier above, the members are edges: those at a and b belong to a region at s, those at c and d to one at d.
     tiers = [
         {"name": "region", "nearest": "delay", "nodes": ["s", "d"]},
