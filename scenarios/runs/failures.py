@@ -127,4 +127,4 @@ def _own_class_complaint(scenario: Scenario, error: Any) -> str | None:
     for i, jammer in enumerate(scenario.jammers):
         if error.role == "jammer" and error.name == jammer.name:
             path, kind = f"jammers.{i}.law", jammer.law.kind
-    return f"{path}.kind = {kind!r}: {error.told}; fix its {error.method}" if is_own(group, kind) else None
+    return f"{path}.kind = {kind!r}: {error.without_role}; fix its {error.method}" if is_own(group, kind) else None
