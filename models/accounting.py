@@ -81,16 +81,20 @@ def composed_epsilon(
         if delta is None:
             raise ParameterError("delta", None, "must be given for Gaussian noise", shown="")
         return _compose(accountant, noise, [gaussian_scale(budget, delta) for budget in budgets], total_delta, sum(budgets))
-    whole = math.fsum(budgets)
+    total = math.fsum(budgets)
     large = [budget for budget in budgets if budget >= _SMALL]
     if not large:
-        return whole
-    rest = math.fsum(budget for budget in budgets if budget < _SMALL)
-    return min(whole, rest + _compose(accountant, noise, [1.0 / budget for budget in large], total_delta, whole))
+        return total
+    small_total = math.fsum(budget for budget in budgets if budget < _SMALL)
+    composed = _compose(accountant, noise, [1.0 / budget for budget in large], total_delta, total)
+    return min(total, small_total + composed)
 
 
-def _compose(accountant: Accountant, noise: Noise, scales: Sequence[float], total_delta: float, about: float) -> float:
-    """Return the composed epsilon of noise of these `scales` at sensitivity 1; `about`, its order of magnitude, sets the grid."""
+def _compose(accountant: Accountant, noise: Noise, scales: Sequence[float], total_delta: float, magnitude: float) -> float:
+    """Return the composed epsilon of releases with noise of these `scales` at sensitivity 1.
+
+    `magnitude`: order of magnitude of the result, which sets the grid of loss distributions.
+    """
     import dp_accounting
 
     # Sensitivity 1 is that between any two updates, which includes the library's factor for replacing a record.
@@ -102,7 +106,7 @@ def _compose(accountant: Accountant, noise: Noise, scales: Sequence[float], tota
     else:
         from dp_accounting import pld
 
-        books = pld.PLDAccountant(value_discretization_interval=max(_GRID, about / _MOST_STEPS))
+        books = pld.PLDAccountant(value_discretization_interval=max(_GRID, magnitude / _MOST_STEPS))
     event = dp_accounting.LaplaceDpEvent if noise == "laplace" else dp_accounting.GaussianDpEvent
     counts: dict[float, int] = {}
     for scale in scales:

@@ -28,7 +28,7 @@ def refuse_special(path: str | Path) -> int:
 
 
 def bytes_of(path: str | Path) -> bytes:
-    """Return the content of a regular file. Raises OSError as `refuse_special`, and for a file that is too large."""
+    """Return the content of a regular file. Raises OSError for a folder, a device, a pipe, or a file that is too large."""
     size = refuse_special(path)
     if size > MOST_BYTES:
         raise OSError(errno.EFBIG, f"it has {size} bytes, more than {MOST_BYTES}")
@@ -36,12 +36,15 @@ def bytes_of(path: str | Path) -> bytes:
 
 
 def text_of(path: str | Path) -> str:
-    """Return the text of a file in UTF-8, without a byte order mark. Raises OSError as `bytes_of`, and UnicodeDecodeError."""
+    """Return the text of a file in UTF-8, without a byte order mark.
+
+    Raises OSError for a file that cannot be read (`bytes_of`), and UnicodeDecodeError.
+    """
     return bytes_of(path).decode("utf-8-sig")
 
 
 def lines_of(path: str | Path) -> list[str]:
-    """Return the lines of a file. Raises as `text_of`."""
+    """Return the lines of a text file. Raises OSError and UnicodeDecodeError (`text_of`)."""
     return text_of(path).splitlines()
 
 

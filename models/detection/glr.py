@@ -101,10 +101,12 @@ class Glr(ABC):
         """Return A, the greatest l(1..s) + l(s+1..count) over the split points; -inf if there are none."""
 
     @abstractmethod
-    def _path(self) -> State: ...
+    def _path(self) -> State:
+        """Return the path, as plain data."""
 
     @abstractmethod
-    def _load_path(self, state: State) -> None: ...
+    def _load_path(self, state: State) -> None:
+        """Restore a path that `_path` returned."""
 
 
 def _log_likelihood(count: int, total: float) -> float:

@@ -66,12 +66,12 @@ class Aggregator:
     def collect(
         self, updates: list[Update], want_losses: bool, models: Models | None = None, *, compress: bool = True
     ) -> tuple[ComputedUpdates, BoolArray]:
-        """Return the content that the clients of `updates` send, and (n,) True if it is finite; zeros otherwise.
+        """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros.
 
-        `models`: those that the updates start from; None: those of the store.
+        `models`: models that the updates start from; None: those of the store.
         """
-        held = self._store if models is None else models
-        computed = self._work.content(updates, held, want_losses=want_losses, compress=compress)
+        starts = self._store if models is None else models
+        computed = self._work.content(updates, starts, want_losses=want_losses, compress=compress)
         self._work.keep(computed)
         self.trained_updates += len(updates)
         accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
@@ -127,7 +127,7 @@ class Aggregator:
             partial(self._streams.generator, "aggregation", version),
             parameters=self._trainer.parameters,
             version=version,
-            begun=None if self._work.down.exact else lambda: torch.stack([self._store[one.start] for one in entering]),
+            begun=None if self._work.down.exact else lambda: torch.stack([self._store[update.start] for update in entering]),
             of_all=of_all,
             local=self._work.local_steps(entering) if demands.steps != "any" else None,
             losses=None if losses is None else losses[accepted],
@@ -143,14 +143,14 @@ class Aggregator:
         return computed, step
 
     def optimize(self, model: Tensor, step: Tensor) -> Tensor:
-        """Return what the server optimizer makes of `model` by `step` (d,), without the frozen columns."""
+        """Return the model (d,) that the server optimizer makes of `model` and the aggregated `step` (d,). Frozen columns stay."""
         width = self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
         return self.add_step(model, step)
 
     def add_step(self, model: Tensor, step: Tensor) -> Tensor:
-        """Return `model` + `step` (d,), a step of a node that has no server optimizer, without the frozen columns."""
+        """Return `model` + `step` (d,), for a node without a server optimizer. Frozen columns stay."""
         if self._frozen is not None:
             step[self._frozen] = 0.0
         return (model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)

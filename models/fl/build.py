@@ -35,14 +35,17 @@ from models.laws.work import WorkPlan
 
 
 def _call(table: str, spec: Table, key: str, choices: Mapping[str, Callable[..., Any]], given: Mapping[str, Any]) -> Any:
-    """Call the function that `spec[key]` names, or is, with the other keys of `spec` and what is `given`."""
+    """Call a function with the other keys of `spec` and the keywords `given`; return its result.
+
+    `spec[key]` is the function, or its name among `choices`. `table`: name of the table `spec`, for messages.
+    """
     options = dict(spec)
     name = options.pop(key, None)
-    target = name if callable(name) else choices.get(str(name))
-    if target is None:
+    function = name if callable(name) else choices.get(str(name))
+    if function is None:
         raise ParameterError(f"{table}.{key}", name, f"must be one of {', '.join(choices)}")
-    check_options(table, target, options, given=tuple(given))
-    return target(**options, **given)
+    check_options(table, function, options, given=tuple(given))
+    return function(**options, **given)
 
 
 def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, seed: int) -> nn.Module:
@@ -64,12 +67,12 @@ def build_network(spec: Table, input_shape: tuple[int, ...], classes: int, *, se
         if not isinstance(module, nn.Module):
             raise ParameterError("network.kind", kind, f"returned {type(module).__name__}; it must return a torch module")
     else:
-        stated = options.pop("classes", None)
-        if stated is not None and stated != classes:
-            raise ParameterError("network.classes", stated, f"the data have {classes} classes; leave it out")
-        where = {"input_shape": input_shape, "classes": classes, "seed": seed}
+        stated_classes = options.pop("classes", None)
+        if stated_classes is not None and stated_classes != classes:
+            raise ParameterError("network.classes", stated_classes, f"the data have {classes} classes; leave it out")
+        given = {"input_shape": input_shape, "classes": classes, "seed": seed}
         try:
-            module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, where)
+            module = _call("network", {"kind": kind, **options}, "kind", NETWORKS, given)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -93,7 +96,7 @@ UNPROTECTED = Protection(mechanism={"mode": "none"})
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """Surroundings of a learner, set by its run; fields as of `FederatedLearner`."""
+    """Surroundings of a learner, set by its run. `FederatedLearner` explains the fields."""
 
     plan: WorkPlan | None = None
     cached: bool = False
@@ -129,14 +132,13 @@ def build_learner(
     compressions: tuple[Compression, Compression] | None = None,
     surroundings: Surroundings | None = None,
 ) -> FederatedLearner:
-    """Read the data, share them out, draw the network's first parameters.
+    """Return a learner: read the data, divide them among the clients, draw the network's first parameters.
 
     The "kind" of the options' tables names an entry of `networks.NETWORKS`, `optimizers.OPTIMIZERS`,
     `methods.ALL_AGGREGATIONS`, `aggregation.STALENESS`, `server_optimizers.SERVER_OPTIMIZERS` or
-    `partition.PARTITIONS`, or is the user's own callable. `surroundings`: None: the
-    defaults of `FederatedLearner`; `compressions` are those of updates and of models. Draws are at the
-    addresses "data", "partition" and "network" of `streams`. `options.threads` is set for the whole process: on a CPU, results
-    are the same bit for bit at the same number.
+    `partition.PARTITIONS`, or is the user's own callable. `compressions`: of updates and of models; None: none. `surroundings`
+    None: the defaults of `FederatedLearner`. Draws are at the addresses "data", "partition" and "network" of `streams`.
+    `options.threads` is set for the whole process: on a CPU, results are the same bit for bit at the same number.
 
     Raises:
         ValueError: a key or value that is not allowed, missing or altered data, more clients than samples, a network that does
@@ -151,8 +153,9 @@ def build_learner(
     loss = options.loss or ("hinge" if options.network.get("kind") == "svm" else "cross-entropy")
     try:
         task = Task(dataset=dataset, partition=shares, network=module, loss=LOSSES[loss]())
-        around = vars(surroundings or Surroundings())
-        return FederatedLearner(task=task, methods=methods, streams=streams, options=options, **around)
+        return FederatedLearner(
+            task=task, methods=methods, streams=streams, options=options, **vars(surroundings or Surroundings())
+        )
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

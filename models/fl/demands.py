@@ -69,8 +69,8 @@ class Demands:
         return "gradient" if self.gradient else "forward" if self.loss == "received" else None
 
     @property
-    def in_words(self) -> str | None:
-        """Description of that pass, or of the losses without one, for a summary; None without either."""
+    def description(self) -> str | None:
+        """Text for a summary on `extra_pass`, or on the losses that clients report; None without either."""
         return {
             ("received", False): "clients compute their loss at the received model over all samples, in a pass before training",
             ("running", False): "clients report the running loss of training; only its first batch is at the received model",

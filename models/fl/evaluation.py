@@ -80,7 +80,7 @@ def score_batches(
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            size = _half(trainer, len(labels), error)
+            size = _halve(trainer, len(labels), error)
             continue
         first += size
         yield scores, labels
@@ -100,22 +100,27 @@ def measure(
     Samples are x (n, ...) with labels y (n,), scored by `model` (d,). Scores that are not finite count as wrong. No sample's loss
     counts as more than `losses.LOSS_CEILING`. `score_batches` sets the batches; `scores_out` receives the scores of each.
     """
-    right, scored, total = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
+    right, finite, total_loss = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
     batches = score_batches(
         trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
     )
     for scores, labels in batches:
         if scores_out is not None:
             scores_out.append(scores)
-        scored.append(finite_rows(scores))
-        right.append((scores.argmax(1) == labels) & scored[-1])
-        total += sum_bounded(loss.value(scores, labels))
+        finite.append(finite_rows(scores))
+        right.append((scores.argmax(1) == labels) & finite[-1])
+        total_loss += sum_bounded(loss.value(scores, labels))
     # Both masks leave the device in a single transfer: each transfer waits for the device.
-    right_mask, scored_mask = torch.stack([torch.cat(right), torch.cat(scored)]).cpu().numpy()
-    return right_mask, float(total) / len(y), len(y) - int(scored_mask.sum())
+    is_right, is_finite = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
+    return is_right, float(total_loss) / len(y), len(y) - int(is_finite.sum())
 
 
-def _half(trainer: LocalTrainer, samples: int, error: Exception) -> int:
+def _halve(trainer: LocalTrainer, samples: int, error: Exception) -> int:
+    """Return half of a number of samples that the device could not hold, and note it with the trainer.
+
+    Raises:
+        MemoryError: it was a single sample.
+    """
     release(trainer.device)
     if samples == 1:
         raise MemoryError(
@@ -150,10 +155,11 @@ def local_sets(
     for client, counts in enumerate(label_counts * present):
         if not counts.any():
             raise ValueError(f"there is none of any label that client {client} holds; keep more samples, or share them out alike")
-        wanted = _whole_shares(counts / counts.sum(), samples)
+        needed = _whole_shares(counts / counts.sum(), samples)
+        # Draw with replacement only where there are too few samples of a label.
         drawn = [
-            generator.choice(pools[label], wanted[label], replace=bool(wanted[label] > len(pools[label])))
-            for label in np.flatnonzero(wanted).tolist()
+            generator.choice(pools[label], needed[label], replace=bool(needed[label] > len(pools[label])))
+            for label in np.flatnonzero(needed).tolist()
         ]
         out[client] = np.concatenate(drawn)
     return out
@@ -203,8 +209,8 @@ class Evaluator:
             return last or round == 1 or round % self._every_rounds == 0
         if not (last or round == 1 or time_s >= self.due_s):
             return False
-        passed = time_s / self._every_s
-        self.due_s = self._every_s * (math.floor(passed) + 1) if math.isfinite(passed) else time_s
+        periods = time_s / self._every_s
+        self.due_s = self._every_s * (math.floor(periods) + 1) if math.isfinite(periods) else time_s
         return True
 
     def resume(self, due_s: float) -> None:
@@ -229,6 +235,7 @@ class Evaluator:
         return float(right.mean())
 
     def _own_metrics(self) -> dict[str, float]:
+        """Return the values of the user's metrics on the scores of the last measurement, by name."""
         assert self._scores is not None
         scores, classes = torch.cat(self._scores).float().cpu().numpy(), self._y.cpu().numpy()
         values: dict[str, float] = {}
@@ -260,6 +267,7 @@ class Evaluator:
         return np.array([self._own_opinion(model, statistics.get(client), rows) for client, rows in enumerate(sets)])
 
     def _own_opinion(self, model: Tensor, statistics: Tensor | None, rows: IntArray) -> float:
+        """Return the accuracy of `model` on the test samples `rows`, with a client's own `statistics`; None: those of batches."""
         if statistics is not None:
             model = torch.cat([model[: self._trainer.parameters], statistics])
         chosen = torch.from_numpy(rows).to(self._y.device)
@@ -267,6 +275,7 @@ class Evaluator:
         return float(right.mean())
 
     def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
+        """Return True (n,) for test samples that `model` classifies correctly, and its quality; measured once for a version."""
         if self._known is None or self._known[0] != version:
             self._scores = [] if self._metrics else None
             right, loss, unscored = measure(

@@ -28,11 +28,12 @@ class Gaps:
     def give(self, first: int, count: int) -> None:
         """Let `count` places from `first` on be used again."""
         gaps = sorted([*self._gaps, (first, count)])
+        # Join gaps that touch.
         merged = gaps[:1]
         for start, free in gaps[1:]:
-            last, before = merged[-1]
-            if last + before == start:
-                merged[-1] = (last, before + free)
+            last_start, last_free = merged[-1]
+            if last_start + last_free == start:
+                merged[-1] = (last_start, last_free + free)
             else:
                 merged.append((start, free))
         self._gaps = merged

@@ -153,9 +153,9 @@ class FederatedLearner:
     @property
     def notes(self) -> list[str]:
         """Sentences for the user: computations beside updates, and events of training."""
-        asked = self._methods.aggregation.demands.in_words
+        asked = self._methods.aggregation.demands.description
         counted = self._work.counted
-        told = [asked, self._work.reported_in_words, None if self.eager else counted.in_words]
+        told = [asked, self._work.description_of_reports, None if self.eager else counted.description]
         return [*(words for words in told if words is not None), *self._trainer.notes]
 
     @property

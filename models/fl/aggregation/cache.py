@@ -1,8 +1,9 @@
 """The cache of SAFA: the last known model of every client. The model of a round is the mean of the entries.
 
 Wu, He, Lin, Mao, Maple and Jarvis, "SAFA: a semi-asynchronous protocol for fast federated learning with low overhead", IEEE
-Trans. Computers 70(5), 2021, eq. 6 to 8: before the aggregation the entries of the picked are replaced by their updates and those
-of the deprecated by the model of the round before; after it, the entries of what arrived and was not picked by theirs.
+Trans. Computers 70(5), 2021, eq. 6 to 8. Before the aggregation, updates of picked clients replace their entries, and the model
+of the round before replaces the entries of deprecated clients. After it, updates that arrived and were not picked replace their
+entries.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ModelCache:
             self._replace(client, self._store.put(ModelId(client, "trained", round), model.clone()))
 
     def _replace(self, client: int, entry: ModelId) -> None:
-        """Replace the entry of `client` by `entry`, of which the caller passes one hold."""
+        """Replace the entry of `client` by `entry`, which the caller has held in the store, and release the old entry."""
         before = self._entries.get(client)
         self._entries[client] = entry
         if before is not None:
@@ -78,25 +79,27 @@ class ModelCache:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the entries, and each distinct model once."""
-        different = [self._first, *dict.fromkeys(entry for _, entry in sorted(self._entries.items()))]
+        distinct = [self._first, *dict.fromkeys(entry for _, entry in sorted(self._entries.items()))]
         return {
-            "ids": [list(id) for id in different],
-            "models": [self._store[id].cpu().numpy().copy() for id in different],
+            "ids": [list(id) for id in distinct],
+            "models": [self._store[id].cpu().numpy().copy() for id in distinct],
             "entries": {client: list(entry) for client, entry in sorted(self._entries.items())},
         }
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
         """Restore a state."""
-        before = [self._first, *self._entries.values()]
+        old_entries = [self._first, *self._entries.values()]
         ids = [_saved_id(id) for id in state["ids"]]
         models = [torch.from_numpy(np.array(model, np.float32)).to(device) for model in state["models"]]
         self._store.load(dict(zip(ids, models, strict=True)))
         self._first = self._store.hold(ids[0])
         self._entries = {int(client): self._store.hold(_saved_id(entry)) for client, entry in state["entries"].items()}
-        for id in [*before, *dict.fromkeys(ids)]:
+        # `load` holds each id once, beside the holds of the entries.
+        for id in [*old_entries, *dict.fromkeys(ids)]:
             self._store.release(id)
 
 
 def _saved_id(saved: list[Any]) -> ModelId:
+    """Return the id of a model from its saved form [node, kind, number]."""
     node, kind, number = saved
     return ModelId(int(node), kind, int(number))

@@ -69,19 +69,20 @@ class Contributions:
         updates = torch.stack([self._updates[client] for client in known])
         models = torch.stack([self._models[client] for client in known])
         zeta = self._values[known]
-        out = np.empty(len(known))
+        contributions = np.empty(len(known))
         for i, client in enumerate(known):
-            others = np.where(np.arange(len(known)) == i, 0.0, zeta)
-            if not others.sum() > 0:
-                others = np.arange(len(known)) != i
-            weights = torch.from_numpy((others / others.sum()).astype(np.float32)).to(updates.device)
-            rest = weights @ updates
-            norms = float(updates[i].norm() * rest.norm())
-            # An update of zeros has no direction; it counts as orthogonal to the rest.
-            cosine = float(updates[i] @ rest) / norms if norms > 0 else 0.0
-            out[i] = max(0.0, 1.0 - cosine) * self._error_of(weights @ models, client)
-        values = np.full(self._clients, out.mean())
-        values[known] = out
+            # Weights of the other clients; equal if all their zeta are 0.
+            shares = np.where(np.arange(len(known)) == i, 0.0, zeta)
+            if not shares.sum() > 0:
+                shares = np.arange(len(known)) != i
+            weights = torch.from_numpy((shares / shares.sum()).astype(np.float32)).to(updates.device)
+            mean_of_others = weights @ updates
+            norms = float(updates[i].norm() * mean_of_others.norm())
+            # An update of zeros has no direction; it counts as orthogonal to the mean.
+            cosine = float(updates[i] @ mean_of_others) / norms if norms > 0 else 0.0
+            contributions[i] = max(0.0, 1.0 - cosine) * self._error_of(weights @ models, client)
+        values = np.full(self._clients, contributions.mean())
+        values[known] = contributions
         return values
 
     def state_dict(self) -> dict[str, Any]:
@@ -96,6 +97,7 @@ class Contributions:
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
         def tensors(arrays: list[Any]) -> dict[int, Tensor]:
+            """Return saved arrays as tensors on the device, by client."""
             loaded = (torch.from_numpy(np.array(array, np.float32)).to(device) for array in arrays)
             return dict(zip(state["clients"], loaded, strict=True))
 
@@ -106,9 +108,10 @@ class Contributions:
 def make_contributions(
     *, trainer: LocalTrainer, task: Task, streams: Randomness, options: TrainingOptions
 ) -> Contributions | None:
-    """Return contributions whose models are tested on `contribution_samples` for each client; None if that is 0.
+    """Return a meter of contributions that tests models on `contribution_samples` validation samples for each client; None if
+    that number is 0.
 
-    A client's samples are in the proportions of its labels.
+    The samples of a client have labels in the proportions of its training data.
 
     Raises:
         ParameterError: there is no validation set, or it holds none of a client's labels.
@@ -130,8 +133,9 @@ def make_contributions(
     y = dataset.targets(dataset.validation_y).to(trainer.device)
 
     def error_of(model: Tensor, client: int) -> float:
+        """Return the share of the client's validation samples that the model classifies wrongly."""
         rows = torch.from_numpy(sets[client]).to(y.device)
-        right, *_ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
-        return 1.0 - float(right.mean())
+        is_right, *_ = measure(trainer, model, x[rows], y[rows], task.loss, batch_statistics)
+        return 1.0 - float(is_right.mean())
 
     return Contributions(clients=len(sets), parameters=trainer.parameters, error_of=error_of)

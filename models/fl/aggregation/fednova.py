@@ -1,7 +1,7 @@
 """FedNova: updates are divided by the length of their local steps, so that clients with more steps do not dominate the model.
 
 Wang, Liu, Liang, Joshi and Poor, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
-NeurIPS 2020. Delta_k is -eta times the gradients sum_weighted by a_k (eq. 5); w <- w + tau_eff sum of p_k Delta_k / |a_k|_1 (eq.
+NeurIPS 2020. Delta_k is -eta times the gradients weighted by a_k (eq. 5); w <- w + tau_eff sum of p_k Delta_k / |a_k|_1 (eq.
 6), p_k the shares of samples among the delivered updates. tau_eff is the sum of p_k |a_k|_1, and of p_k tau_k with a proximal
 term, as in the authors' code (`distoptim/FedNova.py`), which counts momentum and a proximal term together twice; here |a_k|_1
 follows both at once.
@@ -21,15 +21,15 @@ from models.fl.parameters import FedNovaParameters
 def sum_weights(local: LocalSteps) -> FloatArray:
     """Return |a_k|_1 (n,), the sum of the absolute weights of the gradients in each update, in multiples of the rate.
 
-    The weight of the gradient of a step follows by setting it to 1 and all others to 0: the parameters move by it, the velocity
-    keeps `momentum` of it, and a proximal term draws them back.
+    The weight of one gradient is found by a recursion: with this gradient 1 and all others 0, it is the distance that the
+    parameters have moved at the end. The velocity keeps `momentum` of it, and a proximal term draws the parameters back.
     """
-    away, velocity = 1.0, 1.0
+    moved, velocity = 1.0, 1.0
     weights = [0.0]
     for _ in range(int(local.taken.max(initial=0))):
-        weights.append(abs(away))
-        velocity = local.momentum * velocity - local.rate * local.proximal * away
-        away += velocity
+        weights.append(abs(moved))
+        velocity = local.momentum * velocity - local.rate * local.proximal * moved
+        moved += velocity
     return np.cumsum(weights)[local.taken]
 
 
@@ -43,13 +43,14 @@ class FedNova(FedNovaParameters, PlainUpdates):
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
         local = arrivals.require_steps()
-        stepped = local.taken > 0
-        if not stepped.any():
+        has_steps = local.taken > 0
+        if not has_steps.any():
             return torch.zeros_like(model)
-        shares = np.where(stepped, arrivals.sizes, 0) / arrivals.sizes[stepped].sum()
-        norms = np.where(stepped, sum_weights(local), 1.0)
-        effective = float(shares @ (local.taken if local.proximal else norms))
-        step = sum_weighted(effective * shares / norms, updates)
+        shares = np.where(has_steps, arrivals.sizes, 0) / arrivals.sizes[has_steps].sum()
+        norms = np.where(has_steps, sum_weights(local), 1.0)
+        effective_steps = float(shares @ (local.taken if local.proximal else norms))
+        step = sum_weighted(effective_steps * shares / norms, updates)
+        # Running statistics come after the parameters.
         width = arrivals.count_parameters(updates)
         step[width:] = sum_weighted(shares, updates[:, width:])
         return step

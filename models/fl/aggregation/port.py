@@ -33,8 +33,8 @@ class Port(PortParameters, PlainUpdates):
 
     def weights(self, cosine: FloatArray, arrivals: Arrivals) -> FloatArray:
         """Return the weight of each update (n,); they sum to 1. `cosine` (n,), in [-1, 1]."""
-        fresh = self.bound / (arrivals.staleness + self.bound)
-        raw = arrivals.sizes * (self.similarity * (cosine + 1.0) / 2.0 + self.freshness * fresh)
+        freshness = self.bound / (arrivals.staleness + self.bound)
+        raw = arrivals.sizes * (self.similarity * (cosine + 1.0) / 2.0 + self.freshness * freshness)
         return np.asarray(raw / raw.sum(), np.float64)
 
 
@@ -43,6 +43,6 @@ def cosines(first: Tensor, second: Tensor) -> FloatArray:
     # In 64 bits, because the sums have many terms, and rows may be very long or nearly zero.
     rows, other_rows = first.double(), second.double()
     norms = rows.norm(dim=1) * other_rows.norm(dim=1)
-    along = (rows * other_rows).sum(dim=1)
-    cosine = torch.where(norms > 0.0, along / norms.clamp_min(torch.finfo(torch.float64).tiny), torch.zeros_like(norms))
+    products = (rows * other_rows).sum(dim=1)
+    cosine = torch.where(norms > 0.0, products / norms.clamp_min(torch.finfo(torch.float64).tiny), torch.zeros_like(norms))
     return np.asarray(cosine.clamp(-1.0, 1.0).cpu().numpy(), np.float64)

@@ -2,7 +2,7 @@
 
 Li, Sanjabi, Beirami and Smith, "Fair Resource Allocation in Federated Learning", ICLR 2020, Algorithm 2. F_k is the loss of
 client k on all its samples at the received model w, L = 1/eta, z_k = L (w - w_k): w <- w - sum of F_k^q z_k / sum of (q
-F_k^(q-1) |z_k|^2 + L F_k^q). Clients are not sum_weighted by samples; with q = 0, or if all losses are 0, it is their mean. As in
+F_k^(q-1) |z_k|^2 + L F_k^q). Clients are not weighted by samples; with q = 0, or if all losses are 0, it is their mean. As in
 the authors' code, 1e-10 is added to F_k.
 """
 
@@ -22,7 +22,7 @@ class QFfl(QFflParameters, PlainUpdates):
     """F_k^q Delta_k over the sum of q L F_k^(q-1) |Delta_k|^2 + F_k^q: the paper's step, with numerator and denominator divided
     by L.
 
-    A client that computed no loss, because it took no step, is left out. Running statistics are averaged, sum_weighted by F_k^q.
+    A client that computed no loss, because it took no step, is left out. Running statistics are averaged, weighted by F_k^q.
 
     Example:
         >>> QFfl(q=2.0).demands.loss
@@ -38,12 +38,13 @@ class QFfl(QFflParameters, PlainUpdates):
             return sum_weighted(known / known.sum(), updates)
         # Losses are divided by the largest, and the whole fraction by its q-th power, so that no power overflows.
         largest = float(losses[known].max())
-        share = np.where(known, losses, 0.0) / largest
-        powers = np.where(known, share**self.q, 0.0)
-        below = np.where(known, np.where(known, share, 1.0) ** (self.q - 1.0), 0.0) / largest
+        relative = np.where(known, losses, 0.0) / largest
+        powers = np.where(known, relative**self.q, 0.0)
+        # F_k^(q-1). Entries without a loss are set to 1 first, because 0 has no negative power.
+        lower_powers = np.where(known, np.where(known, relative, 1.0) ** (self.q - 1.0), 0.0) / largest
         width = arrivals.count_parameters(updates)
-        squares = updates[:, :width].double().square().sum(1).cpu().numpy()
-        total = (self.q / arrivals.require_steps().rate * below * squares + powers).sum()
-        step = sum_weighted(powers / total, updates)
+        squared_norms = updates[:, :width].double().square().sum(1).cpu().numpy()
+        denominator = (self.q / arrivals.require_steps().rate * lower_powers * squared_norms + powers).sum()
+        step = sum_weighted(powers / denominator, updates)
         step[width:] = sum_weighted(powers / powers.sum(), updates[:, width:])
         return step

@@ -32,22 +32,21 @@ class Refl(ReflParameters, PlainUpdates):
     def weights(self, deviation: FloatArray, staleness: IntArray) -> FloatArray:
         """Return the weight of each update (n,); they sum to 1. `deviation` (n,) is L_k times any factor, 0 for fresh updates."""
         greatest = float(deviation.max())
-        away = 1.0 - np.exp(-deviation / greatest / self.scale) if greatest > 0.0 else np.zeros(len(deviation))
-        raw = np.where(staleness == 0, 1.0, (1.0 - self.beta) / (staleness + 1.0) + self.beta * away)
+        boost = 1.0 - np.exp(-deviation / greatest / self.scale) if greatest > 0.0 else np.zeros(len(deviation))
+        raw = np.where(staleness == 0, 1.0, (1.0 - self.beta) / (staleness + 1.0) + self.beta * boost)
         return np.asarray(raw / raw.sum(), np.float64)
 
 
 def deviations(updates: Tensor, staleness: IntArray) -> FloatArray:
-    """Return the squared distance of each late one of `updates` (n, d) from the mean of the fresh ones; (n,), 0 for fresh
-    updates.
+    """Return the squared distance (n,) of each late update from the mean of the fresh ones; 0 for fresh updates.
 
-    Including an update in the mean of n others moves the mean by 1/(n + 1) of their distance. This factor is the same for all
-    late updates and cancels in L_k / L_max, as |ubar| does.
+    `updates`: (n, d). Including an update in the mean of n others moves the mean by 1/(n + 1) of their distance. This factor is
+    the same for all late updates and cancels in L_k / L_max, as |ubar| does.
     """
     distances: FloatArray = np.zeros(len(staleness))
     fresh, late = np.flatnonzero(staleness == 0).tolist(), np.flatnonzero(staleness > 0).tolist()
     if fresh and late:
         # In 64 bits, because many squares, some of them small, are added.
-        away = updates[late].double() - updates[fresh].double().mean(0)
-        distances[late] = away.square().sum(1).cpu().numpy()
+        differences = updates[late].double() - updates[fresh].double().mean(0)
+        distances[late] = differences.square().sum(1).cpu().numpy()
     return distances

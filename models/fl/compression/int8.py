@@ -50,18 +50,20 @@ class Int8:
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
         shape, out = rows.shape, rows.clone()
+        # A number is rounded up if its distance from the step below exceeds its threshold.
         if self._stochastic:
-            up = rows.new_tensor(np.stack([generators(row).random(shape[1], dtype=np.float32) for row in range(shape[0])]))
+            uniforms = [generators(row).random(shape[1], dtype=np.float32) for row in range(shape[0])]
+            all_thresholds = rows.new_tensor(np.stack(uniforms))
         else:
-            up = rows.new_full(shape, 0.5)
+            all_thresholds = rows.new_full(shape, 0.5)
         first = 0
         for numbers in tensors:
             columns = slice(first, first := first + numbers)
-            values, threshold = out[:, columns], up[:, columns]
+            values, thresholds = out[:, columns], all_thresholds[:, columns]
             low, high = values.aminmax(dim=1, keepdim=True)
             step = (high - low) / _STEPS
             # If all numbers of a tensor are equal, the step is 0 and the division has no value.
-            exact = (values - low) / step.masked_fill(step == 0, 1.0)
-            below = exact.floor()
-            values.copy_(low + (below + (threshold < exact - below)).clamp_(max=_STEPS) * step)
+            exact_steps = (values - low) / step.masked_fill(step == 0, 1.0)
+            steps_below = exact_steps.floor()
+            values.copy_(low + (steps_below + (thresholds < exact_steps - steps_below)).clamp_(max=_STEPS) * step)
         return out

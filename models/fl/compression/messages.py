@@ -53,7 +53,7 @@ class Messages:
         """Bytes of one message."""
 
     def receive(self, rows: Tensor, generators: Generators) -> Tensor:
-        """Return the rows that arrive of `rows` (n, d), finite; `generators` as in `Compression.compress`.
+        """Return the rows (n, d) that arrive if `rows` (n, d), all finite, are sent. `generators`: random generator of each row.
 
         Raises:
             AnswerError: a user's own compression returned something else than such rows.
@@ -70,8 +70,8 @@ class Messages:
 def both_ways(
     up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands
 ) -> tuple[Messages, Messages]:
-    """Return the messages of updates and of models, of tensors of `tensors` numbers, with `others` and a method's demands
-    beside them.
+    """Return the messages of updates and those of models. `tensors`: numbers of each compressed tensor. `others`: further numbers,
+    sent uncompressed. `demands`: of the method of aggregation, which may add vectors and bytes.
     """
     uncompressed = others + demands.vectors * sum(tensors)
     return (

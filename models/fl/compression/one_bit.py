@@ -40,8 +40,8 @@ class OneBit:
         return whole_bytes(sum(tensors) + 2 * NUMBER)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
-        upper = rows >= 0
-        counts = upper.sum(1, keepdim=True)
-        above = rows.clamp(min=0.0).sum(1, keepdim=True) / counts.clamp(min=1)
-        below = rows.clamp(max=0.0).sum(1, keepdim=True) / (rows.shape[1] - counts).clamp(min=1)
-        return above.where(upper, below)
+        not_negative = rows >= 0
+        counts = not_negative.sum(1, keepdim=True)
+        upper_mean = rows.clamp(min=0.0).sum(1, keepdim=True) / counts.clamp(min=1)
+        lower_mean = rows.clamp(max=0.0).sum(1, keepdim=True) / (rows.shape[1] - counts).clamp(min=1)
+        return upper_mean.where(not_negative, lower_mean)

@@ -56,24 +56,27 @@ class Qsgd:
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
         clients, numbers = rows.shape
-        uniforms = np.stack([generators(row).random(numbers, dtype=np.float32) for row in range(clients)])
-        drawn = rows.new_tensor(uniforms)
+        uniforms = rows.new_tensor(np.stack([generators(row).random(numbers, dtype=np.float32) for row in range(clients)]))
         bucket = self._bucket or numbers
-        short = -numbers % bucket
-        if short:
+        missing = -numbers % bucket
+        if missing:
             # Fill the last bucket with zeros, which do not change its norm.
-            filled = rows.new_zeros(2, clients, numbers + short)
-            filled[0, :, :numbers], filled[1, :, :numbers] = rows, drawn
-            rows, drawn = filled
-        sent = _quantise(rows.reshape(-1, bucket), drawn.reshape(-1, bucket), self._levels)
+            filled = rows.new_zeros(2, clients, numbers + missing)
+            filled[0, :, :numbers], filled[1, :, :numbers] = rows, uniforms
+            rows, uniforms = filled
+        sent = _quantise(rows.reshape(-1, bucket), uniforms.reshape(-1, bucket), self._levels)
         return sent.reshape(clients, -1)[:, :numbers]
 
 
 def _quantise(values: Tensor, uniforms: Tensor, levels: int) -> Tensor:
-    """Return `values` (n, d) rounded to levels between minus and plus each row's norm; `uniforms` (n, d) in [0, 1)."""
+    """Return `values` (n, d) rounded to `levels` equal steps between 0 and each row's norm, with their signs.
+
+    A value is rounded up if its entry of `uniforms` (n, d), in [0, 1), is below its distance from the lower level, so that the
+    mean is the value itself.
+    """
     norms = values.double().square().sum(1, keepdim=True).sqrt().to(values.dtype)
     # Rows of zeros stay zeros; so do rows whose norm is too small for float32 to divide the levels by.
-    exact = values.abs() * (levels / norms.masked_fill(norms < _SMALLEST_NORM, 1.0))
-    below = exact.floor()
-    level = (below + (uniforms < exact - below)).clamp(max=levels)
+    exact_level = values.abs() * (levels / norms.masked_fill(norms < _SMALLEST_NORM, 1.0))
+    lower_level = exact_level.floor()
+    level = (lower_level + (uniforms < exact_level - lower_level)).clamp(max=levels)
     return level * values.sign() * (norms / levels)

@@ -60,8 +60,9 @@ class TopK:
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
         kept = count_kept(self._share, rows.shape[1])
         sizes = rows.abs()
-        least = sizes.topk(kept, dim=1).values[:, -1:]
-        # `topk` does not document its choice among equal numbers: count the ties from the left.
-        above, equal = sizes > least, sizes == least
-        free = kept - above.sum(1, keepdim=True)
-        return rows.masked_fill(~(above | (equal & (equal.cumsum(1) <= free))), 0.0)
+        smallest_kept = sizes.topk(kept, dim=1).values[:, -1:]
+        # `topk` does not document its choice among equal numbers: keep the first of them.
+        larger, tied = sizes > smallest_kept, sizes == smallest_kept
+        places_for_ties = kept - larger.sum(1, keepdim=True)
+        is_kept = larger | (tied & (tied.cumsum(1) <= places_for_ties))
+        return rows.masked_fill(~is_kept, 0.0)

@@ -19,13 +19,14 @@ def draw_batches(
 ) -> IntArray:
     """Draw the samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short.
 
-    Returns sample numbers (steps, batch_size), -1 for no sample. With fewer steps the batches are the first ones of more steps.
+    Returns sample numbers (steps, batch_size), -1 for no sample. For fewer `steps` the batches are the first ones of those for
+    more steps. `shard`: the client's samples.
     """
-    an_epoch = math.ceil(len(shard) / batch_size)
-    out = np.full((math.ceil(steps / an_epoch), an_epoch * batch_size), -1, np.int64)
-    for row in out:
-        row[: len(shard)] = shard[generator.permutation(len(shard))]
-    return out.reshape(-1, batch_size)[:steps]
+    batches_of_epoch = math.ceil(len(shard) / batch_size)
+    epochs = np.full((math.ceil(steps / batches_of_epoch), batches_of_epoch * batch_size), -1, np.int64)
+    for epoch in epochs:
+        epoch[: len(shard)] = shard[generator.permutation(len(shard))]
+    return epochs.reshape(-1, batch_size)[:steps]
 
 
 class Stacked(NamedTuple):
@@ -55,14 +56,15 @@ def stack_batches(batches: Sequence[IntArray], moves: Sequence[IntArray] | None,
     for k, batch in enumerate(batches):
         samples[: steps[k], k, : batch.shape[1]] = batch
     if samples.min(initial=0) >= 0:
+        # Fast path: no sample is missing.
         chosen, weights, full = samples, np.full(shape, 1 / shape[2], np.float32), [True] * shape[0]
     else:
-        real = samples >= 0
-        held = real.sum(2)
-        chosen = np.maximum(np.where(real, samples, samples[:, :, :1]), 0)
-        weights = (real / np.maximum(held, 1)[:, :, None]).astype(np.float32)
-        at_work = (steps > np.arange(shape[0])[:, None]).sum(1)
-        full = (held.sum(1) == at_work * shape[2]).tolist()
+        is_real = samples >= 0
+        batch_sizes = is_real.sum(2)
+        chosen = np.maximum(np.where(is_real, samples, samples[:, :, :1]), 0)
+        weights = (is_real / np.maximum(batch_sizes, 1)[:, :, None]).astype(np.float32)
+        clients_at_step = (steps > np.arange(shape[0])[:, None]).sum(1)
+        full = (batch_sizes.sum(1) == clients_at_step * shape[2]).tolist()
     stacked = Stacked(steps, torch.from_numpy(chosen).to(device), torch.from_numpy(weights).to(device), full)
     if moves is None:
         return stacked

@@ -83,11 +83,12 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
     Raises ParameterError for a damaged file.
     """
     data = path.read_bytes()
-    wanted = [28, 28] if "images" in path.name else []
-    start = 4 + 4 * (1 + len(wanted))
-    begins = data[:4] == bytes([0, 0, 8, 1 + len(wanted)]) and len(data) >= start
-    shape = np.frombuffer(data[4:start], ">u4").tolist() if begins else []
-    if not begins or shape[1:] != wanted or len(data) != start + math.prod(shape):
+    sample_shape = [28, 28] if "images" in path.name else []
+    # The header: a magic number with the number of axes, then the length of each axis.
+    start = 4 + 4 * (1 + len(sample_shape))
+    has_header = data[:4] == bytes([0, 0, 8, 1 + len(sample_shape)]) and len(data) >= start
+    shape = np.frombuffer(data[4:start], ">u4").tolist() if has_header else []
+    if not has_header or shape[1:] != sample_shape or len(data) != start + math.prod(shape):
         raise ParameterError("data.kind", kind, f"{path} is truncated or no idx file; get it again")
     known = _UNPACKED_MD5.get(kind, {}).get(path.name)
     packed = path.with_name(path.name + ".gz")
@@ -134,26 +135,26 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     `sklearn.datasets.load_digits` reads the same file, but imports estimators first, which takes as long as importing torch.
     """
     spec = importlib.util.find_spec("sklearn")
-    place = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz" if spec is not None and spec.origin else None
-    if place is None or not place.is_file():
+    path = Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz" if spec is not None and spec.origin else None
+    if path is None or not path.is_file():
         raise ParameterError("data.kind", "digits", "is a file of scikit-learn's, which is not there; install scikit-learn again")
-    with gzip.open(place, "rt", encoding="ascii") as lines:
+    with gzip.open(path, "rt", encoding="ascii") as lines:
         table = np.loadtxt(lines, np.int64, delimiter=",")
     if table.shape != (1797, 65):
-        raise ParameterError("data.kind", "digits", f"{place} has the shape {table.shape}; must be (1797, 65)")
+        raise ParameterError("data.kind", "digits", f"{path} has the shape {table.shape}; must be (1797, 65)")
     return table[:, :-1].astype(np.uint8).reshape(-1, 1, 8, 8), table[:, -1].copy()
 
 
 @lru_cache(maxsize=2)
 def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Any:
-    """Return what `read_published` returns, read once for all runs of a process; the arrays are read only.
+    """Return the arrays of `read_published`, read only once for all runs of a process; nobody may write into them.
 
-    `stamps` identify changed files.
+    `stamps`: times and lengths of the files, so that changed files are read again.
     """
-    read = read_published(kind, root, download)
-    for array in read[:4]:
+    published = read_published(kind, root, download)
+    for array in published[:4]:
         array.flags.writeable = False
-    return read
+    return published
 
 
 def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
@@ -183,11 +184,13 @@ def read_published(kind: str, root: Path, download: bool) -> tuple[NDArray[Any],
     if kind in ("mnist", "fashion-mnist"):
         return _read_idx(kind, root, dataset_class)
     _check_sums(kind, root, dataset_class)
-    parts = [dataset_class(str(root), train=train, download=False) for train in (True, False)]
-    out = []
-    for part in parts:
-        out += [np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)]
-    return out[0], out[1], out[2], out[3], len(parts[0].classes)
+    train, test = (dataset_class(str(root), train=train, download=False) for train in (True, False))
+
+    def arrays(part: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the images, with channels first, and labels of a part."""
+        return np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)
+
+    return *arrays(train), *arrays(test), len(train.classes)
 
 
 def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -220,11 +223,11 @@ def _normalisation(
     return np.full(channels, shift), np.full(channels, divisor)
 
 
-def _choose(usable: NDArray[np.int64], wanted: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Return `wanted` of the samples `usable`, ascending."""
-    if wanted is None or choice == "first":
-        return usable[:wanted]
-    return usable[np.sort(generator.choice(len(usable), wanted, replace=False))]
+def _choose(usable: NDArray[np.int64], count: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return `count` of the samples `usable`, ascending; None: all. `choice`: "first", or random ones."""
+    if count is None or choice == "first":
+        return usable[:count]
+    return usable[np.sort(generator.choice(len(usable), count, replace=False))]
 
 
 def load_dataset(
@@ -235,10 +238,10 @@ def load_dataset(
 ) -> Dataset:
     """Read a data set: `data.kind` is one of `data_files.DATASETS`, or a function of the user's own (see `own_data.read_own`).
 
-    What the options mean, `options.DataOptions` says. All random choices are `generator`'s. Validation samples are random ones of
-    the training samples kept. The scale "standard" goes by the whole published training set; of the user's own data, "unit" and
-    "signed-unit" are for bytes only. Digits: every fifth of the 1797 images is a test image. Files are compared with the
-    checksums of torchvision before anything is unpickled.
+    `options.DataOptions` explains the options. `generator` draws all random choices. Validation samples are drawn from the training
+    samples that are kept. The scale "standard" goes by the whole published training set; for the user's own data, "unit" and
+    "signed-unit" need bytes. Digits: every fifth of the 1797 images is a test image. Files are compared with the checksums of
+    torchvision before anything is unpickled.
 
     Raises:
         ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;
@@ -248,17 +251,20 @@ def load_dataset(
     if isinstance(kind, str):
         require_known(kind)
     name = kind if isinstance(kind, str) else place_of(kind)
-    read = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
-    train_x, train_y, test_x, test_y, classes = read
+    arrays = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
+    train_x, train_y, test_x, test_y, classes = arrays
     shifts, divisors = _normalisation(data.scale, kind, name, train_x)
-    # One number a channel, the second axis.
-    shift, divisor = (v.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for v in (shifts, divisors))
+    # One number for each channel, which is the second axis.
+    shift, divisor = (
+        numbers.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for numbers in (shifts, divisors)
+    )
 
-    def tensors(images: NDArray[Any], y: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+    def tensors(images: NDArray[Any], labels: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Return the `chosen` samples as tensors: scaled images, and labels."""
         x = images[chosen].astype(np.float32)
         x -= shift
         x /= divisor
-        return torch.from_numpy(x), torch.from_numpy(y[chosen].astype(np.int64))
+        return torch.from_numpy(x), torch.from_numpy(labels[chosen].astype(np.int64))
 
     check_counts(data, name, train=len(train_x), test=len(test_x))
     usable = np.arange(len(train_x))
@@ -266,15 +272,15 @@ def load_dataset(
         usable = np.delete(usable, generator.choice(len(train_x), data.unused_samples, replace=False))
     train = _choose(usable, data.samples, data.choice, generator)
     test = _choose(np.arange(len(test_x)), data.test_samples, data.choice, generator)
-    held = np.zeros(len(train), np.bool_)
+    for_validation = np.zeros(len(train), np.bool_)
     if data.validation_samples:
-        held[generator.choice(len(train), data.validation_samples, replace=False)] = True
+        for_validation[generator.choice(len(train), data.validation_samples, replace=False)] = True
     parity = data.labels == "parity"
     return Dataset(
         name,
         2 if parity else classes,
-        *tensors(train_x, train_y, train[~held]),
+        *tensors(train_x, train_y, train[~for_validation]),
         *tensors(test_x, test_y, test),
-        *tensors(train_x, train_y, train[held]),
+        *tensors(train_x, train_y, train[for_validation]),
         class_of=torch.arange(classes) % 2 if parity else None,
     )

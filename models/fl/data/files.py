@@ -47,9 +47,9 @@ def check_counts(data: DataOptions, name: str, *, train: int, test: int) -> int:
     if data.unused_samples >= train:
         raise ParameterError("data.unused_samples", data.unused_samples, f"must be in 0..{train - 1} ({name})")
     usable = train - data.unused_samples
-    for key, wanted, total in (("samples", data.samples, usable), ("test_samples", data.test_samples, test)):
-        if wanted is not None and wanted > total:
-            raise ParameterError(f"data.{key}", wanted, f"must be in 1..{total} ({name})")
+    for key, count, total in (("samples", data.samples, usable), ("test_samples", data.test_samples, test)):
+        if count is not None and count > total:
+            raise ParameterError(f"data.{key}", count, f"must be in 1..{total} ({name})")
     kept = usable if data.samples is None else data.samples
     if data.validation_samples >= kept:
         raise ParameterError("data.validation_samples", data.validation_samples, f"must be in 0..{kept - 1}")
@@ -57,7 +57,7 @@ def check_counts(data: DataOptions, name: str, *, train: int, test: int) -> int:
 
 
 def published_sizes(kind: str) -> tuple[int, int]:
-    """Training and test samples of a data set."""
+    """Return the numbers of training and of test samples of a data set."""
     require_known(kind)
     return _SIZES[kind]
 

@@ -17,7 +17,7 @@ Source = Callable[[], tuple[Any, Any, Any, Any]]
 
 
 class StandInWarning(ParameterWarning):
-    """Warning of a function of a user's own data: others take the place of data that are not there."""
+    """Warning by a function of a user's own data: it returns other data, because the right ones are missing."""
 
 
 _PARTS = ("training inputs", "training labels", "test inputs", "test labels")
@@ -48,12 +48,13 @@ def read_own(source: Source) -> Arrays:
         raise _make_error(name, f"fails ({type(error).__name__}: {error})") from error
     if len(arrays) != len(_PARTS):
         raise _make_error(name, f"returned {len(arrays)} values; it must return {', '.join(_PARTS)}")
+    # Check inputs and labels, first those of training, then those of the test.
     for i in (0, 2):
-        what, x, y = _PARTS[i], arrays[i], arrays[i + 1]
+        part, x, y = _PARTS[i], arrays[i], arrays[i + 1]
         if x.ndim < 2 or not x.size or x.dtype.kind not in "buif":
-            raise _make_error(name, f"{what}: {x.dtype} of shape {x.shape}; must be numbers of shape (samples, channels, ...)")
+            raise _make_error(name, f"{part}: {x.dtype} of shape {x.shape}; must be numbers of shape (samples, channels, ...)")
         if x.dtype.kind == "f" and not np.isfinite(x).all():
-            raise _make_error(name, f"{what}: some are not finite; replace them")
+            raise _make_error(name, f"{part}: some are not finite; replace them")
         if y.shape != x.shape[:1] or y.dtype.kind not in "ui" or y.min() < 0:
             raise _make_error(name, f"{_PARTS[i + 1]}: {y.dtype} of shape {y.shape}; must be {len(x)} whole numbers >= 0")
     train_x, train_y, test_x, test_y = arrays

@@ -61,11 +61,15 @@ def _split(order: IntArray, sizes: IntArray) -> list[IntArray]:
 
 
 def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum: int, rng: np.random.Generator) -> IntArray:
-    """Return sizes that sum to `samples`: the minimum each, the rest in Dirichlet proportions, rounded by largest remainder."""
-    spare = samples - clients * minimum
-    share = _dirichlet(concentration, clients, rng) * spare
-    counts = np.floor(share).astype(np.int64)
-    counts[np.argsort(counts - share, kind="stable")[: spare - int(counts.sum())]] += 1
+    """Return sizes (clients,) that sum to `samples`: `minimum` each, and the rest in Dirichlet proportions.
+
+    Proportions become whole numbers by largest remainders.
+    """
+    rest = samples - clients * minimum
+    exact = _dirichlet(concentration, clients, rng) * rest
+    counts = np.floor(exact).astype(np.int64)
+    left_over = rest - int(counts.sum())
+    counts[np.argsort(counts - exact, kind="stable")[:left_over]] += 1
     return counts + minimum
 
 
@@ -152,28 +156,30 @@ def dominant_label(
     """
     _check(len(labels), clients, minimum, concentration=concentration, share=share)
     sizes = _dirichlet_counts(len(labels), clients, concentration, minimum, generator)
-    names, of_label = np.unique(labels, return_inverse=True)
-    pools = [generator.permutation(np.flatnonzero(of_label == c)) for c in range(len(names))]
-    room = np.array([len(pool) for pool in pools])
-    prior = room / len(labels)
+    names, label_numbers = np.unique(labels, return_inverse=True)
+    # Samples of each label in random order. They are given away from the end; `left` counts those not given away yet.
+    pools = [generator.permutation(np.flatnonzero(label_numbers == number)) for number in range(len(names))]
+    left = np.array([len(pool) for pool in pools])
+    prior = left / len(labels)
     uses = np.zeros(len(names), np.int64)
     shards: list[list[IntArray]] = [[] for _ in range(clients)]
     # The largest client first: it needs the most samples of one label.
     for client in np.argsort(-sizes, kind="stable").tolist():
+        # With e samples of a label first, e + (size - e) prior samples of the client have it: `share` of them for this e.
         extra = np.where(prior < 1, sizes[client] * (share - prior) / np.maximum(1 - prior, 1e-12), 0.0)
-        wanted = np.clip(np.rint(extra), 0, sizes[client]).astype(np.int64)
-        fits = np.flatnonzero(wanted <= room)
-        if not len(fits):
-            raise ParameterError("share", share, f"no label has the {int(wanted.min())} samples wanted for client {client}")
-        label = int(generator.choice(fits[uses[fits] == uses[fits].min()]))
+        needed = np.clip(np.rint(extra), 0, sizes[client]).astype(np.int64)
+        possible = np.flatnonzero(needed <= left)
+        if not len(possible):
+            raise ParameterError("share", share, f"no label has the {int(needed.min())} samples wanted for client {client}")
+        label = int(generator.choice(possible[uses[possible] == uses[possible].min()]))
         uses[label] += 1
-        end = room[label]
-        room[label] -= wanted[label]
-        shards[client].append(pools[label][room[label] : end])
-    rest = generator.permutation(np.concatenate([pool[:left] for pool, left in zip(pools, room.tolist(), strict=True)]))
+        end = left[label]
+        left[label] -= needed[label]
+        shards[client].append(pools[label][left[label] : end])
+    rest = generator.permutation(np.concatenate([pool[:count] for pool, count in zip(pools, left.tolist(), strict=True)]))
     missing = sizes - np.array([len(shard[0]) for shard in shards])
-    for shard, more in zip(shards, _split(rest, missing), strict=True):
-        shard.append(more)
+    for shard, iid_samples in zip(shards, _split(rest, missing), strict=True):
+        shard.append(iid_samples)
     return [np.sort(np.concatenate(shard)) for shard in shards]
 
 
@@ -202,20 +208,21 @@ def label_dirichlet(
     _check(len(labels), clients, minimum, concentration=concentration)
     shards: list[list[IntArray]] = [[] for _ in range(clients)]
     for label in np.unique(labels):
-        order = generator.permutation(np.flatnonzero(labels == label))
-        counts = _dirichlet_counts(len(order), clients, concentration, 0, generator)
-        for shard, more in zip(shards, _split(order, counts), strict=True):
-            shard.append(more)
-    shares = [generator.permutation(np.concatenate(shard)) for shard in shards]
-    sizes = np.array([len(shard) for shard in shares])
+        of_label = generator.permutation(np.flatnonzero(labels == label))
+        counts = _dirichlet_counts(len(of_label), clients, concentration, 0, generator)
+        for shard, part in zip(shards, _split(of_label, counts), strict=True):
+            shard.append(part)
+    # In random order, so that a client gives away random samples.
+    owned = [generator.permutation(np.concatenate(shard)) for shard in shards]
+    sizes = np.array([len(samples) for samples in owned])
     for client in np.flatnonzero(sizes < minimum).tolist():
         while sizes[client] < minimum:
-            rich = int(sizes.argmax())
-            shares[client] = np.append(shares[client], shares[rich][-1])
-            shares[rich] = shares[rich][:-1]
+            largest = int(sizes.argmax())
+            owned[client] = np.append(owned[client], owned[largest][-1])
+            owned[largest] = owned[largest][:-1]
             sizes[client] += 1
-            sizes[rich] -= 1
-    return [np.sort(shard) for shard in shares]
+            sizes[largest] -= 1
+    return [np.sort(samples) for samples in owned]
 
 
 def mixed(
@@ -242,15 +249,15 @@ def mixed(
         [10, 10]
     """
     _check(len(labels), clients, minimum, concentration=concentration, iid_clients=iid_clients)
-    shares = np.array_split(generator.permutation(len(labels)), clients)
-    first = [np.sort(shard) for shard in shares[:iid_clients]]
+    equal_shares = np.array_split(generator.permutation(len(labels)), clients)
+    iid_shards = [np.sort(shard) for shard in equal_shares[:iid_clients]]
     if iid_clients == clients:
-        return first
-    rest = np.concatenate(shares[iid_clients:])
-    others = label_dirichlet(
+        return iid_shards
+    rest = np.concatenate(equal_shares[iid_clients:])
+    skewed = label_dirichlet(
         labels[rest], clients=clients - iid_clients, generator=generator, concentration=concentration, minimum=minimum
     )
-    return first + [np.sort(rest[shard]) for shard in others]
+    return iid_shards + [np.sort(rest[places]) for places in skewed]
 
 
 def file(
@@ -287,7 +294,7 @@ def file(
 
 
 def _read_owners(path: str, samples: int, clients: int, minimum: int) -> IntArray:
-    """Return the client of every sample (N,) from a file. Raises ParameterError as `file`."""
+    """Return the client of every sample (N,) from a file, -1 for none. Raises ParameterError for a file that is no partition."""
     try:
         refuse_special(path)
         if Path(path).suffix == ".npy":
@@ -319,10 +326,10 @@ PARTITIONS: dict[str, Partition] = {
 
 
 def check_partition(spec: Mapping[str, Any], *, samples: int, clients: int) -> None:
-    """Check that a table of `PARTITIONS` can divide so many samples, for any labels.
+    """Check, before the labels are known, that the partition `spec` can divide this number of `samples` among `clients`.
 
     Raises:
-        ParameterError: as the function that `spec` names by its "kind"; that may later need more samples of one label than exist.
+        ParameterError: it cannot. (A partition that passes may still need more samples of one label than there are.)
     """
     options = dict(spec)
     del options["kind"]

@@ -72,7 +72,7 @@ class SampleCounts(NamedTuple):
     planned: int = 0
 
     @property
-    def in_words(self) -> str | None:
+    def description(self) -> str | None:
         """Return a sentence about a trainer whose work differs from the amounts that time and tables count; None if it does
         not.
         """
@@ -349,7 +349,7 @@ class LocalWork:
             self.losses.merge(computed.losses)
 
     @property
-    def reported_in_words(self) -> str | None:
+    def description_of_reports(self) -> str | None:
         """Return a description of the losses reported with updates, or None if they are those of training."""
         text = "updates report the loss at the received model over all samples: a pass before training"
         return None if self._probing is None else text
