@@ -143,7 +143,7 @@ class Aggregator:
         return computed, step
 
     def optimize(self, model: Tensor, step: Tensor) -> Tensor:
-        """Return the model (d,) that the server optimizer makes of `model` and the aggregated `step` (d,). Frozen columns stay."""
+        """Return the model (d,) that the server optimizer makes of `model` and an aggregated `step` (d,). Frozen columns stay."""
         width = self._trainer.parameters
         step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
         step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])

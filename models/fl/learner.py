@@ -153,10 +153,10 @@ class FederatedLearner:
     @property
     def notes(self) -> list[str]:
         """Sentences for the user: computations beside updates, and events of training."""
-        asked = self._methods.aggregation.demands.description
-        counted = self._work.counted
-        told = [asked, self._work.description_of_reports, None if self.eager else counted.description]
-        return [*(words for words in told if words is not None), *self._trainer.notes]
+        of_method = self._methods.aggregation.demands.description
+        of_work = None if self.eager else self._work.counted.description
+        sentences = [of_method, self._work.description_of_reports, of_work]
+        return [*(sentence for sentence in sentences if sentence is not None), *self._trainer.notes]
 
     @property
     def trained_updates(self) -> int:

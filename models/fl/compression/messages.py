@@ -70,8 +70,10 @@ class Messages:
 def both_ways(
     up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands
 ) -> tuple[Messages, Messages]:
-    """Return the messages of updates and those of models. `tensors`: numbers of each compressed tensor. `others`: further numbers,
-    sent uncompressed. `demands`: of the method of aggregation, which may add vectors and bytes.
+    """Return the messages of updates and those of models.
+
+    `tensors`: numbers of each compressed tensor. `others`: further numbers, sent uncompressed. `demands`: of the method of
+    aggregation, which may add vectors and bytes.
     """
     uncompressed = others + demands.vectors * sum(tensors)
     return (

@@ -238,9 +238,9 @@ def load_dataset(
 ) -> Dataset:
     """Read a data set: `data.kind` is one of `data_files.DATASETS`, or a function of the user's own (see `own_data.read_own`).
 
-    `options.DataOptions` explains the options. `generator` draws all random choices. Validation samples are drawn from the training
-    samples that are kept. The scale "standard" goes by the whole published training set; for the user's own data, "unit" and
-    "signed-unit" need bytes. Digits: every fifth of the 1797 images is a test image. Files are compared with the checksums of
+    `options.DataOptions` explains the options. `generator` draws all random choices. Validation samples are drawn from the
+    training samples that are kept. The scale "standard" goes by the whole published training set; for the user's own data,
+    "unit" and "signed-unit" need bytes. Digits: every fifth of the 1797 images is a test image. Files are compared with the checksums of
     torchvision before anything is unpickled.
 
     Raises:
