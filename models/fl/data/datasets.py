@@ -240,8 +240,8 @@ def load_dataset(
 
     `options.DataOptions` explains the options. `generator` draws all random choices. Validation samples are drawn from the
     training samples that are kept. The scale "standard" goes by the whole published training set; for the user's own data,
-    "unit" and "signed-unit" need bytes. Digits: every fifth of the 1797 images is a test image. Files are compared with the checksums of
-    torchvision before anything is unpickled.
+    "unit" and "signed-unit" need bytes. Digits: every fifth of the 1797 images is a test image. Files are compared with the
+    checksums of torchvision before anything is unpickled.
 
     Raises:
         ValueError: unknown data set, files missing (names the paths and NETSIM_DATA), truncated or altered; a failed download;
