@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.clock import Clock
     from netsim.records.sinks import Recorder
+    from netsim.servers.loop import RoundLoop
     from netsim.servers.messages import MessageServer
 
 BY_ABSENCE = "nobody left"
@@ -36,6 +37,10 @@ class Server(Stateful, Protocol):
     @property
     def clients(self) -> ClientPool:
         """The clients."""
+
+    @property
+    def loop(self) -> RoundLoop:
+        """The loop of the rounds; with slots that of the communication rounds, with edges that of the root."""
 
     def end_after(self, rounds: int) -> None:
         """Make `rounds` the last round of the run: its model is evaluated."""

@@ -110,6 +110,9 @@ class WorkLaw(Protocol):
 class BandwidthLaw(Protocol):
     """Bandwidth of each client's link over time, piecewise constant."""
 
+    constant: bool = False
+    """True if bandwidths are known never to change."""
+
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         """Return the times (n,) at which transfers of `size_bytes` (n,), begun at `start_s` (n,), end; inf: never.
 

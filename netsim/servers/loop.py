@@ -147,6 +147,10 @@ class Dispatch(Stateful, Protocol):
     def tell(self, closed: ClosedRound) -> None:
         """Report the outcome of the round to the policy or scheduler."""
 
+    def repeat(self, selection: IntArray | Selection) -> None:
+        """Repeat `selection` from the next round on. This default does nothing: nothing is selected round by round."""
+        return
+
     def held_versions(self, number: int) -> Iterable[int]:
         """Return the versions that clients hold and may begin from in round `number`, beside those of updates in flight."""
         return ()

@@ -142,6 +142,9 @@ class PeersAtWork(StateFields):
     def held_versions(self, number: int) -> Iterable[int]:
         return ()
 
+    def repeat(self, selection: IntArray | Selection) -> None:
+        """Do nothing: all peers take part."""
+
     def tell(self, closed: ClosedRound) -> None:
         """Release models that are not needed any more."""
         on_the_way = (*self.transport.under_way(), *self.transport.paused.values())

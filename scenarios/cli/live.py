@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -73,8 +73,7 @@ class Look:
         if self.first is None:
             # The loop knows the last client from the second observed round on.
             self.first, self.first_s = simulation.server.round - 1, 0.0 if row is None else row.start_s
-            server: Any = simulation.server
-            server.loop.alter(self.last)
+            simulation.server.loop.alter(self.last)
         self.round, self.time_s = simulation.server.round, simulation.clock.now
         self.accuracy, self.counts = totals.accuracy, totals.counts
         if row is not None:

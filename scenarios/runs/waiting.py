@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netsim.clients.update import Update
@@ -20,8 +20,7 @@ _PHASES = ("downloading", "computing", "waiting to send", "sending")
 
 def waited_for(simulation: Simulation) -> str:
     """Describe what the open round waits for."""
-    server: Any = simulation.server
-    pool = server.clients
+    pool = simulation.server.clients
     under_way = pool.under_way
     if not under_way:
         next_s = float(pool.presence.next_change_s.min())

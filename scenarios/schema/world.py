@@ -1,6 +1,6 @@
 """Tables of a scenario file about its world: clients, laws of time, links, sub-channels, change points."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -154,6 +154,8 @@ class RandomChanges(Section):
 class Timed(Section):
     """Something that takes time, by a law with change points."""
 
+    changing: ClassVar[tuple[str, ...]] = ("delay",)
+    """Laws whose parameters change points may change."""
     delay: component_of("delay") = {"kind": "constant", "value_s": 0.0}  # type: ignore[valid-type]
     """Duration in seconds (for a link, beside the time that the bandwidth takes)."""
     changes: list[Change] = []
@@ -172,6 +174,7 @@ class Compute(Timed):
     The speed is given as `seconds_per_sample`, as `samples_per_s`, or as `flops_per_sample` with `flops_per_s`.
     """
 
+    changing: ClassVar[tuple[str, ...]] = ("delay", "noise")
     seconds_per_sample: PerClientField | None = None
     """Mean time for a sample. Absent, with the other speeds: training takes `delay` alone."""
     samples_per_s: PerClientField | None = None
@@ -198,6 +201,7 @@ class Compute(Timed):
 class Link(Timed):
     """A link: a delay, then bytes over bandwidth, over a channel that may lose the transmission."""
 
+    changing: ClassVar[tuple[str, ...]] = ("delay", "channel")
     bandwidth_bytes_per_s: PerClientField | None = None
     """Bytes that a client sends or receives in a second. Absent: unlimited."""
     channel: component_of("channel") = {"kind": "perfect"}  # type: ignore[valid-type]
@@ -236,6 +240,9 @@ class SharedLink(Section):
 class VaryingLink(Link):
     """A link whose bandwidth may change in time."""
 
+    changing: ClassVar[tuple[str, ...]] = ("delay", "channel", "bandwidth")
+    endless: ClassVar[bool] = False
+    """True if its bandwidth must never end."""
     bandwidth: component_of("bandwidth") | None = None  # type: ignore[valid-type]
     """Bytes that a client sends or receives in a second, if that changes in time: in place of `bandwidth_bytes_per_s`."""
 
@@ -318,6 +325,7 @@ class Channels(VaryingLink):
     Where a key may differ between clients, here it may between sub-channels.
     """
 
+    endless: ClassVar[bool] = True
     count: Size
     """N, at least as many as clients."""
     states: component_of("states") | None = None  # type: ignore[valid-type]

@@ -241,7 +241,7 @@ def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[
     path, clients = "peers", np.arange(context.population.count)
     own = _own_link(section, path, context)
     shared = None if section.shared is None else _shared(section, path, context)
-    if shared is None and (own is None or (own.fixed and isinstance(own.laws[0], Constant))):
+    if shared is None and (own is None or (own.fixed and own.laws[0].constant)):
         return None, math.inf if own is None else own.laws[0].mean_rate(clients)
     # Sizes are placeholders: each message brings its size as it joins the carrier.
     carrier = _carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
@@ -288,7 +288,7 @@ def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth
     bandwidth: _Number | _Component
     if section.bandwidth is not None:
         law = Law[BandwidthLaw].from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
-        bandwidth = _Component(law, f"{path}.bandwidth", isinstance(section, Channels))
+        bandwidth = _Component(law, f"{path}.bandwidth", section.endless)
         if section.random_changes is not None:
             steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
     elif section.bandwidth_bytes_per_s is not None:
@@ -334,7 +334,7 @@ def _carrier(
     """
     clients = np.arange(len(sizes))
     # The first law tells the kind of all: change points only set parameters.
-    constant = all(isinstance(timeline.laws[0], Constant) for timeline in (own, shared) if timeline is not None)
+    constant = all(timeline.laws[0].constant for timeline in (own, shared) if timeline is not None)
     if shared is not None and constant:
         return SharedMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
     if own is not None and not altered and own.unit == "seconds" and len(own.laws) > 1:
@@ -343,7 +343,7 @@ def _carrier(
         return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
     assert own is not None
     only_law = own.laws[0] if not altered and len(own.laws) == 1 else None
-    if foreseen and isinstance(only_law, Constant):
+    if foreseen and only_law is not None and only_law.constant:
         return FixedLinks(clients=len(sizes), bytes_per_s=only_law.mean_rate(clients), size_bytes=sizes)
     # KnownLinks cannot lose a message in flight, which happens when a trace ends.
     if foreseen and only_law is not None and not np.isfinite(only_law.stops_s(clients)).any():

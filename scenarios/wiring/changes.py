@@ -12,7 +12,7 @@ from models.laws.changes import draw_change_points, draw_factor
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import Compute, Link, RandomChanges, Timed, VaryingLink
+from scenarios.schema.world import RandomChanges, Timed
 from scenarios.wiring.population import Context, FloatArray, IntArray
 
 Unit = Literal["rounds", "seconds"]
@@ -79,11 +79,12 @@ def written_steps(section: Timed, law_kind: str, path: str, context: Context, *,
         if start < latest.get(unit, 0.0):
             raise UserError(f"{key}: comes before the change above it; write changes in order of time")
         latest[unit] = start
-        if not isinstance(section, Link) and (change.channel or change.bandwidth or change.bandwidth_bytes_per_s is not None):
+        has_channel = "channel" in section.changing
+        if not has_channel and (change.channel or change.bandwidth or change.bandwidth_bytes_per_s is not None):
             raise UserError(f"{key}: local training has neither channel nor bandwidth; delay, speed and noise can change")
-        if not isinstance(section, VaryingLink) and change.bandwidth:
+        if "bandwidth" not in section.changing and change.bandwidth:
             raise UserError(f"{key}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
-        if not isinstance(section, Compute) and change.of_compute:
+        if "noise" not in section.changing and change.of_compute:
             raise UserError(f"{key}: speed and noise are of [compute]; delay, channel and bandwidth can change")
         speed = change.speed if law_kind == "noise" else None
         bandwidth = change.bandwidth_bytes_per_s if numbers else None
@@ -138,9 +139,7 @@ def _drawn_names(drawn: RandomChanges, section: Timed, law_kind: str, path: str)
     names = []
     for parameter in drawn.parameters:
         kind, _, name = parameter.partition(".")
-        allowed = ["delay", "channel"] if isinstance(section, Link) else ["delay", "noise"]
-        if isinstance(section, VaryingLink) and section.bandwidth is not None:
-            allowed.append("bandwidth")
+        allowed = [name for name in section.changing if getattr(section, name) is not None]
         if kind not in allowed or not name:
             raise UserError(f"{path}.parameter = {parameter!r}: must be {' or '.join(f'{part}.NAME' for part in allowed)}")
         if drawn.parameters.count(parameter) > 1:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, ClassVar
 
 from netsim.core.collector import resting
 from scenarios.workers.interrupts import ignore_interrupts, out_of_reach
@@ -31,6 +31,8 @@ class Killed:
     """Result in place of a work's own: its worker died."""
 
     reason: str
+    seconds: ClassVar[float] = 0.0
+    """0: nothing was computed."""
 
 
 def take_all(queue: SimpleQueue[tuple[int, Any]], wait_s: float) -> Iterator[tuple[int, Any]]:

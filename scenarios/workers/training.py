@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from netsim.core.errors import AnswerError
 from scenarios.schema.errors import UserError, first_line, users_line
@@ -59,6 +59,8 @@ class Failure:
     """Calls, as `calls_of` returns them."""
     line: str = ""
     """Place in the user's code that raised the exception, as text."""
+    seconds: ClassVar[float] = 0.0
+    """As of `Report`: 0, since nothing was computed."""
 
 
 class TrainingError(RuntimeError):

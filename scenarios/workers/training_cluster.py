@@ -257,7 +257,7 @@ class TrainingCluster(TrainingWorkers):
             if isinstance(outcome, Killed):
                 self._vacate(seat, outcome.reason, {line: (ticket, future)})
                 return
-            self._longest_s = max(self._longest_s, getattr(outcome, "seconds", 0.0))
+            self._longest_s = max(self._longest_s, outcome.seconds)
             ticket.place.numbers = numbers
             self.on_end(line, ticket, outcome)
 

@@ -135,7 +135,7 @@ class TrainingProcesses(TrainingWorkers):
             outcome = Killed(reason_of(error)) if is_end_of_process(error) else failure_of(f"worker {line}", error)
         else:
             outcome = future.result()
-        self._longest_s = max(self._longest_s, getattr(outcome, "seconds", 0.0))
+        self._longest_s = max(self._longest_s, outcome.seconds)
         self.on_end(line, ticket, outcome)
 
     def fetch(self, ticket: Ticket, ends: Vectors) -> None:

@@ -28,6 +28,8 @@ class Draws(Protocol):
 class BandwidthLaw(Protocol):
     """Law of bandwidth, as the laws that contain other laws need it; `netsim.core.protocols` documents its members."""
 
+    constant: bool
+
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray: ...
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray: ...
@@ -52,6 +54,8 @@ class Constant:
         >>> link.ends_s(np.array([1.0]), np.array([400.0]), np.array([0]))
         array([5.])
     """
+
+    constant = True
 
     def __init__(
         self,
@@ -92,6 +96,8 @@ class Multiple:
         [3.0]
     """
 
+    constant = False
+
     def __init__(self, *, law: BandwidthLaw, factor: float) -> None:
         self.law, self.factor = law, factor
 
@@ -122,6 +128,8 @@ class ByGroup:
 
     The laws receive the same client numbers as this one, so an array of theirs has one entry for each of all K clients.
     """
+
+    constant = False
 
     def __init__(self, *, laws: list[BandwidthLaw], group_of: IntArray) -> None:
         self.laws = list(laws)
@@ -166,6 +174,8 @@ class Successive:
 
     Only the laws in force at the times in question are used, because laws may be built on demand.
     """
+
+    constant = False
 
     def __init__(self, *, laws: Sequence[BandwidthLaw], starts_s: list[float]) -> None:
         self.laws = laws

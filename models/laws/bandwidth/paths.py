@@ -85,6 +85,8 @@ class _Path:
 class _Paths(ABC):
     """Base class of laws with one path for each client, multiplied by `scale`."""
 
+    constant = False
+
     def __init__(self, *, scale: PerClient) -> None:
         self._scale = per_client("scale", scale, low=1e-12, high=_MOST_RATE, unit="")
         self._paths: dict[int, _Path] = {}

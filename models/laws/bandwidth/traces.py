@@ -47,6 +47,8 @@ class Steps:
     `offset_s`: place in the trace of a client at time 0. `scale`: factor of its rates.
     """
 
+    constant = False
+
     def __init__(
         self,
         *,

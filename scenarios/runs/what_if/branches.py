@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from netsim.clients.columns import plain
 from netsim.core.clock import NothingScheduledError
 from netsim.core.protocols import IntArray, Selection, State
-from netsim.servers.dispatch import PolicyDispatch
 from netsim.servers.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
 from netsim.simulation import Simulation
 from scenarios.runs.failures import refusing
@@ -171,13 +169,7 @@ class Replay:
         self.per_unit = rounds_per_unit(scenario)
         """Number of communication rounds that the simulation runs at once."""
         self._watch = _Watch()
-        self._loop(self.built).alter(self._watch)
-
-    @staticmethod
-    def _loop(built: World) -> RoundLoop:
-        server: Any = built.simulation.server
-        loop: RoundLoop = server.loop
-        return loop
+        self.built.simulation.server.loop.alter(self._watch)
 
     def rounds(self, upto: int, after_round: Callable[[int], None] | None = None) -> Iterator[tuple[State | None, list[int]]]:
         """Yield, for each unit up to that of round `upto`, the state before it (None: the beginning) and its rounds.
@@ -211,13 +203,13 @@ class Replay:
         """Run round `number` once more from `state`, with a difference; None if it does not close up to `limit_s`."""
         multiplier = Multiplier(self.link) if self.multiplied else None
         built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
-        simulation, loop = built.simulation, self._loop(built)
+        simulation = built.simulation
+        loop = simulation.server.loop
         alteration = _OneRound(number, change, multiplier)
         alteration.watch(loop)
         if state is not None:
             simulation.load_state_dict(state)
-        if isinstance(loop.dispatch, PolicyDispatch):
-            loop.dispatch.repeat(self._watch.selected[number])
+        loop.dispatch.repeat(self._watch.selected[number])
         simulation.limit_time(limit_s)
         try:
             with refusing(self.scenario, simulation):
