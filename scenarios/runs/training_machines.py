@@ -14,7 +14,7 @@ from scenarios.wiring.training import samples_reader
 from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
-    from scenarios.workers.training_cluster import Cluster
+    from scenarios.workers.training_desk import Cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class TrainingMachines:
     def _cluster(self, scenario: Scenario) -> Cluster | None:
         if self.cluster is None:
             return None
-        from scenarios.workers.training_cluster import Cluster
+        from scenarios.workers.training_desk import Cluster
 
         check = partial(refuse_other_code, learner_code(scenario))
         return Cluster(address=self.cluster, check_code=check, read_samples=samples_reader(scenario))

@@ -19,6 +19,7 @@ from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.workers import SweepProgress, Work, Workers, processes
 from scenarios.workers.dask_client import connect, is_local
+from scenarios.workers.dask_worker import is_wanted, this_worker
 from scenarios.workers.processes import Killed, Place, take_all
 from scenarios.workers.versions import refuse_versions, versions
 
@@ -44,34 +45,21 @@ class _OnCluster:
         now = time.monotonic()
         if now - last >= self.every_s:
             _TOLD[self.sweep] = now
-            _worker().log_event(self.sweep, (self.index, rounds))
+            this_worker().log_event(self.sweep, (self.index, rounds))
 
     def speaker(self) -> Callable[[str], None]:
-        worker = _worker()  # which another thread does not find
+        worker = this_worker()  # which another thread does not find
         return lambda text: worker.log_event(self.sweep, (self.index, text))
 
     def is_stopped(self) -> bool:
-        return self.sweep in _STOPPED or not _is_wanted()
+        return self.sweep in _STOPPED or not is_wanted()
 
     def scratch(self) -> str | None:
-        return str(_worker().local_directory)
+        return str(this_worker().local_directory)
 
 
 _TOLD: dict[str, float] = {}
 """Time of the last progress report of each sweep; used within a worker."""
-
-
-def _worker() -> Any:
-    from distributed import get_worker
-
-    return get_worker()
-
-
-def _is_wanted() -> bool:
-    """Return True if the client of the running task still exists."""
-    worker = _worker()
-    task = worker.state.tasks.get(worker.get_current_task())
-    return task is not None and task.state not in ("cancelled", "released", "forgotten")
 
 
 class Cluster:
@@ -173,12 +161,12 @@ class Cluster:
 
 def _work_at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
     """Do `work` in a worker, in the working folder of the client. `shared`: True if both reach the same folders."""
-    refuse_versions("--cluster", f"worker {_worker().address}", wanted, versions())
+    refuse_versions("--cluster", f"worker {this_worker().address}", wanted, versions())
     try:
         place.enter()
     except OSError as error:
         if shared:
-            who = _worker().address
+            who = this_worker().address
             raise UserError(f"--cluster: worker {who} cannot work in {place.folder} ({error.strerror})") from error
     return work(board)
 

@@ -41,7 +41,7 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
-    from scenarios.workers.training_cluster import Cluster
+    from scenarios.workers.training_desk import Cluster
 
 _LARGE_POOLS: WeakSet[ClientPool] = WeakSet()
 """The clients of simulations that are still in memory and hold data sets, or `_MANY_CLIENTS` clients or more."""

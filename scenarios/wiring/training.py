@@ -32,7 +32,7 @@ from scenarios.wiring.compression import build_compressions
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
     from scenarios.workers.training import TrainingWorkers
-    from scenarios.workers.training_cluster import Cluster
+    from scenarios.workers.training_desk import Cluster
 
 MOST_PARAMETERS = 10**9
 

@@ -71,6 +71,10 @@ def _local(workers: int, key: str) -> Iterator[Any]:
         "distributed.scheduler.allowed-failures": 0,
         "distributed.comm.timeouts.connect": "60s",
         "distributed.worker.preload": [dask_worker.__name__],
+        # Dask looks at its own pace (50 times a second in each process), at its machine, and at the stacks of its threads.
+        "distributed.admin.tick.interval": "1s",
+        "distributed.admin.system-monitor.interval": "10s",
+        "distributed.worker.profile.enabled": False,
         # Also for workers that are started again.
         **{f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in SAFE_PATH.items()},
     }

@@ -52,11 +52,11 @@ def reason_of(error: BaseException) -> str:
     return f"its process was killed ({signals or 'by the system, for instance for want of memory'})"
 
 
-def is_end_of_process(error: BaseException) -> bool:
-    """Return True if an executor raises `error` because its process has come to an end."""
+def ends_of_process() -> tuple[type[BaseException], ...]:
+    """Return the classes of errors that an executor raises because its process has come to an end."""
     from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
-    return isinstance(error, BrokenProcessPool | ShutdownExecutorError)
+    return BrokenProcessPool, ShutdownExecutorError
 
 
 _WAITING: dict[tuple[object, ...], list[Any]] = {}

@@ -11,15 +11,13 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from scenarios.schema.errors import UserError
 from scenarios.workers.allocator import keep_freed_memory
-from scenarios.workers.processes import Killed, Place, end, give_back, is_end_of_process, reason_of, start, submit, take_executor
-from scenarios.workers.scratch import scratch_folder
+from scenarios.workers.processes import Killed, Place, end, ends_of_process, give_back, reason_of, start, submit, take_executor
 from scenarios.workers.training import Failure, Ticket, TrainingWorkers, failure_of, portable_bytes, refusal, train
 from scenarios.workers.vectors import Block, SharedVectors, forget_mappings
 
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
     from models.fl.training.stacks import Report, Shape, Stack, Vectors
 
 _MODULES = ("models.fl.training.stacks", "scenarios.workers.training_processes")
-_SHARED_MEMORY = "/dev/shm"
 _BEAT_S = 0.25
 """Seconds between two signs of life of a worker."""
 HANG_S = 60.0
@@ -60,22 +57,14 @@ class TrainingProcesses(TrainingWorkers):
 
         assert self._recipe is not None
         recipe = portable_bytes(self._recipe, self.key)
-        shared = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
-        disk = stack.enter_context(scratch_folder())
-        memory = stack.enter_context(scratch_folder(shared))
+        self._vectors = SharedVectors.open(stack, self._memory_bytes)
+        memory, disk = self._vectors.memory, self._vectors.spill
         needed = 4 * self._widest * self.count
-        free = {folder: shutil.disk_usage(folder).free for folder in (memory, disk)}
-        given = self._memory_bytes
-        shared_bytes = min(free[memory] // 2, free[memory] // 2 if given is None else given)
-        if shared_bytes + free[disk] // 2 < needed:
+        if self._vectors.most_bytes < needed:
             reason = f"{self.count} workers need {needed} bytes for vectors on their way, of which there are fewer"
             raise UserError(f"learner.workers = {self.count}: {reason}, in memory and on disk; use fewer, or a smaller network")
-        self._vectors = SharedVectors(
-            memory=Path(memory), memory_bytes=shared_bytes, spill=Path(disk), spill_bytes=free[disk] // 2
-        )
-        stack.callback(forget_mappings)
         # Samples are read once, and mapped by all workers.
-        self._site = Site(memory if 4 * self._x.numel() < free[memory] // 4 else disk)
+        self._site = Site(str(memory if 4 * self._x.numel() < shutil.disk_usage(memory).free // 4 else disk))
         self._site.write(self._x, self._y, recipe)
         self._beats = np.memmap(f"{disk}/beats", np.float64, "w+", shape=(self.count,))
         self._beat_file, self._threads = f"{disk}/beats", self._recipe.options.threads or 1
@@ -83,26 +72,42 @@ class TrainingProcesses(TrainingWorkers):
         stack.callback(self._end)
         opened = [self._open_site(line) for line in range(self.count)]
         for line, future in enumerate(opened):
-            _check_opened(line, future)
+            self._await_site(line, future)
         self._free = list(range(self.count))
 
     def _seat(self, line: int) -> _Seat:
         return _Seat(Place.here(), self._site, self._devices[line], self._beat_file, line, self.count)
 
     def _open_site(self, line: int) -> Any:
+        """Return the future of a worker's bench; an idle process that has come to an end is replaced."""
         self._beats[line] = time.monotonic()
         try:
             return submit(self._executors[line], _open, self._seat(line))
-        except Exception:  # it came to an end while it waited for work
-            self._executors[line] = start(self._threads, _MODULES)
-            return submit(self._executors[line], _open, self._seat(line))
+        except ends_of_process():
+            return self._open_site_anew(line)
+
+    def _open_site_anew(self, line: int) -> Any:
+        self._executors[line] = start(self._threads, _MODULES)
+        return submit(self._executors[line], _open, self._seat(line))
+
+    def _await_site(self, line: int, future: Any) -> None:
+        """Wait until a worker can train; raises UserError."""
+        if isinstance(future.exception(), ends_of_process()):
+            # An idle process may end, or be seen to have ended, after it was given the work.
+            future = self._open_site_anew(line)
+        try:
+            problem = future.result()
+        except ends_of_process() as error:
+            raise UserError(f"learner.workers: worker {line} did not start: {reason_of(error)}") from error
+        if problem is not None:
+            raise UserError(f"learner.workers: worker {line} cannot train: {problem}")
 
     def _end(self) -> None:
         """Kill processes that are at work, and keep idle processes for the next run."""
         idle = []
         for line, executor in self._executors.items():
             if line in self._free:
-                with contextlib.suppress(Exception):
+                with contextlib.suppress(TimeoutError, *ends_of_process()):
                     executor.submit(_close, self._site).result(timeout=10)
                     idle.append(executor)
                     continue
@@ -122,7 +127,7 @@ class TrainingProcesses(TrainingWorkers):
             there.copy_(value)
         try:
             future = self._executors[line].submit(_train, self._seat(line), ticket.stack, block, shape)
-        except Exception as error:  # it came to an end while it waited for work
+        except ends_of_process() as error:  # it came to an end while it waited for work
             reason = reason_of(error)
             threading.Thread(target=self.on_end, args=(line, ticket, Killed(reason)), daemon=True).start()
             return True
@@ -132,7 +137,7 @@ class TrainingProcesses(TrainingWorkers):
     def _on_done(self, line: int, ticket: Ticket, future: Any) -> None:
         error = future.exception()
         if error is not None:
-            outcome = Killed(reason_of(error)) if is_end_of_process(error) else failure_of(f"worker {line}", error)
+            outcome = Killed(reason_of(error)) if isinstance(error, ends_of_process()) else failure_of(f"worker {line}", error)
         else:
             outcome = future.result()
         self._longest_s = max(self._longest_s, outcome.seconds)
@@ -160,21 +165,12 @@ class TrainingProcesses(TrainingWorkers):
         for line, _ in broken:
             end(self._executors[line])
             self._executors[line] = start(self._threads, _MODULES)
-            _check_opened(line, self._open_site(line))
+            self._await_site(line, self._open_site(line))
             with self._lock:
                 self._free.append(line)
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {"devices": self._devices, "spilled": self._vectors.spilled if self._beats is not None else 0}
-
-
-def _check_opened(line: int, future: Any) -> None:
-    try:
-        failure = future.result()
-    except Exception as error:
-        raise UserError(f"learner.workers: worker {line} did not start: {reason_of(error)}") from error
-    if failure is not None:
-        raise UserError(f"learner.workers: worker {line} cannot train: {failure}")
 
 
 # In a worker
@@ -221,7 +217,7 @@ def _open(seat: _Seat) -> str | None:
     """Make the bench of a seat; returns an error in words, or None."""
     try:
         seat.bench()
-    except Exception as error:
+    except Exception as error:  # whatever code of the user's own raises as it is imported
         return refusal(error)
     return None
 

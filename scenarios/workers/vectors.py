@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import ExitStack
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -11,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.fl.gaps import Gaps
+from scenarios.workers.scratch import scratch_folder
 
 Numbers = NDArray[np.float32]
+_SHARED_MEMORY = "/dev/shm"
 _PAGE = 1024
 """Numbers that fit a page of memory. Blocks begin at pages, since a mapping must."""
 
@@ -44,7 +48,7 @@ class _File:
     """A file of limited size, cut into blocks."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
-        self._path, most = str(path), most_bytes // 4
+        self.path, most = str(path), most_bytes // 4
         self._gaps = Gaps(most)
         path.touch()
         # An empty file takes no memory: pages are allocated when they are written.
@@ -52,7 +56,7 @@ class _File:
 
     def take(self, count: int) -> Block | None:
         first = self._gaps.take(_whole_pages(count))
-        return None if first is None else Block(self._path, first, count)
+        return None if first is None else Block(self.path, first, count)
 
     def give(self, block: Block) -> None:
         self._gaps.give(block.first, _whole_pages(block.size))
@@ -66,9 +70,26 @@ class SharedVectors:
     """Blocks in shared memory, at most `memory_bytes` of them, and beyond that in a file in the folder `spill`."""
 
     def __init__(self, *, memory: Path, memory_bytes: int, spill: Path, spill_bytes: int) -> None:
+        self.memory, self.spill = memory, spill
+        self.most_bytes = memory_bytes + spill_bytes
         self._files = [_File(memory / "vectors", memory_bytes), _File(spill / "spilled-vectors", spill_bytes)]
         self.spilled = 0
         """Number of blocks that were placed on disk."""
+
+    @classmethod
+    def open(cls, stack: ExitStack, memory_bytes: int | None) -> SharedVectors:
+        """Return blocks in new folders, which `stack` removes; None: half of the shared memory that is free."""
+        spill = Path(stack.enter_context(scratch_folder()))
+        memory = Path(stack.enter_context(scratch_folder(_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None)))
+        half = shutil.disk_usage(memory).free // 2
+        shared = half if memory_bytes is None else min(half, memory_bytes)
+        stack.callback(forget_mappings)
+        return cls(memory=memory, memory_bytes=shared, spill=spill, spill_bytes=shutil.disk_usage(spill).free // 2)
+
+    @property
+    def file(self) -> str:
+        """File of the blocks in shared memory."""
+        return self._files[0].path
 
     def take(self, count: int) -> Block | None:
         """Return a block of `count` numbers, or None if none is free."""
@@ -80,4 +101,4 @@ class SharedVectors:
 
     def give(self, block: Block) -> None:
         """Free a block for reuse."""
-        self._files[block.file != self._files[0]._path].give(block)
+        self._files[block.file != self.file].give(block)

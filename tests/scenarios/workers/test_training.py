@@ -136,6 +136,25 @@ def test_two_processes_leave_the_tables_of_this_one(tmp_path: Path) -> None:
     assert 0 < facts["busy_share"] <= 1
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("pause_s", [0.0, 1.0], ids=["seen at the answer", "seen at the call"])
+def test_idle_processes_that_are_killed_before_the_next_run_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pause_s: float
+) -> None:
+    idle: dict[Any, list[Any]] = {}
+    monkeypatch.setattr("scenarios.workers.processes._WAITING", idle)
+    run(parse(small(2)), tmp_path / "first")
+    (executors,) = idle.values()
+    assert len(executors) == 2
+    for executor in list(executors):
+        for process in list(executor._processes):
+            os.kill(process, signal.SIGKILL)
+    time.sleep(pause_s)
+    told = run(parse(small(2)), tmp_path / "second")
+    assert told["learner"]["workers"]["again"] == 0
+    assert results(tmp_path / "first") == results(tmp_path / "second")
+
+
 def test_loky_does_not_replace_a_worker_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from joblib.externals.loky import process_executor
 
@@ -156,7 +175,7 @@ def test_shared_memory_stays_within_its_bound(tmp_path: Path, monkeypatch: pytes
     taken = SharedVectors.take
 
     def take(vectors: SharedVectors, count: int) -> Any:
-        sizes.append(os.stat(vectors._files[0]._path).st_size)
+        sizes.append(os.stat(vectors.file).st_size)
         return taken(vectors, count)
 
     monkeypatch.setattr(SharedVectors, "take", take)

@@ -23,7 +23,7 @@ from scenarios.runs.training_machines import TrainingMachines
 from scenarios.schema.errors import UserError
 from scenarios.wiring import training
 from scenarios.workers import training_cluster
-from scenarios.workers.training_cluster import Desk, digest
+from scenarios.workers.training_desk import Desk, digest
 from tests.helpers.commands import living, start, tables
 from tests.helpers.training_workers import results, small
 
@@ -65,6 +65,37 @@ def test_a_cluster_leaves_the_tables_of_this_process_and_the_scenario_as_it_is(t
     assert (facts["count"], facts["machines"], facts["again"], facts["jobs"] >= 8) == (2, 1, 0, True)
     assert facts["ahead"] > 0 or server
     assert 0 < facts["busy_share"] <= 1
+
+
+@pytest.mark.parametrize("reached", [True, False], ids=["straight", "by way of the scheduler"])
+def test_the_vectors_of_other_machines_travel_through_dask(tmp_path: Path, monkeypatch: Any, reached: bool) -> None:
+    async def answers(workers: Any, addresses: Any) -> set[str]:
+        return set(addresses if reached else ())
+
+    def taken(vectors: Any, count: int) -> None:
+        raise AssertionError("other machines map no file of this one")
+
+    monkeypatch.setattr(training_cluster, "host", lambda: "elsewhere")
+    monkeypatch.setattr(training_cluster.TrainingCluster, "_reached", answers)
+    monkeypatch.setattr(training_cluster.SharedVectors, "take", taken)
+    tables_ = small(0) | {"rounds": 2}
+    run(parse(tables_), tmp_path / "here")
+    with scheduler(tmp_path / "dask", 2) as cluster:
+        told = run(parse(tables_), tmp_path / "there", machines=on(cluster))
+    assert results(tmp_path / "here") == results(tmp_path / "there")
+    assert told["learner"]["workers"]["count"] == 2
+
+
+def test_workers_of_this_machine_map_the_vectors(tmp_path: Path, monkeypatch: Any) -> None:
+    from distributed import protocol
+
+    def sent(numbers: Any) -> None:
+        raise AssertionError("no vector travels through Dask")
+
+    monkeypatch.setattr(protocol, "to_serialize", sent)
+    with scheduler(tmp_path, 1) as cluster:
+        told = run(parse(small(0) | {"rounds": 1}), tmp_path / "out", machines=on(cluster))
+    assert told["learner"]["workers"]["jobs"] >= 2
 
 
 _READ: list[int] = []
