@@ -16,6 +16,8 @@ from models.overlays.underlay import Underlay, Way
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _NEVER = float("inf")
+_MOST_BITS, _LONGEST_MS = 1e15, 1e15
+"""Bounds beyond which a number is hardly meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,12 @@ class Silos:
 
     def __post_init__(self) -> None:
         for name in ("model_bits", "up_bits_per_s", "down_bits_per_s", "core_bits_per_s"):
-            if not 0.0 < getattr(self, name) < _NEVER:
-                raise ParameterError(name, getattr(self, name), "must be > 0 and finite")
-        if not 0.0 <= self.compute_ms < _NEVER:
-            raise ParameterError("compute_ms", self.compute_ms, "must be >= 0 and finite")
-        if self.steps < 1:
-            raise ParameterError("steps", self.steps, "must be at least 1")
+            if not 0.0 < getattr(self, name) <= _MOST_BITS:
+                raise ParameterError(name, getattr(self, name), "must be > 0, and at most 1e15 bits or bits/s; look at the units")
+        if not 0.0 <= self.compute_ms <= _LONGEST_MS:
+            raise ParameterError("compute_ms", self.compute_ms, f"must be >= 0, and at most {_LONGEST_MS:g}")
+        if not 1 <= self.steps <= _LONGEST_MS:
+            raise ParameterError("steps", self.steps, f"must be at least 1, and at most {_LONGEST_MS:g}")
 
     @property
     def count(self) -> int:

@@ -6,6 +6,7 @@ works, but then no message can name the key.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 
@@ -38,6 +39,13 @@ class ParameterError(AboutParameter, ValueError):
 
 class ParameterWarning(AboutParameter, UserWarning):
     """Warning: a value that a parameter can have, but that is hardly intended."""
+
+
+def check_unique(names: Sequence[str]) -> None:
+    """Raise ParameterError, with the place before the name of its parameter, for the first of `names` that stands twice."""
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise ParameterError(f"{place}.name", name, "is used twice; give each a name of its own")
 
 
 class AnswerError(ValueError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netsim.core.clock import NORMAL
-from netsim.core.errors import AnswerError, ParameterError
+from netsim.core.errors import AnswerError, ParameterError, check_unique
 from netsim.core.jamming import JammerLaw, JamView
 from netsim.core.rows import JamRow
 from netsim.network.jammable import Jam, Jammable
@@ -232,9 +232,7 @@ class Jammers:
         recorder: Recorder,
         priority: int = NORMAL,
     ) -> None:
-        names = [jammer.name for jammer in jammers]
-        if len(set(names)) < len(names):
-            raise ParameterError("name", names, "every jammer needs a name of its own")
+        check_unique([jammer.name for jammer in jammers])
         self.all = jammers
         self._recorder = recorder
         self.next_s = _NEVER

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from netsim.core.errors import ParameterError
+from netsim.core.errors import ParameterError, check_unique
 from netsim.core.intervals import Intervals
 from netsim.core.protocols import Availability, BoolArray, ChannelLaw, Draws, IntArray, State, Stateful
 from netsim.core.state import StateFields
@@ -219,9 +219,7 @@ class ClientOutages:
     """All outages of a run; false in a test if there are none."""
 
     def __init__(self, outages: Sequence[ClientOutage] = (), *, cut_offs: CutOffs | None = None) -> None:
-        names = [outage.name for outage in outages]
-        if len(set(names)) < len(names):
-            raise ParameterError("name", names, "every outage needs a name of its own")
+        check_unique([outage.name for outage in outages])
         self._foreseen = list(outages)
         self._all: list[ClientOutage | CutOffs] = [*outages] if cut_offs is None else [cut_offs, *outages]
         self._under_way: list[Callable[[], float]] = []

@@ -385,6 +385,11 @@ def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPP
         raise UserError(str(error.rename(key_at(path, error.name, keys)))) from error
 
 
+def names_of(count: int) -> set[str]:
+    """Return the parameters that `check_unique` refuses, for `refusals_at` of a list of `count` tables with names."""
+    return {f"{place}.name" for place in range(count)}
+
+
 def key_at(path: str, name: str, keys: Mapping[str, str] = _SUPPLIED_BY) -> str:
     """Return the key behind a constructor's parameter."""
     return keys.get(name, f"{path}.{name}")

@@ -35,11 +35,8 @@ def check_fit(scenario: Scenario) -> None:
         _check_no_slots(scenario)
         if scenario.policy is not None:
             scenario.server.check_policy(scenario.policy, scenario)
-    names = [jammer.name for jammer in scenario.jammers]
-    for i, name in enumerate(names):
-        if name in names[:i]:
-            raise problem(("jammers", i, "name"), name, "is used twice; give every jammer its own name")
-        if scenario.jammers[i].start == "script" and scenario.script is None:
+    for i, jammer in enumerate(scenario.jammers):
+        if jammer.start == "script" and scenario.script is None:
             raise problem(("jammers", i, "start"), "script", "without a script nobody starts it; name a script, or give a time")
     if scenario.metrics.fastest_round and not scenario.server.waits_for_all:
         raise problem(("metrics", "fastest_round"), True, "is of rounds of the synchronous server; leave it out")

@@ -1,11 +1,11 @@
 """Keys of the links between clients. They belong to the world: every server whose clients exchange messages uses them."""
 
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from scenarios.registry.components import component_of
-from scenarios.schema.section import Section, problem
+from scenarios.schema.section import Section
 
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -25,16 +25,6 @@ class Outage(Section):
     """Pairs of neighbours whose link is down."""
     groups: list[list[Whole]] = []
     """A partition: every link between two of these groups of clients is down; who is named in none is in one further group."""
-
-    @model_validator(mode="after")
-    def _check_kind(self) -> Self:
-        if bool(self.links) == bool(self.groups):
-            raise problem(("links",), self.links, "give either links or groups")
-        if not all(self.groups):
-            raise problem(("groups",), self.groups, "holds a group of nobody; name the clients of each group")
-        if self.to_s is not None and self.to_s <= self.from_s:
-            raise problem(("to_s",), self.to_s, f"must be after from_s = {self.from_s}")
-        return self
 
 
 class PeerKeys(Section):

@@ -14,9 +14,7 @@ from netsim.clients.pool import ClientPool
 from netsim.core.clock import Clock
 from netsim.core.protocols import BoolArray, ChannelLaw, FloatArray, Timeline
 from netsim.network.access import AssignedAccess
-from netsim.network.jamming import Jammers
 from netsim.network.spectrum import Spectrum
-from netsim.records.sinks import NoRecorder
 from netsim.servers.channels import ScheduledChannels
 from scenarios.registry.components import construct
 from scenarios.schema.errors import UserError
@@ -112,8 +110,8 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         contention=scenario.server.contends,
     )
     # With `[peers]` the jammers jam links between clients, and with cables they jam cables: none is left for sub-channels.
-    actors = build_jammers(scenario, streams, channels.count) if scenario.peers is None and not scenario.jams_cables else []
-    jammers = Jammers(jammers=actors, clock=world.clock, spectrum=spectrum, recorder=NoRecorder())
+    elsewhere = scenario.peers is not None or scenario.jams_cables
+    jammers = build_jammers([] if elsewhere else scenario.jammers, streams, spectrum, world.clock)
     supplied = {
         "clients": places,
         "channels": channels.count,

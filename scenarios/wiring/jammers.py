@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from netsim.core.streams import Streams
-from netsim.network.jamming import Dwells, Jammer
-from scenarios.registry.components import Keywords, construct, refusals_at
-from scenarios.schema.scenario import Scenario
+from netsim.core.clock import NORMAL
+from netsim.network.jamming import Dwells, Jammer, Jammers
+from netsim.records.sinks import NoRecorder
+from scenarios.registry.components import Keywords, construct, names_of, refusals_at
+
+if TYPE_CHECKING:
+    from netsim.core.clock import Clock
+    from netsim.core.streams import Streams
+    from netsim.network.jammable import Jammable
+    from scenarios.schema.servers import Jammer as JammerSection
 
 
 def build_jammers(
-    scenario: Scenario,
+    sections: Sequence[JammerSection],
     streams: Streams,
-    channels: int,
+    jammed: Jammable[Any],
+    clock: Clock,
     *,
+    priority: int = NORMAL,
     link_between: Callable[[int, int], int] | None = None,
     cable: Callable[[str, str], int] | None = None,
-) -> list[Jammer]:
-    """Return the jammers of `channels` sub-channels, links or cables.
+) -> Jammers:
+    """Return the jammers of the sub-channels, links or cables `jammed`; `priority`: of their dwells, as of `Jammers`.
 
     `link_between`: returns the number of the link between two clients. `cable`: returns the number of a cable, from its name
     and the key that names it. Raises UserError.
     """
-    jammers = []
-    for i, section in enumerate(scenario.jammers):
+    jammers, channels = [], jammed.count
+    for i, section in enumerate(sections):
         path = f"jammers.{i}"
         keywords = {name: getattr(section, name) for name in ("name", "reach", "at_once", "budget")}
         dwells: Keywords = {"dwell_s": section.dwell_s, "start": math.inf if section.start == "script" else section.start}
@@ -40,4 +49,5 @@ def build_jammers(
         draws = streams[f"jammer.{section.name}"]
         with refusals_at(path, {*keywords, *dwells}):
             jammers.append(Jammer(law=law, channels=channels, draws=draws, dwells=Dwells(**dwells), **keywords))
-    return jammers
+    with refusals_at("jammers", names_of(len(jammers))):
+        return Jammers(jammers=jammers, clock=clock, spectrum=jammed, recorder=NoRecorder(), priority=priority)

@@ -21,7 +21,6 @@ from netsim.core.protocols import DelayLaw, FloatArray
 from netsim.network.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.flows.corrections import PRESETS, Corrections
-from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.network.routed.background import ConstantTraffic, OnOffTraffic, PoissonTraffic, Source
 from netsim.network.routed.cables import Cable
@@ -31,7 +30,6 @@ from netsim.network.routed.log import TransferLog
 from netsim.network.routed.network import RoutedNetwork
 from netsim.network.sizes import Sizes
 from netsim.network.transport.messages import PeerGraph
-from netsim.records.sinks import NoRecorder
 from scenarios.networks import read_network
 from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError, did_you_mean, name_source
@@ -352,9 +350,8 @@ def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], 
 def _add_cable_jammers(network: RoutedNetwork, layout: Layout, scenario: Scenario, context: Context) -> None:
     """Build the jammers of cables, and let the network ask them about each transfer."""
     jammed = network.jammed_cables()
-    actors = build_jammers(scenario, context.streams, jammed.count, cable=lambda name, key: layout.cable(name, key))
     # With priority LAST a dwell starts after all transfers that leave at the same time: it does not hit them.
-    jammers = Jammers(jammers=actors, clock=network.clock, spectrum=jammed, recorder=NoRecorder(), priority=LAST)
+    jammers = build_jammers(scenario.jammers, context.streams, jammed, network.clock, priority=LAST, cable=layout.cable)
     network.let_jam(jammed, jammers)
 
 

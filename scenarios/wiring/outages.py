@@ -18,8 +18,7 @@ from netsim.network.outages import (
     MarkovInSeconds,
     OutageSchedule,
 )
-from scenarios.registry.components import refusals_at
-from scenarios.schema.errors import UserError
+from scenarios.registry.components import names_of, refusals_at
 from scenarios.schema.network import NetworkOutage
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import ClientOutage as OutageSection
@@ -31,15 +30,13 @@ def build_outages(
 ) -> ClientOutages:
     """Return the outages of clients, together with the cut-offs of a script; raises UserError."""
     outages = []
-    names = [section.name for section in scenario.outages]
     for i, section in enumerate(scenario.outages):
-        if section.name in names[:i]:
-            raise UserError(f'outages.{i}.name = "{section.name}": is used twice; give every outage its own name')
         path = f"outages.{i}"
         members = population.some(section.clients, f"{path}.clients")
         schedule = _schedule(section, streams, path)
         outages.append(outage_of(section.name, schedule, population.count, members, path))
-    return ClientOutages(outages, cut_offs=cut_offs)
+    with refusals_at("outages", names_of(len(outages))):
+        return ClientOutages(outages, cut_offs=cut_offs)
 
 
 def outage_of(name: str, when: OutageSchedule, clients: int, members: IntArray | None, path: str) -> ClientOutage:

@@ -18,10 +18,9 @@ from netsim.network.jamming import Jammers
 from netsim.network.outages import ClientOutages
 from netsim.network.resending import Resending
 from netsim.network.transport.laws import Disturbances, LinkLaws
-from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, Presence, link_between
+from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, Presence, link_between, links_down
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
-from netsim.records.sinks import NoRecorder
 from scenarios.registry.components import Keywords, construct, key_at, refusals_at
 from scenarios.schema.world import Opinions, Peers
 from scenarios.wiring.bandwidth import build_opinion_carrier, build_peer_carrier
@@ -67,19 +66,11 @@ def build_links(
 
     `presence`: that of `presence_of`. `resending`: None for the rule in the keys of `[peers]`.
     """
-    scenario, streams = world.scenario, world.streams
+    scenario, streams, outages = world.scenario, world.streams, _outages(section, graph)
     if scenario.slots is not None and scenario.slots.start == "zero":
         no_delay = Unchanging(Constant(value_s=0.0))
         instant = LinkLaws(delay=no_delay, channel=Unchanging(Perfect()))
         return Transport(clock=world.clock, graph=graph, laws=instant, streams=streams, recording=scenario.output.messages_table)
-    outages = []
-    for i, stated in enumerate(section.outages):
-        pairs = [(a, b) for a, b in stated.links]
-        end_s = math.inf if stated.to_s is None else stated.to_s
-        outage = Outage(start_s=stated.from_s, end_s=end_s, links=pairs, groups=stated.groups)
-        # Build each outage alone first, so that an error names its index in the file.
-        made_at(Outages, f"peers.outages.{i}", {"outages": [outage]}, {"graph": graph}, {"links", "groups"})
-        outages.append(outage)
     jammed = jammed_links(graph) if scenario.jammers and not scenario.jams_cables else None
     carrier, bytes_per_s = build_peer_carrier(section, context, world.clock)
     speed_km_per_s = section.speed_km_per_s
@@ -117,12 +108,26 @@ def build_links(
     )
 
 
+def _outages(section: Peers, graph: PeerGraph) -> list[Outage]:
+    """Return the outages of `peers.outages`, over links of `graph`; raises UserError."""
+    outages = []
+    for i, stated in enumerate(section.outages):
+        path = f"peers.outages.{i}"
+        bounds = {"start_s": stated.from_s, "end_s": math.inf if stated.to_s is None else stated.to_s}
+        keys = {"start_s": f"{path}.from_s", "end_s": f"{path}.to_s"}
+        with refusals_at(path, {*bounds, "links", "groups"}, keys):
+            outage = Outage(links=[(a, b) for a, b in stated.links], groups=stated.groups, **bounds)
+            # Look up the links of each outage by itself, so that an error names its place in the file.
+            links_down(graph, outage)
+        outages.append(outage)
+    return outages
+
+
 def _jammers(world: World, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
     """Return the jammers of `jammed` links; None without links to jam. `link_of`: returns the link between two clients."""
     if jammed is None:
         return None
-    actors = build_jammers(world.scenario, world.streams, jammed.count, link_between=link_of)
-    return Jammers(jammers=actors, clock=world.clock, spectrum=jammed, recorder=NoRecorder())
+    return build_jammers(world.scenario.jammers, world.streams, jammed, world.clock, link_between=link_of)
 
 
 def build_opinion_links(

@@ -197,6 +197,7 @@ def test_all_networks_that_come_along_are_read() -> None:
         (["gaia", "--overlays", "rign"], "--overlays 'rign': is no overlay; did you mean 'ring'"),
         (["gaia", "--sharing", "fair"], "--sharing 'fair': must be by-degree or fluid"),
         (["gaia", "--up-gbps", "0"], "--up-gbps 0: must be > 0"),
+        (["gaia", "--up-gbps", "1e30"], "--up-gbps 1e+30: must be > 0, and at most 1e15 bits or bits/s"),
         (["gaia", "--model-bits", "-1"], "--model-bits -1: must be > 0"),
         (["gaia", "--steps", "0"], "--steps 0: must be at least 1"),
     ],

@@ -51,6 +51,8 @@ class Outage:
         check_bounds(self.start_s, self.end_s)
         if bool(self.links) == bool(self.groups):
             raise ParameterError("links", list(self.links), "give either links or groups")
+        if not all(len(group) for group in self.groups):
+            raise ParameterError("groups", list(self.groups), "holds a group of nobody; name the clients of each group")
 
 
 class Cuts(Protocol):

@@ -219,7 +219,7 @@ def test_what_is_past_is_forgotten() -> None:
         ),
         (
             lambda: ClientOutages([ClientOutage(name="a", when=IntervalInRounds(start=1), clients=1)] * 2),
-            r"every outage needs a name",
+            r"1.name = 'a': is used twice",
         ),
     ],
 )

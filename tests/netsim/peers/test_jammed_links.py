@@ -123,5 +123,5 @@ def test_bad_jammers_are_refused() -> None:
             build(parse(world | {"jammers": [jammer("random", **more)]}))
         assert message in str(caught.value)
     for world in (CHANNELS, LINKS):
-        with pytest.raises(UserError, match=r'jammers.1.name = "random": is used twice'):
-            parse(world | {"jammers": [jammer("random")] * 2})
+        with pytest.raises(UserError, match=r"jammers.1.name = 'random': is used twice"):
+            build(parse(world | {"jammers": [jammer("random")] * 2}))

@@ -67,7 +67,7 @@ def test_wrong_keys_are_refused_by_name(tmp_path: Path) -> None:
         ({"jammers": [jammer | {"budget": -1}]}, "jammers.0.budget = -1"),
         ({"jammers": [jammer | {"reach": [0, 4]}]}, "jammers.0.reach = [0, 4]"),
         ({"jammers": [jammer | {"dwell_rounds": 1, "dwell_s": 1.0}]}, "give either dwell_rounds or dwell_s"),
-        ({"jammers": [jammer, jammer]}, 'jammers.1.name = "j": is used twice'),
+        ({"jammers": [jammer, jammer]}, "jammers.1.name = 'j': is used twice"),
         ({"jammers": [jammer | {"law": {"kind": "sweep", "width": 0}}]}, "jammers.0.law.width = 0"),
         ({"policy": {"kind": "random"}}, "policy = "),
         ({"uplink": {"sub_channels": 3}}, "uplink.sub_channels = 3"),

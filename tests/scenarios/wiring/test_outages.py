@@ -132,7 +132,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "outages.0.mean_up_s = 1e-09: must be finite and in [1e-06, 1e+300] seconds",
     ),
     ({"outages": [{"name": "channel", "from_s": 3.0}]}, "outages.0.name = 'channel': is the name of another cause of loss"),
-    ({"outages": [{"name": "x", "from_s": 3.0}] * 2}, 'outages.1.name = "x": is used twice'),
+    ({"outages": [{"name": "x", "from_s": 3.0}] * 2}, "outages.1.name = 'x': is used twice"),
     ({"outages": [{"name": "x", "from_s": 3.0, "clients": "c"}]}, "outages.0.clients = 'c': unknown group"),
     (
         {"outages": [{"name": "x", "from_s": 3.0, "clients": [4]}]},
