@@ -155,8 +155,6 @@ class Edges(Section):
 
     @model_validator(mode="after")
     def _check_moving(self) -> Self:
-        if self.moves is None and self.moving != "lost":
-            raise problem(("moving",), self.moving, "nobody moves; give moves, or leave it out")
         if self.state_bytes is None and self.moving == "with-state":
             raise problem(("moving",), self.moving, "moves the state of a client; give state_bytes, its size")
         if self.state_bytes is not None and self.moving != "with-state":
@@ -205,13 +203,14 @@ def check_edges(scenario: "Scenario") -> None:
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
         "probe": "edges and clients are not asked before a selection yet; leave it out",
-        "script": "scripts do not know edges yet; leave it out",
     }
     for name, reason in refused.items():
         if getattr(scenario, name) is not None:
             raise problem((name,), "..", reason)
-    if scenario.jammers:
-        raise problem(("jammers",), "..", "jam sub-channels of one server; leave them out")
+    if scenario.jammers and not scenario.jams_cables:
+        raise problem(("jammers",), "..", "jam sub-channels of one server; give them cables of [network], or leave them out")
+    if edges.moves is None and scenario.script is None and edges.moving != "lost":
+        raise problem(("edges", "moving"), edges.moving, "nobody moves; give moves or a script, or leave it out")
     refuse_reward(scenario, "measures a selection of clients by the server; leave it out")
     for name in ("downlink", "uplink"):
         for path, section in (((name,), getattr(scenario, name)), (("edges", name), getattr(edges, name))):

@@ -39,6 +39,7 @@ from scenarios.wiring.laws import channel_timeline, delay_timeline
 from scenarios.wiring.network import carried_between_edges
 from scenarios.wiring.payload import LONGEST_S, models_down, updates_up
 from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.script.edges import ScriptedEdges
 from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
@@ -125,13 +126,15 @@ def tree(world: World, compose: Composer) -> TreeServer:
     # The pool of edges needs the server, which is built after it: the callback looks it up here.
     built: list[TreeServer] = []
     presence = _presence(section, context)
-    edge_pool = _edge_pool(world, section, layout, context, presence, lambda attempt: built[0].begin_term(attempt))
+    ways = _ways(section, context)
+    edge_pool = _edge_pool(world, section, layout, context, presence, ways, lambda attempt: built[0].begin_term(attempt))
     client_pool = world.new_pool()
     media = {"clients": SharedMedium(client_pool), "nodes": SharedMedium(edge_pool)}
     client_coordinators, edge_coordinators = Coordinators(client_pool), Coordinators(edge_pool)
     coordinator = np.array(layout.coordinator, np.int64)
     attendance = TreeAttendance(clients=client_pool, coordinator=coordinator, above=layout.above)
     learners = _learners(world, section, layout)
+    clients_move = section.moves is not None or world.scenario.script is not None
     servers: dict[int, RoundServer] = {}
     members_of: dict[int, Members] = {}
     for node in range(-1, len(layout.names)):
@@ -144,7 +147,7 @@ def tree(world: World, compose: Composer) -> TreeServer:
         )
         (edge_coordinators if of_edges else client_coordinators).views[name] = members
         # With moves, one edge may get all clients.
-        count = int(np.count_nonzero(belongs)) if of_edges or section.moves is None else world.clients
+        count = world.clients if clients_move and not of_edges else int(np.count_nonzero(belongs))
         models = world.learner if learners is None else learners[node]
         node_world = _node_world(world, layout, node, members, count, models, (context, presence) if of_edges else None)
         coordinator_server, members_of[node] = compose(node_world), members
@@ -171,11 +174,14 @@ def tree(world: World, compose: Composer) -> TreeServer:
         clients=client_coordinators,
         nodes=edge_coordinators,
         media=media,
-        moves=None
-        if section.moves is None
-        else _moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"]),
+        moves=_moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"], ways)
+        if clients_move
+        else None,
     )
     built.append(server)
+    targets = world.context.targets
+    if targets is not None and targets.absent_edges is not None:
+        targets.edges = ScriptedEdges(server=server, absences=targets.absent_edges, coordinator=coordinator)
     return server
 
 
@@ -230,24 +236,38 @@ def _moves(
     coordinator: IntArray,
     edges: Sequence[Edge],
     shared: SharedMedium,
+    ways: MediumLaws,
 ) -> Moves:
     """Return the moves of clients; raises UserError."""
     section, wired = world.scenario.edges, world.network
     assert section is not None
-    moves = _read_moves(section, layout, coordinator)
+    moves = [] if section.moves is None else _read_moves(section, layout, coordinator)
     rule = MoveRule(moving=section.moving)
     if wired is not None:
         ends = wired.edge_ends(layout.nodes(section))
         for client, edge in sorted({(move.client, move.edge) for move in moves}):
             wired.require_way(client, ends[edge])
-        rule = replace(rule, connect=lambda client, edge: wired.connect(client, ends[edge]))
+        rule = replace(
+            rule,
+            connect=lambda client, edge: wired.connect(client, ends[edge]),
+            check=lambda client, edge: wired.require_way(client, ends[edge]),
+        )
     if section.state_bytes is not None:
-        rule = replace(rule, states=_states(world, layout, nodes.pool, shared, moves, coordinator))
-    return Moves(moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, edges=edges, rule=rule)
+        rule = replace(rule, states=_states(world, layout, nodes.pool, shared, moves, coordinator, ways))
+    anywhere = world.scenario.script is not None
+    return Moves(
+        moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, edges=edges, rule=rule, anywhere=anywhere
+    )
 
 
 def _states(
-    world: World, layout: Layout, nodes: ClientPool, shared: SharedMedium, moves: Sequence[Move], coordinator: IntArray
+    world: World,
+    layout: Layout,
+    nodes: ClientPool,
+    shared: SharedMedium,
+    moves: Sequence[Move],
+    coordinator: IntArray,
+    ways: MediumLaws,
 ) -> StateTransfers:
     """Return the carrier of clients' states between edges; raises UserError.
 
@@ -265,12 +285,12 @@ def _states(
             if section.state_bytes:
                 wired.require_way_between((ends[source], ends[target]))
         return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
-    context, streams = _edge_context(world, layout), RepeatedStreams(world.streams.seed, "edges.states.")
+    streams = RepeatedStreams(world.streams.seed, "edges.states.")
     medium = nodes.medium.probe_links(
-        download=delay_timeline(section.downlink, "edges.downlink", context),
+        download=ways.download,
         compute=NoTime(),
         sample=None,
-        upload=delay_timeline(section.uplink, "edges.uplink", context),
+        upload=ways.upload,
         streams=streams,
         request_bytes=section.state_bytes,
         answer_bytes=section.state_bytes,
@@ -346,11 +366,28 @@ def _presence(section: Edges, context: Context) -> Availability:
     keywords = resolve_parameters(section.availability, "availability", "edges.availability", context.population)
     count = context.population.count
     law: Availability = construct(section.availability, "availability", "edges.availability", keywords, {"clients": count})
-    return law
+    return law if context.targets is None else context.targets.absences_of_edges(law, count)
+
+
+def _ways(section: Edges, context: Context) -> MediumLaws:
+    """Return the laws of the ways between edges and the nodes above."""
+    return MediumLaws(
+        download=delay_timeline(section.downlink, "edges.downlink", context),
+        compute=NoTime(),
+        upload=delay_timeline(section.uplink, "edges.uplink", context),
+        downlink=channel_timeline(section.downlink, "edges.downlink", context),
+        uplink=channel_timeline(section.uplink, "edges.uplink", context),
+    )
 
 
 def _edge_pool(
-    world: World, section: Edges, layout: Layout, context: Context, presence: Availability, on_work: Callable[[Update], None]
+    world: World,
+    section: Edges,
+    layout: Layout,
+    context: Context,
+    presence: Availability,
+    ways: MediumLaws,
+    on_work: Callable[[Update], None],
 ) -> ClientPool:
     """Return the edges as clients of the nodes above them."""
     population, count = context.population, context.population.count
@@ -368,13 +405,7 @@ def _edge_pool(
         down, up = carried_between_edges(world.network, size, layout.nodes(section), layout.above)
     medium = Medium(
         clients=count,
-        laws=MediumLaws(
-            download=delay_timeline(section.downlink, "edges.downlink", context),
-            compute=NoTime(),
-            upload=delay_timeline(section.uplink, "edges.uplink", context),
-            downlink=channel_timeline(section.downlink, "edges.downlink", context),
-            uplink=channel_timeline(section.uplink, "edges.uplink", context),
-        ),
+        laws=ways,
         streams=context.streams,
         down=down.carrier,
         up=up.carrier,

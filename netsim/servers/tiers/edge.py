@@ -185,8 +185,13 @@ class Edge(StateFields):
             self.edges.clock.call_at(time_s, self._on_departure, time_s)
 
     def _on_departure(self, time_s: float) -> None:
-        """Callback at a departure of the edge: stop rounds that it makes between two terms."""
-        if self._ahead and time_s == self._away_s:
+        """Callback at a departure of the edge that was known before."""
+        if time_s == self._away_s:
+            self.leave()
+
+    def leave(self) -> None:
+        """Stop the rounds between two terms, since the edge goes away. Rounds of a term end with its attempt."""
+        if self._ahead:
             self._stop()
 
     def _stop(self) -> None:

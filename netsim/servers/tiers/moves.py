@@ -1,4 +1,4 @@
-"""Clients that move from edge to edge, at times that are known before the run."""
+"""Clients that move from edge to edge: at times that are known before the run, or as a script says."""
 
 from __future__ import annotations
 
@@ -51,10 +51,14 @@ class MoveRule:
     """Transfers of states between edges, for "with-state"."""
     connect: Callable[[int, int], None] = _stay
     """Callback with a client and the edge with which it exchanges messages from now on."""
+    check: Callable[[int, int], None] = _stay
+    """Callback with a client and an edge to which a script moves it; raises an error if no message passes between them."""
 
 
 class Moves(StateFields):
     """Moves of clients between edges, in the order of time; `nodes` are the edges as clients of the nodes above.
+
+    `anywhere`: any client may move to any edge of clients, by `move`; otherwise the `moves` are all.
 
     `coordinator` (K,): the edge of each client, updated at each move. A move comes first in its instant: a client that ends an
     update in the same instant has moved already.
@@ -63,7 +67,7 @@ class Moves(StateFields):
     has the age of an update that a member of the new edge began at that time.
     """
 
-    state_fields = ("_next", "_versions", "_left")
+    state_fields = ("_next", "_versions", "_left", "_coordinator")
 
     def __init__(
         self,
@@ -74,14 +78,17 @@ class Moves(StateFields):
         coordinator: IntArray,
         edges: Sequence[Edge],
         rule: MoveRule,
+        anywhere: bool = False,
     ) -> None:
         self._moves = sorted(moves)
         self._clients, self._nodes, self._coordinator, self._edges, self.rule = clients, nodes, coordinator, edges, rule
         self._numbers = {edge.name: number for number, edge in enumerate(edges)}
-        self._home = coordinator.copy()
         self._next = 0
         """Place of the next move."""
-        self._visits: Mapping[int, Sequence[int]] = self._edges_by_client()
+        leaves = [number for number, edge in enumerate(edges) if edge.name in clients.views]
+        self._visits: Mapping[int, Sequence[int]] = (
+            dict.fromkeys(range(len(coordinator)), leaves) if anywhere else self._edges_by_client()
+        )
         self._versions: dict[int, dict[int, int]] = {}
         """Versions of the models of all edges that a client visits, as its update began; by client and edge."""
         self._left: dict[int, tuple[str, float]] = {}
@@ -114,14 +121,26 @@ class Moves(StateFields):
             self._clients.pool.clock.call_at(self.next_s(), self._move, priority=FIRST)
 
     def _move(self, payload: object) -> None:
-        """Callback at the time of a move: apply all moves of this instant, and move the updates of these clients."""
-        moved = []
+        """Callback at the time of a move: apply all moves of this instant."""
+        due = []
         while self.next_s() == self._clients.pool.clock.now:
-            moved.append(self._moves[self._next].client)
-            self._apply(self._moves[self._next])
+            due.append(self._moves[self._next])
             self._next += 1
         self._schedule()
-        pool = self._clients.pool
+        self._carry_out(due)
+
+    def move(self, clients: Sequence[int], edge: int) -> None:
+        """Move `clients` to `edge` now. They stay there until they move again."""
+        now = self._clients.pool.clock.now
+        for client in clients:
+            self.rule.check(client, edge)
+        self._carry_out([Move(now, client, edge) for client in clients])
+
+    def _carry_out(self, moves: Sequence[Move]) -> None:
+        """Apply moves of this instant, and move the updates of these clients."""
+        for move in moves:
+            self._apply(move.client, move.edge)
+        pool, moved = self._clients.pool, [move.client for move in moves]
         if self.rule.moving != "finishes":
             for client in moved:
                 update = pool.alive_now.get(client)
@@ -196,25 +215,22 @@ class Moves(StateFields):
             for watch in list(self._clients.views[edge].watchers):
                 watch()
 
-    def _apply(self, move: Move) -> None:
-        """Make the client of `move` a member of its new edge."""
-        views, before = self._clients.views, int(self._coordinator[move.client])
-        views[self._edges[before].name].is_member[move.client] = False
-        views[self._edges[move.edge].name].is_member[move.client] = True
-        self._coordinator[move.client] = move.edge
+    def _apply(self, client: int, edge: int) -> None:
+        """Make `client` a member of `edge`."""
+        views, before = self._clients.views, int(self._coordinator[client])
+        views[self._edges[before].name].is_member[client] = False
+        views[self._edges[edge].name].is_member[client] = True
+        self._coordinator[client] = edge
 
     def state_dict(self) -> State:
         states = self.rule.states
         return super().state_dict() | {"states": None if states is None else states.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Load the state of a run under way, and repeat all moves so far: the state holds only their number."""
+        """Load the state of a run under way, and bring all clients to their edges."""
+        for client, edge in enumerate(state["coordinator"].tolist()):
+            self._apply(client, edge)
         super().load_state_dict(state)
-        # All clients start at home, wherever they are in this object.
-        for client, edge in enumerate(self._home.tolist()):
-            self._apply(Move(0.0, client, edge))
-        for move in self._moves[: self._next]:
-            self._apply(move)
         for client in self._visits:
             update = self._clients.pool.alive_now.get(client)
             if update is not None and update.edge is not None:

@@ -95,6 +95,7 @@ class TreeServer:
         moves: Moves | None = None,
     ) -> None:
         self.root, self.edges, self._nodes, self._media, self._moves = root, edges, nodes, media, moves
+        self._clients = clients
         self.clients = clients.pool
         """The clients of all edges."""
         self.recorder: Recorder = NoRecorder()
@@ -104,6 +105,27 @@ class TreeServer:
         self._begun = False
         root.loop.let_outlast()
         nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
+
+    @property
+    def moves(self) -> Moves | None:
+        """Moves of clients between edges; None if no client ever moves."""
+        return self._moves
+
+    @property
+    def leaves(self) -> set[str | None]:
+        """Names of the edges whose members are clients."""
+        return set(self._clients.views)
+
+    @property
+    def nodes(self) -> ClientPool:
+        """The edges, as clients of the nodes above them."""
+        return self._nodes.pool
+
+    def leave(self, edges: IntArray) -> None:
+        """Take `edges` (n,) away, with all that they do."""
+        self.nodes.leave(edges)
+        for edge in edges.tolist():
+            self.edges[edge].leave()
 
     def begin_term(self, attempt: Update) -> None:
         """Callback of the pool of edges when the model of `attempt` arrives at its edge: begin a term."""

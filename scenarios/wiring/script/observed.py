@@ -15,6 +15,7 @@ from netsim.network.transport.messages import PeerGraph
 from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import is_number
 from scenarios.wiring.population import Population
+from scenarios.wiring.script.edges import ScriptedEdges
 from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.script.values import Some, integer, plain, plain_number, to_list
@@ -77,6 +78,23 @@ class Observed:
     def channel_count(self) -> int:
         """The number of sub-channels, N; 0 without `[channels]`."""
         return 0 if self._spectrum is None else self._spectrum.count
+
+    @property
+    def edge_names(self) -> tuple[str, ...]:
+        """Names of the edges of `[edges]`; empty without."""
+        return () if self._targets.edges is None else tuple(self._targets.edges.names)
+
+    def edge_of(self, client: int) -> str:
+        """Return the name of the edge to which `client` belongs now."""
+        edges, number = self._edges(), integer("client", client, 0)
+        if number >= self._population.count:
+            raise UserError(f"client = {client!r}: must be a client from 0 to {self._population.count - 1}")
+        return str(self._runner.journal.read("edge_of", lambda: edges.edge_of(number)))
+
+    def _edges(self) -> ScriptedEdges:
+        if self._targets.edges is None:
+            raise UserError("this scenario has no edges; add [edges], or leave it out")
+        return self._targets.edges
 
     def group(self, name: str) -> IntArray:
         """Return the clients (n,) of a group of the scenario."""
@@ -184,10 +202,12 @@ class Observed:
             self._channels()
         return UntilDeclared(channels=to_list(self._some(channels, "channels")), clients=to_list(self._some(clients, "clients")))
 
-    def _some(self, some: Some, entities: str) -> IntArray | None:
-        """Return the numbers in `some`, which names `entities` ("clients" or "channels"); None: all. Raises UserError."""
+    def _some(self, some: Any, entities: str) -> IntArray | None:
+        """Return the numbers in `some`, which names `entities`: clients, channels or edges; None: all. Raises UserError."""
         if some is None:
             return None
+        if entities == "edges":
+            return self._edges().some(some)
         if isinstance(some, str) and entities == "clients":
             return self._population.group(some, entities)
         count = self._population.count if entities == "clients" else self.channel_count

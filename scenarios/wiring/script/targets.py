@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,10 @@ from netsim.network.transport.link_outages import ScriptedCuts
 from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError, did_you_mean
 
-Entity = Literal["clients", "channels"] | None
+if TYPE_CHECKING:
+    from scenarios.wiring.script.edges import ScriptedEdges
+
+Entity = Literal["clients", "channels", "edges"] | None
 LawT = TypeVar("LawT")
 LawT_co = TypeVar("LawT_co", covariant=True)
 SegmentT = TypeVar("SegmentT")
@@ -307,6 +310,10 @@ class Targets:
         """Clients that the script has cut off."""
         self.absent: Absences
         """Clients that the script has taken away."""
+        self.absent_edges: Absences | None = None
+        """The edges that it has taken away; None without edges."""
+        self.edges: ScriptedEdges | None = None
+        """The edges of `[edges]`, once the server is built; None without."""
         self.cuts: ScriptedCuts | None = None
         """Links between clients that the script has cut; None without links, or if messages take no time."""
         self._renewals: dict[str, list[Callable[[], None]]] = {}
@@ -321,6 +328,11 @@ class Targets:
         self.absent = Absences(inner=presence, clients=clients)
         return self.absent
 
+    def absences_of_edges(self, presence: Availability, edges: int) -> Absences:
+        """Return a presence from which a script may take edges away."""
+        self.absent_edges = Absences(inner=presence, clients=edges)
+        return self.absent_edges
+
     def law(
         self,
         key: str,
@@ -332,7 +344,8 @@ class Targets:
         """Return the timeline of these segments, which a script may change."""
         # Shared links and cables are single: their parameters cannot differ between entities.
         single = ".shared." in key or key.startswith("network.")
-        entity: Entity = "channels" if key.startswith("channels.") else None if single else "clients"
+        named: dict[str, Entity] = {"channels": "channels", "edges": "edges"}
+        entity: Entity = None if single else named.get(key.partition(".")[0], "clients")
         law = ScriptedLaw(key=key, entity=entity, segments=segments, laws=laws, starts=starts, unit=unit)
         self.all[key], self._renewals[key] = law, law.renewals
         return law

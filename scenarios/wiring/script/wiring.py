@@ -65,6 +65,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
     )
     # A server without clients waits for the script's next act, which may bring clients back.
     targets.absent.ask_return(lambda: runner.due_s)
+    if targets.absent_edges is not None:
+        targets.absent_edges.ask_return(lambda: runner.due_s)
     if targets.cuts is not None and links is not None:
         targets.cuts.listen(links.report_return)
         targets.cut_offs.listen(links.report_reconnection)
@@ -128,6 +130,8 @@ def _register_renewals(world: World, server: Server) -> None:
         spectrum = channels.spectrum
         renew |= dict.fromkeys(_CHANNEL_LAWS, lambda: spectrum.renew(world.clock.now))
     renew |= dict.fromkeys(_PEER_LAWS, server.renew_messages)
+    if targets.edges is not None:
+        renew |= {f"edges.{key}": partial(targets.edges.renew, name) for key, name in _UPDATE_LAWS.items()}
     for key in targets.all:
         if key in renew:
             targets.after_change(key, renew[key])

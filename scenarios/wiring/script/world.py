@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from netsim.network.transport.link_outages import Outage, links_down
 from scenarios.registry.components import Keywords
 from scenarios.schema.errors import UserError
 from scenarios.wiring.script.acts import Absence, Change, Cut, CutOff, Jamming
+from scenarios.wiring.script.edges import SomeEdges
 from scenarios.wiring.script.observed import Observed
 from scenarios.wiring.script.targets import Overlay
 from scenarios.wiring.script.values import Some, integer, label, plain, read, to_list, value_text
@@ -34,18 +35,22 @@ class World(Observed):
     [2, 3]
     """
 
-    def change(self, target: str, /, *, clients: Some = None, channels: Some = None, **parameters: Any) -> Change:
+    def change(
+        self, target: str, /, *, clients: Some = None, channels: Some = None, edges: SomeEdges = None, **parameters: Any
+    ) -> Change:
         """Give parameters of a law new values from now on, until the change is restored.
 
         `target`: the key of the law in the scenario, such as compute.delay, uplink.channel, channels.states. `parameters`: by the
-        names of the law, as a scenario file gives them. `clients` (for laws of sub-channels: `channels`): those whose parameters
-        change; None: all.
+        names of the law, as a scenario file gives them. `clients` (for laws of sub-channels `channels`, for links of edges
+        `edges`): those whose parameters change; None: all.
         """
-        return self._change(target, clients, channels, parameters, scale=False)
+        return self._change(target, {"clients": clients, "channels": channels, "edges": edges}, parameters, scale=False)
 
-    def scale(self, target: str, /, *, clients: Some = None, channels: Some = None, **factors: Any) -> Change:
+    def scale(
+        self, target: str, /, *, clients: Some = None, channels: Some = None, edges: SomeEdges = None, **factors: Any
+    ) -> Change:
         """Multiply parameters of a law by factors from now on, until the change is restored. Arguments are those of `change`."""
-        return self._change(target, clients, channels, factors, scale=True)
+        return self._change(target, {"clients": clients, "channels": channels, "edges": edges}, factors, scale=True)
 
     def start_jammer(self, name: str) -> Jamming:
         """Start a resting jammer of the scenario: now, or at the next round if its dwells are rounds.
@@ -60,11 +65,14 @@ class World(Observed):
         """Stop a jammer of the scenario: its present dwell ends now, and no other follows."""
         self._stop(name, None)
 
-    def take_away(self, clients: Some) -> Absence:
+    def take_away(self, clients: Some = None, *, edges: SomeEdges = None) -> Absence:
         """Take clients away now: their attempts are aborted, and no policy can select them until they are brought back.
 
-        After that they are present when the scenario's `[availability]` says so.
+        After that they are present when the scenario's `[availability]` says so. With `edges`, these fail in place of clients:
+        their rounds end with all attempts of their members, until they are brought back.
         """
+        if edges is not None:
+            return self._take_edges_away(edges)
         some = self._clients_or_all(clients)
         number = self._do(
             "take_away", "clients", label(clients, some), ["take_away", some.tolist()], lambda: self._remove_clients(some)
@@ -75,6 +83,29 @@ class World(Observed):
             self._do("bring_back", "clients", label(clients, some), entry, lambda: self._return_clients(some), of=number)
 
         return Absence(undo)
+
+    def _take_edges_away(self, edges: SomeEdges) -> Absence:
+        tiers = self._edges()
+        chosen, entities = tiers.some(edges), json.dumps([edges] if isinstance(edges, str) else plain(edges))
+        assert chosen is not None
+        entry = ["take_away", "edges", chosen.tolist()]
+        number = self._do("take_away", "edges", entities, entry, lambda: tiers.take_away(chosen))
+
+        def undo() -> None:
+            self._do("bring_back", "edges", entities, ["bring_back", number], lambda: tiers.bring_back(chosen), of=number)
+
+        return Absence(undo)
+
+    def move(self, clients: Some, edge: str) -> None:
+        """Move clients to the edge named `edge`, where they stay until they move again.
+
+        `edges.moving` says what becomes of the updates that they are making or sending. Later lines of `edges.moves` still apply.
+        """
+        tiers, chosen = self._edges(), self._clients_or_all(clients).tolist()
+        # The values before are for the record only; a replay records nothing.
+        before = None if self._runner.journal.replaying else json.dumps([tiers.edge_of(client) for client in chosen])
+        entities, entry = label(clients, np.array(chosen)), ["move", chosen, edge]
+        self._do("move", "edges", entities, entry, lambda: tiers.move(chosen, edge), values=(before, json.dumps(edge)))
 
     def cut_off(self, clients: Some) -> CutOff:
         """Cut clients off from the server: all messages to and from them are lost, as in an outage (cause "cut-off").
@@ -134,28 +165,37 @@ class World(Observed):
         self._pool.advance()
         self._targets.absent.bring_back(clients)
         self._pool.on_move(clients)
+        if self._targets.edges is not None:
+            self._targets.edges.on_return()
 
     def _do(
-        self, action: str, target: str, entities: str | None, entry: list[Any], do: Callable[[], None], *, of: int | None = None
+        self,
+        action: str,
+        target: str,
+        entities: str | None,
+        entry: list[Any],
+        do: Callable[[], None],
+        *,
+        values: tuple[str | None, str | None] = (None, None),
+        of: int | None = None,
     ) -> int:
         """Do an act without parameters, note `entry` in the journal and a row in the table; return the number of the act.
 
-        `of`: number of the act that this one takes back.
+        `values`: those before and after, for the row. `of`: number of the act that this one takes back.
         """
         if self._runner.over:
             return 0
         is_new = self._runner.journal.act(entry, do)
         self._acts += 1
         if is_new:
-            self._record(action, target, entities, of=of)
+            self._record(action, target, entities, None, values, of=of)
         return self._acts
 
-    def _change(self, target: str, clients: Some, channels: Some, parameters: Keywords, *, scale: bool) -> Change:
+    def _change(self, target: str, keywords: Mapping[str, Any], parameters: Keywords, *, scale: bool) -> Change:
         """Check the arguments of a change, and apply it."""
         law = self._targets.find(target)
         if not parameters:
             raise UserError(f"{target}: changes nothing; name a parameter and its value")
-        keywords = {"clients": clients, "channels": channels}
         wrong = [name for name, some in keywords.items() if some is not None and name != law.entity]
         if wrong:
             remedy = f"its parameters may differ between {law.entity}" if law.entity else "its parameters are of no client"

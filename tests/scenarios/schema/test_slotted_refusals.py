@@ -63,7 +63,10 @@ def graphml(name: str, pairs: list[tuple[int, int]], first_km: float = 0.1) -> s
         (lambda: "belief.exchanges=100001", "belief.exchanges = 100001: must be <= 100000"),
         (lambda: "belief.max_exchanges=1000000000000000000", "belief.max_exchanges = 1000000000000000000: must be <= 100000"),
         (lambda: "gossip.max_repetitions=0", "gossip.max_repetitions = 0: must be >= 1"),
-        (lambda: "peers.outages=[{ from_s = 1, to_s = 1, groups = [[0]] }]", "peers.outages.0.to_s = 1.0: must be after the start, 1.0"),
+        (
+            lambda: "peers.outages=[{ from_s = 1, to_s = 1, groups = [[0]] }]",
+            "peers.outages.0.to_s = 1.0: must be after the start, 1.0",
+        ),
         (lambda: "peers.outages=[{ from_s = 1 }]", "peers.outages.0.links = []: give either links or groups"),
         (lambda: "peers.outages=[{ from_s = 1, groups = [[]] }]", "peers.outages.0.groups = [[]]: holds a group of nobody"),
         (lambda: "belief={ coupling = 0.5, strict = true }", "belief.coupling = 0.5: the largest sum of tanh|J|"),

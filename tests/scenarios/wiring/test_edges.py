@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,6 @@ NETWORK = {
     "bandwidth_bytes_per_s": 1000.0,
 }
 GROUPS = {"count": 4, "groups": [{"name": "a", "count": 2}, {"name": "b", "count": 2}]}
-
-
-def pause(world: Any) -> Iterator[float]:
-    """Wait for a second: a script."""
-    yield 1.0
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
@@ -112,12 +106,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(channels={"count": 2, "states": {"kind": "stationary"}}),
         r"channels = .\.\..: are of one server; leave them out",
     ),
-    "a script": (
-        study(script={"kind": f"{__name__}:pause"}),
-        r"script = .*scripts do not know edges yet; leave it out",
+    "a jammer of sub-channels": (
+        study(jammers=[{"name": "truck", "law": {"kind": "sweep"}}]),
+        r"jammers = .*jam sub-channels of one server; give them cables of \[network\], or leave them out",
     ),
     "probes": (study(probe={"timed": False}), r"probe = .\.\..: edges and clients are not asked before a selection yet"),
-    "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves"),
+    "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves or a script"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
 
