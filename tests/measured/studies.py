@@ -283,4 +283,5 @@ STUDIES: dict[str, Study] = {
     "overlays_shared_core": PanelStudy(name="overlays_shared_core", arrange=arrange_overlays),
     "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
     "analytics_fig6": PanelStudy(name="analytics_fig6"),
+    "pause_test1": PanelStudy(name="pause_test1"),
 }
