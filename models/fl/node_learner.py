@@ -169,8 +169,8 @@ class NodeLearner:
         """Return the models of the node; the root's models are in the state of `FederatedLearner`."""
         store = self._learner.store
         models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
-        answers = [(round, store[id].cpu().numpy().copy(), weight) for round, (id, weight) in self._answers.items()]
-        adopted = [(*key, *id, store[id].cpu().numpy().copy()) for key, id in self._adopted.items()]
+        answers = [(round, store[id].cpu().numpy(), weight) for round, (id, weight) in self._answers.items()]
+        adopted = [(*key, *id, store[id].cpu().numpy()) for key, id in self._adopted.items()]
         sent = None if self._sent is None else self._sent.cpu().numpy().copy()
         return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -134,8 +134,3 @@ class ModelStore:
         for id in others:
             total.add_(self[id].double(), alpha=total_weights[id])
         return total.to(self[first].dtype)
-
-    def load(self, vectors: Mapping[ModelId, Tensor]) -> None:
-        """Add `vectors` of a saved state, each with one hold and memory of its own."""
-        for id, vector in vectors.items():
-            self.put(id, vector.clone())

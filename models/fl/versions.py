@@ -81,7 +81,8 @@ class Versions:
     def state_dict(self) -> dict[str, Any]:
         return {
             "versions": self.kept,
-            "models": np.stack([self[version].cpu().numpy() for version in self.kept]),
+            # Not one array, nor copies: models beyond the store's memory are on disk, and a checkpoint writes them one by one.
+            "models": [self[version].cpu().numpy() for version in self.kept],
             "held": {holder: list(versions) for holder, versions in self._held.items()},
         }
 
@@ -91,14 +92,15 @@ class Versions:
         Raises:
             ParameterError: the state is of a network of another size.
         """
-        models = torch.from_numpy(np.array(state["models"], np.float32)).to(self.model.device)
-        if models.shape[1] != len(self.model):
-            raise ParameterError("models", tuple(models.shape), f"this network has {len(self.model)} numbers")
+        models, width, device = state["models"], len(self.model), self.model.device
+        if len(models[0]) != width:
+            raise ParameterError("models", (len(models), len(models[0])), f"this network has {width} numbers")
         before = [*self._recent, *(id for versions in self._held.values() for id in versions.values())]
         numbers = [int(version) for version in state["versions"]]
-        loaded = {self.id(version): model for version, model in zip(numbers, models, strict=True)}
+        loaded = [self.id(version) for version in numbers]
         self.newest = max(numbers)
-        self.store.load(loaded)
+        for id, model in zip(loaded, models, strict=True):
+            self.store.put(id, torch.from_numpy(np.array(model, np.float32)).to(device))
         self._recent = [self.store.hold(self.id(v)) for v in sorted(numbers)[-self._kept :] if v > self.newest - self._kept]
         self._held = {
             str(holder): {version: self.store.hold(self.id(version)) for version in versions}

@@ -11,6 +11,8 @@ import hashlib
 import io
 import json
 import re
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ FILE = f"{UNFINISHED}/checkpoint.npz"
 """Path of the checkpoint in the folder of its run."""
 FORMAT = 7
 _TREE = "tree"
+_PART = 1 << 20
+"""Bytes that are read at a time."""
 _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n\Z")
 
 
@@ -56,19 +60,47 @@ def load(folder: Path) -> Notes:
     path = folder / FILE
     if not path.is_file():
         raise ValueError(f"{folder}: there is no checkpoint to go on from")
-    data = path.read_bytes()
-    last = _LAST_LINE.search(data, max(0, len(data) - 200))
-    if last is None:
-        raise ValueError(f"{path}: is damaged, or of an earlier version of netsim")
-    if int(last[1]) != FORMAT:
-        raise ValueError(f"{path}: has format {int(last[1])}, and this version of netsim reads {FORMAT}")
-    archive = memoryview(data)[: last.start()]
-    if hashlib.sha256(archive).hexdigest() != last[2].decode():
+    with path.open("rb") as file:
+        first = max(0, file.seek(0, io.SEEK_END) - 200)
+        file.seek(first)
+        last = _LAST_LINE.search(file.read())
+        if last is None:
+            raise ValueError(f"{path}: is damaged, or of an earlier version of netsim")
+        if int(last[1]) != FORMAT:
+            raise ValueError(f"{path}: has format {int(last[1])}, and this version of netsim reads {FORMAT}")
+        file.seek(0)
+        digest, left = hashlib.sha256(), first + last.start()
+        while left:
+            part = file.read(min(left, _PART))
+            digest.update(part)
+            left -= len(part)
+    if digest.hexdigest() != last[2].decode():
         raise ValueError(f"{path}: is damaged (its checksum is another)")
-    with np.load(io.BytesIO(archive), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = _read_arrays(path)
     state: State = _unpack(json.loads(arrays.pop(_TREE).tobytes()), arrays)
     return state
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an archive. Large ones are mapped, since models may take more room than memory has."""
+    arrays: dict[str, NDArray[Any]] = {}
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        for entry in archive.infolist():
+            name = entry.filename.removesuffix(".npy")
+            with archive.open(entry) as content:
+                if entry.file_size < _PART:
+                    arrays[name] = np.lib.format.read_array(content, allow_pickle=False)
+                    continue
+                np.lib.format.read_magic(content)
+                shape, _, kind = np.lib.format.read_array_header_1_0(content)
+                header = content.tell()
+            # The entry, which is not compressed, follows its name and an extra field, whose lengths are in its local header.
+            file.seek(entry.header_offset + 26)
+            lengths = struct.unpack("<HH", file.read(4))
+            first = entry.header_offset + 30 + sum(lengths) + header
+            # Copy on write: nothing changes the file.
+            arrays[name] = np.memmap(path, kind, "c", first, shape).view(np.ndarray)
+    return arrays
 
 
 def exists(folder: Path) -> bool:
@@ -77,7 +109,7 @@ def exists(folder: Path) -> bool:
 
 
 def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
-    """Return Return `value` as JSON. Types that JSON lacks are lists that begin with their kind."""
+    """Return `value` as JSON. Types that JSON lacks are lists that begin with their kind."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray):

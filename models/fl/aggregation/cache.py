@@ -82,7 +82,7 @@ class ModelCache:
         distinct = [self._first, *dict.fromkeys(entry for _, entry in sorted(self._entries.items()))]
         return {
             "ids": [list(id) for id in distinct],
-            "models": [self._store[id].cpu().numpy().copy() for id in distinct],
+            "models": [self._store[id].cpu().numpy() for id in distinct],
             "entries": {client: list(entry) for client, entry in sorted(self._entries.items())},
         }
 
@@ -90,11 +90,11 @@ class ModelCache:
         """Restore a state."""
         old_entries = [self._first, *self._entries.values()]
         ids = [_saved_id(id) for id in state["ids"]]
-        models = [torch.from_numpy(np.array(model, np.float32)).to(device) for model in state["models"]]
-        self._store.load(dict(zip(ids, models, strict=True)))
+        for id, model in zip(ids, state["models"], strict=True):
+            self._store.put(id, torch.from_numpy(np.array(model, np.float32)).to(device))
         self._first = self._store.hold(ids[0])
         self._entries = {int(client): self._store.hold(_saved_id(entry)) for client, entry in state["entries"].items()}
-        # `load` holds each id once, beside the holds of the entries.
+        # `put` holds each id once, beside the holds of the entries.
         for id in [*old_entries, *dict.fromkeys(ids)]:
             self._store.release(id)
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,36 @@ def test_plain_data_goes_through_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="is no plain data"):
         checkpoint.save(tmp_path, {"number": 1 + 2j})
     assert same(checkpoint.load(tmp_path), state), "the earlier one stays"
+
+
+@pytest.mark.needs_torch
+def test_a_checkpoint_of_models_on_disk_takes_memory_for_a_few_of_them(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from models.fl.store import ModelStore
+    from models.fl.versions import Versions
+
+    count, size = 16, 500_000
+    model_bytes = 4 * size
+
+    def versions() -> Any:
+        return Versions(first=torch.zeros(size), kept=count, store=ModelStore(memory_bytes=model_bytes))
+
+    before, after = versions(), versions()
+    for number in range(1, count):
+        before.push(torch.arange(size, dtype=torch.float32) + number)
+    peaks = []
+    for act in (
+        lambda: checkpoint.save(tmp_path, before.state_dict()),
+        lambda: after.load_state_dict(checkpoint.load(tmp_path)),
+    ):
+        tracemalloc.start()
+        act()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    # One model, and twice its size while it is looked at for equal numbers.
+    assert max(peaks) < 5 * model_bytes
+    assert after.kept == list(range(count))
+    assert all(torch.equal(after[number], before[number]) for number in range(count))
 
 
 def test_sums_over_a_run_go_through_a_checkpoint(tmp_path: Path) -> None:
