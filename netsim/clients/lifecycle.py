@@ -271,7 +271,8 @@ class UpdateLifecycle:
         # A step that was cut short ends with the attempt; a step that was not reached keeps NaN.
         step.close(update, now)
         update.phase = KEPT if self.retry and step.finished and outcome != "delivered" else ENDED
-        update.due_s = _EVER
+        # No call is left, which a saved state says, too.
+        update.due_s, update.call_number = _EVER, -1
         self._on_end(update)
         if step.hold is not None:
             step.hold.release(update, now)
