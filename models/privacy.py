@@ -138,6 +138,7 @@ class Ledger(StateFields):
     """
 
     state_fields = ("participations",)
+    spends = True
 
     def __init__(self, *, clients: int, schedule: Schedule) -> None:
         if clients < 1:
@@ -226,6 +227,8 @@ class Ledger(StateFields):
 
 class NoPrivacy(Ledger):
     """Null object of the ledger: counts releases, charges epsilon = inf (no noise), leaks 0, exhausts no client."""
+
+    spends = False
 
     def __init__(self, *, clients: int) -> None:
         super().__init__(clients=clients, schedule=NoSchedule())

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, EPSILON, LEAK, AWAY = range(11)
 """Rows of `times`: seconds, NaN where a step is not reached; EPSILON and LEAK are privacy costs."""
-CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED, NUMBER = range(16)
+CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED = range(15)
+NUMBER, BEGUN, AFTER = range(15, 18)
 """Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
 `ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it; `METERED`: how
-many starts and ends of phases have been accounted for as energy; `NUMBER`: among the attempts of the run, from 1."""
-TIMES, COUNTS = AWAY + 1, NUMBER + 1
+many starts and ends of phases have been accounted for as energy; `NUMBER`: among the attempts of the run, from 1; `BEGUN`,
+`AFTER`: cause of the beginning, as its place in `BEGUN_BY` and the number that goes with it."""
+TIMES, COUNTS = AWAY + 1, AFTER + 1
 """Numbers of rows of `times` and `counts`."""
 DELIVERED, LOST, LATE, ABORTED = range(4)
 _TIMES = {
@@ -45,7 +47,7 @@ _COUNTS = {
     "bytes_up": UP,
     "drawn_steps": DRAWN,
     "number": NUMBER,
-    "begun_after": ROUND,
+    "begun_after": AFTER,
 }
 _OF_TRAINING = {"samples": SAMPLES, "steps": STEPS}
 _JOULES = {stage.joules: stage for stage in STAGES}
@@ -74,7 +76,7 @@ class Groups(Protocol):
 class Columns:
     """Attempts of one or several rounds, as columns.
 
-    `times` (11, n) and `counts` (16, n) have the rows named by the constants above. `causes`: names that the row `CAUSE` points
+    `times` (11, n) and `counts` (18, n) have the rows named by the constants above. `causes`: names that the row `CAUSE` points
     to. `groups`: groups of the clients, or None. `phases`: account of the energy that the attempts draw, or None.
     """
 
@@ -161,7 +163,7 @@ class Columns:
         if name == "cause":
             return self.counts[CAUSE], self.causes
         if name == "begun_by":
-            return np.zeros(len(self), np.int64), BEGUN_BY
+            return self.counts[BEGUN], BEGUN_BY
         if name == "group" and self.groups is not None:
             return self.groups.places_of(self.counts[CLIENT]), self.groups.names
         return None

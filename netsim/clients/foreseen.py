@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.clients.columns import (
+    AFTER,
     AGE,
     ARRIVES,
     AWAY,
@@ -63,19 +64,20 @@ class Foreseen:
         away_s: FloatArray | None,
         models: ModelDraws,
         sends: SendDraws,
+        begins_s: FloatArray | None = None,
     ) -> Forecast | None:
         """Return the attempts of `chosen` (n,) to their ends, as if the round never closed; None if they cannot be foreseen
         now.
 
-        `ages` (n,): in rounds. `away_s` (n,): time at which each client goes away; None: no client does. `steps` (n,): as in
+        `begins_s` (n,): beginnings; None: when `models` were drawn. `ages` (n,): in rounds. `away_s` (n,): time at which each client goes away; None: no client does. `steps` (n,): as in
         `ClientPool.start`.
         """
         count = len(chosen)
         times, counts = np.empty((TIMES, count)), np.empty((COUNTS, count), np.int64)
-        self._counts[ROUND], self._counts[VERSION] = models.round, version
+        self._counts[[ROUND, AFTER]], self._counts[VERSION] = models.round, version
         counts[:] = self._counts
         counts[CLIENT], counts[PLACE], counts[AGE] = chosen, self.places(count), ages
-        times[:] = models.started_s
+        times[:] = models.started_s if begins_s is None else begins_s
         times[EPSILON : LEAK + 1] = np.nan
         times[AWAY] = _EVER if away_s is None else away_s
         forecast = Forecast(times, counts, models, sends, steps, leaves=away_s is not None, causes=self.causes)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.clients.columns import (
+    AFTER,
     AGE,
     AWAY,
+    BEGUN,
     CLIENT,
     DOWN,
     DRAWN,
@@ -29,7 +31,8 @@ from netsim.clients.columns import (
     start_row,
 )
 from netsim.clients.steps.stages import STAGES
-from netsim.clients.update import ModelDraws, SendDraws, Update
+from netsim.clients.update import BEGUN_BY, ModelDraws, SendDraws, Update
+from netsim.core.causes import Cause
 
 if TYPE_CHECKING:
     from netsim.clients.steps.recipe import Recipe
@@ -80,7 +83,8 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
         (counts[DRAWN], planned[0], planned[1]),
         plain(attempt.column("group"))[0],
     )
-    update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None)
+    begun = Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER])
+    update.attempt(counts[ROUND], counts[AGE], times[AWAY], times[SELECTED], sends, counts[PLACE], None, begun)
     update.number = counts[NUMBER]
     for stage in STAGES:
         start = start_row(stage)

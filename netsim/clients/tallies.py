@@ -51,8 +51,8 @@ class Tallies:
             self.successes[update.client] += 1
 
     def count_begun(self, clients: IntArray) -> None:
-        """Count attempts that `clients` (n,) begin together, each with a model."""
-        self.selections[clients] += 1
+        """Count attempts that `clients` (n,) begin, each with a model."""
+        np.add.at(self.selections, clients, 1)
         self.started += len(clients)
         self.models_sent += len(clients)
 
@@ -71,7 +71,7 @@ class Tallies:
         clients = ended.counts[CLIENT, delivered]
         self.last_delivery[clients] = ended.counts[ROUND, delivered]
         self.last_delivery_s[clients] = ended.times[END, delivered]
-        self.successes[clients] += 1
+        np.add.at(self.successes, clients, 1)
 
     def tallies_state(self) -> State:
         """Return all but `busy`, which follows from the updates."""

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, STAGE_OF
-from netsim.core.causes import OPEN, Cause
+from netsim.core.causes import END, MESSAGE, OPEN, SENT, Cause
 from netsim.core.rows import LATER, UpdateRow
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from netsim.network.draws import Draw, Ends
     from netsim.network.medium import Medium
 
-BEGUN_BY = (OPEN,)
-"""The cause shared by attempts that are simulated as arrays."""
+BEGUN_BY = (OPEN, END, MESSAGE, SENT)
+"""Causes of the beginnings of attempts that are simulated as arrays."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
 Drawn = Literal["download", "downlink", "compute", "sample", "upload", "uplink"]
 """Names of the draws of an update: durations of phases and samples, and losses by links."""

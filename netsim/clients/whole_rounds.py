@@ -40,11 +40,12 @@ from netsim.clients.columns import (
 )
 from netsim.clients.foreseen import Foreseen
 from netsim.clients.releasing import release_attempts
+from netsim.clients.update import ModelDraws, SendDraws
 
 if TYPE_CHECKING:
     from netsim.clients.energy import Energy
     from netsim.clients.lifecycle import UpdateLifecycle
-    from netsim.clients.update import ModelDraws, SendDraws, Update
+    from netsim.clients.update import Update
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, FloatArray, IntArray
     from netsim.network.medium import Medium
@@ -200,6 +201,38 @@ class WholeRounds:
             counts[OUTCOME, late] = LATE
         return closes_s, following
 
+    def lives(self, round: int, begins_s: FloatArray) -> tuple[Columns, tuple[ModelDraws, SendDraws]] | None:
+        """Return the attempts in `round` of all clients, begun at `begins_s` (K,), to their ends, and their draws.
+
+        None if one cannot be foreseen now. For rounds that each client begins by itself (`netsim.servers.peer_rounds`); they
+        count from `join` on.
+        """
+        pool, everyone = self._pool, self._foreseen.places(len(begins_s))
+        medium, now = pool.medium, pool.clock.now
+        models, sends = ModelDraws.draw(medium, round, now, everyone), SendDraws.draw(medium, round, now, everyone)
+        known = self._foreseen.lives(
+            chosen=everyone,
+            version=0,
+            steps=medium.work.plan_steps(round, everyone),
+            ages=np.ones(len(everyone), np.int64),
+            away_s=None,
+            models=models,
+            sends=sends,
+            begins_s=begins_s,
+        )
+        if known is None or not known.all_arrive:
+            return None
+        return Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases), (models, sends)
+
+    def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
+        """Take over attempts of `lives` that have begun by now. `draws`: of the rounds of all attempts in flight."""
+        table = self._rest().append_tables([begun]) if self.left else begun
+        self._table = table.take(table.order_by_end())
+        self._ends_s, self._draws, self._simple = self._table.times[END], draws, False
+        self.left = len(self._ends_s)
+        self._pool.count_begun(begun.counts[CLIENT])
+        self._recipe.model.count(begun.counts[CLIENT])
+
     def settle(self, until_s: float) -> None:
         """Count uploads that begin and attempts that end up to and including `until_s`, and call the listeners."""
         count = self.left
@@ -237,8 +270,14 @@ class WholeRounds:
 
     def _charge(self, table: Columns, places: IntArray | slice) -> None:
         """Spend privacy on the updates at `places` of `table`, and record it there."""
-        epsilon, leak = self._pool.accountant.charge_all(table.counts[CLIENT, places])
-        table.times[EPSILON, places], table.times[LEAK, places] = epsilon, leak
+        clients, rounds = table.counts[CLIENT, places], table.counts[ROUND, places]
+        if (rounds != rounds[0]).any():
+            # Clients are distinct within a round only.
+            everyone = np.arange(len(table))[places]
+            for round in np.unique(rounds).tolist():
+                self._charge(table, everyone[rounds == round])
+            return
+        table.times[EPSILON, places], table.times[LEAK, places] = self._pool.accountant.charge_all(clients)
 
     def _deliver(self, table: Columns) -> None:
         """Fast path of `_count` and `_end` for the table of one round that is delivered as a whole; has the same effects."""
@@ -326,10 +365,15 @@ class WholeRounds:
     def release(self) -> None:
         """Convert attempts in flight to single updates that go on by events."""
         if self.left:
-            updates, order = self._as_updates()
-            self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
+            updates, order = self.take_out()
             if updates:
                 self._pool.add(updates, order)
+
+    def take_out(self) -> tuple[list[Update], IntArray]:
+        """Convert attempts in flight to single updates and forget them; returns as `_as_updates` does."""
+        updates, order = self._as_updates()
+        self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
+        return updates, order
 
     def _as_updates(self) -> tuple[list[Update], IntArray]:
         """Return attempts in flight as updates, and the places of updates (n,) in the order in which to schedule their next

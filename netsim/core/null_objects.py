@@ -89,6 +89,8 @@ class NoTime:
 class NoAccountant(StateFields):
     """Accountant of a study without privacy: nothing is released or spent."""
 
+    spends = False
+
     def __init__(self) -> None:
         self.participations: IntArray = np.zeros(0, np.int64)
         self.exhausted: BoolArray = np.zeros(0, np.bool_)

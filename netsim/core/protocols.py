@@ -311,6 +311,8 @@ class Accountant(Stateful, Protocol):
     """Number of releases (K,) so far."""
     exhausted: BoolArray
     """True (K,) for clients whose budget allows no further release; they are not selectable."""
+    spends: bool
+    """True if releases spend budgets; otherwise each has an infinite one."""
 
     def charge(self, client: int) -> tuple[float, float]:
         """Count a release of `client`; return its budget epsilon_i (inf without protection) and its leak so far."""

@@ -320,6 +320,11 @@ class Survivals:
         """
         return _SharedStates(self, draws, self._state_draws, places)
 
+    @property
+    def settled(self) -> bool:
+        """True if losses depend on addressed numbers alone: no law ever changes or has states."""
+        return self.law.fixed and self.current_law(0, 0.0)[0].memoryless
+
     def open_round(self, round: int, time_s: float) -> None:
         """Advance the state of every sub-channel to `round`."""
         if self._never_has_state:

@@ -8,11 +8,12 @@ peers have finished r on average); peers that are ahead go on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netsim.clients.attempts import Attempts, ObjectAttempts
+from netsim.clients.columns import Columns, Selected
 from netsim.core.causes import END, MESSAGE, SCHEDULE, SENT, Cause
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.state import StateFields
@@ -20,6 +21,7 @@ from netsim.network.transport.message_draws import EdgeDraws
 from netsim.peers.training.protocol import NOTE, Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
 from netsim.servers.close import EndsOfRound
 from netsim.servers.loop import ClosedRound, Instrument, NobodyLeftError, RoundLoop
+from netsim.servers.peer_rounds import PeerRounds
 from netsim.servers.rounds import RoundServer
 from netsim.servers.waking import Waking
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from netsim.network.transport.transport import Transport
     from netsim.records.sinks import Recorder
 
+_EVER = float("inf")
 _NOBODY = np.zeros(0, np.int64)
 _NAMED = 3
 """Most peers that a message names."""
@@ -53,7 +56,7 @@ class PeersAtWork(StateFields):
     `size_bytes` (K,): bytes of a model as each peer sends it.
     """
 
-    state_fields = ("protocol", "model", "round", "_training", "_start", "_away", "_timers", "_last_attempt")
+    state_fields = ("protocol", "model", "round", "training", "_start", "_away", "_timers", "_last_attempt")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
     selection: IntArray | Selection = _NOBODY
@@ -76,14 +79,18 @@ class PeersAtWork(StateFields):
         self.models: PeerModels = NoModels() if models is None else models
         self.draws = ModelDraws(transport, "peers", streams)
         transport.handlers[self.draws.name] = self
+        self._foreseen: PeerRounds | None = None
+        """Own rounds that are computed as arrays; None: all goes by events."""
         if protocol.retry_s is not None:
             transport.listen(self._on_sending_end)
         self._streams, self._sizes = streams, list(size_bytes)
+        self.sizes: IntArray = np.array(self._sizes, np.int64)
+        """(K,) bytes of a model as each peer sends it."""
         starts = self.graph.starts.tolist()
         self.neighbours = [range(starts[i], starts[i + 1]) for i in range(peers)]
         self.model: IntArray = np.full(peers, self.models.first())
         self.round: IntArray = np.ones(peers, np.int64)
-        self._training: BoolArray = np.zeros(peers, np.bool_)
+        self.training: BoolArray = np.zeros(peers, np.bool_)
         """(K,) True for peers in local training."""
         self._start: IntArray = self.model.copy()
         """Model (K,) from which each peer's last local training started; the present model may change meanwhile."""
@@ -95,7 +102,7 @@ class PeersAtWork(StateFields):
         """Time, peer, key and cause of each timer that runs, in the order in which they were set."""
         self.attempts: Attempts = ObjectAttempts()
         self.open_round = 0
-        self._last_round = 0
+        self.last_round = 0
         """Own round after which a peer stops."""
         self.waking = Waking(pool.clock)
         self._left = 0
@@ -115,7 +122,8 @@ class PeersAtWork(StateFields):
         """The cause of the close of the present round, once all own rounds are finished."""
         protocol.attach(self)
         pool.watchers.append(self.waking.wake)
-        pool.follow(self._on_end)
+        # Of attempts that are computed as arrays, the protocol is told as they are played.
+        pool.follow(self._on_end, lambda ended: None)
 
     # Dispatch
 
@@ -134,7 +142,24 @@ class PeersAtWork(StateFields):
 
     def send(self, number: int) -> None:
         """Begin the peers that have not begun; the others go on by themselves."""
+        if self.pool.started == 0:
+            self._foreseen = PeerRounds.of(self)
+            if self._foreseen is not None:
+                self.transport.copies = self._foreseen.messages
+        elif self._foreseen is not None and not self._foreseen.prepare(number):
+            self._foreseen.release()
+            self._foreseen, self.transport.copies = None, list
         self.look_around()
+        if self._foreseen is not None:
+            self.pool.clock.call_at(self._foreseen.closes_s, self._play)
+
+    def _play(self, payload: None) -> None:
+        self.settle()
+
+    def settle(self) -> None:
+        """Bring peers up to the present time, if their rounds are computed as arrays."""
+        if self._foreseen is not None:
+            self._foreseen.settle(self.now)
 
     def leave_out(self, client: int) -> None:
         """All peers take part."""
@@ -147,23 +172,26 @@ class PeersAtWork(StateFields):
 
     def tell(self, closed: ClosedRound) -> None:
         """Release models that are not needed any more."""
-        on_the_way = (*self.transport.under_way(), *self.transport.paused.values())
-        contents = [message.content[0] for message in on_the_way if message.content[0] != NOTE]
-        starts = self._start[self._training].tolist()
+        if self._foreseen is not None:
+            on_the_way = list(self._foreseen.contents())
+        else:
+            on_the_way = [message.content for message in self.transport.unfinished()]
+        contents = [model for model, *_ in on_the_way if model != NOTE]
+        starts = self._start[self.training].tolist()
         self.models.settle(self.model, [*self.protocol.kept(), *starts, *contents])
 
     def end_after(self, rounds: int) -> None:
         """Let peers stop after this own round."""
-        self._last_round = rounds
+        self.last_round = rounds
 
     def look_around(self) -> None:
         """Handle peers that came and went, and count the own rounds left in the present round."""
         pool, self._cause = self.pool, None
-        self._may_finish = self._last_round * pool.count - int((self.round - 1).sum())
+        self._may_finish = self.last_round * pool.count - int((self.round - 1).sum())
         if not (pool.settled and self._never_moves):
             pool.advance()
             here = pool.present_and_charged()
-            for peer in np.flatnonzero(~here & ~self._away & ~self._training).tolist():
+            for peer in np.flatnonzero(~here & ~self._away & ~self.training).tolist():
                 self._leave(peer)
             for peer in np.flatnonzero(here & self._away).tolist():
                 self._away[peer] = False
@@ -188,7 +216,7 @@ class PeersAtWork(StateFields):
         Messages that can still arrive, training, timers that end a wait, and peers that come back and go on are under way.
         """
         rests = not self.protocol.never_rests
-        if self._at_work or (self._timers and rests):
+        if self._foreseen is not None or self._at_work or (self._timers and rests):
             return False
         returning = np.flatnonzero(self._away & self.pool.ever_present()).tolist()
         if not all(self._rests_at_return(peer) for peer in returning):
@@ -234,14 +262,21 @@ class PeersAtWork(StateFields):
         return self.transport.outgoing[peer]
 
     def train(self, peer: int, start: int | None = None) -> None:
-        self._training[peer] = True
+        self.training[peer] = True
         self._start[peer] = self.model[peer] if start is None else start
         self._at_work += 1
         self._beginning = -1
-        pool = self.pool
-        self._last_attempt[peer] = pool.started + 1
+        pool, round = self.pool, int(self.round[peer])
+        self._last_attempt[peer] = self._next_attempt()
+        if self._foreseen is not None:
+            self._foreseen.begin(peer, round, self._cause or pool.causes.begin_cause(peer))
+            return
         with pool.causes.releasing(self._cause):
-            pool.start(int(self.round[peer]), np.array([peer]), 0)
+            pool.start(round, np.array([peer]), 0)
+
+    def _next_attempt(self) -> int:
+        """Return the number of the attempt that begins next."""
+        return self.pool.started + 1 + (0 if self._foreseen is None else self._foreseen.begun)
 
     def send_model(self, peer: int, edges: Sequence[int], key: int, model: int, attached: float = 0.0) -> int:
         arriving = self.models.compress(peer, key, model)
@@ -257,10 +292,14 @@ class PeersAtWork(StateFields):
         # The cause of an answer is the cause of the message that it answers.
         cause = self._cause or Cause(SCHEDULE)
         if self._beginning == peer:
-            cause = Cause(SENT, self.pool.started + 1)
+            cause = Cause(SENT, self._next_attempt())
         elif cause.kind == END:
             cause = Cause(MESSAGE, cause.after)
-        self.transport.send(self, list(edges), key, size_bytes, [model, *cause, attached])
+        content = [model, *cause, attached]
+        if self._foreseen is not None:
+            self._foreseen.send(peer, key, content)
+        else:
+            self.transport.send(self, list(edges), key, size_bytes, content)
 
     def call_in(self, delay_s: float, peer: int, key: int) -> None:
         self._arm(self.now + delay_s, peer, key, self._cause or Cause(SCHEDULE))
@@ -287,7 +326,7 @@ class PeersAtWork(StateFields):
 
     def _may_begin(self, round: int) -> bool:
         """Return True if a peer may begin its own `round`: without any durations a run would go on for ever in one instant."""
-        return round <= self._last_round if self.protocol.every_peer else self._may_finish > 0
+        return round <= self.last_round if self.protocol.every_peer else self._may_finish > 0
 
     def _leave(self, peer: int) -> None:
         self._away[peer] = True
@@ -310,27 +349,38 @@ class PeersAtWork(StateFields):
     def _on_end(self, update: Update) -> None:
         """Handle the end of a peer's training: give the model to the protocol, or note that the peer has left."""
         peer = update.client
-        self._training[peer] = False
-        self._at_work -= 1
-        self._cause = Cause(END, update.number)
         if update.outcome == "delivered":
-            start, steps = int(self._start[peer]), int(update.drawn_steps)
-            model = self.models.train(peer, update.begun_round, start, steps, update.epsilon)
-            self.protocol.on_trained(peer, model)
+            self.handle_training(peer, update.number, update.begun_round, int(update.drawn_steps), update.epsilon)
             self._look_for_block()
         else:
+            self._note_end(peer, update.number)
             self._leave(peer)
             self.waking.wake_at_end_of_instant()
+
+    def handle_training(self, peer: int, attempt: int, round: int, steps: int, epsilon: float) -> None:
+        """Handle the end of the local training of `peer`, which was its `attempt` in its own `round`; `steps`, `epsilon`: as
+        `PeerModels.train` takes them.
+        """
+        self._note_end(peer, attempt)
+        self.protocol.on_trained(peer, self.models.train(peer, round, int(self._start[peer]), steps, epsilon))
+
+    def _note_end(self, peer: int, attempt: int) -> None:
+        self.training[peer] = False
+        self._at_work -= 1
+        self._cause = Cause(END, attempt)
 
     # Handler of messages
 
     def on_arrival(self, message: Message) -> None:
-        transport, edge = self.transport, message.edge
-        receiver, sender = transport.targets[edge], transport.sources[edge]
-        model, kind, after, attached = message.content
-        self._cause = Cause(kind, after)
-        self.protocol.on_message(Arrival(receiver, sender, edge, message.key, model, attached))
+        self.handle_message(message.edge, message.key, message.content)
         self._look_for_block()
+
+    def handle_message(self, edge: int, key: int, content: Any) -> None:
+        """Hand a message that has arrived over `edge` to the protocol."""
+        transport = self.transport
+        model, kind, after, attached = content
+        self._cause = Cause(kind, after)
+        self.protocol.on_message(Arrival(transport.targets[edge], transport.sources[edge], edge, key, model, attached))
 
     def on_loss(self, message: Message) -> None:
         self._cause = Cause(*message.content[1:3])
@@ -354,7 +404,7 @@ class PeersAtWork(StateFields):
     def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         self.open_round = state["open_round"]
-        self._at_work = int(np.count_nonzero(self._training))
+        self._at_work = int(np.count_nonzero(self.training))
         now = self.now
         self.transport.load_state_dict(state["transport"], self.open_round, now)
         timers, self._timers = self._timers, []
@@ -368,11 +418,21 @@ class AllFinished(EndsOfRound):
     def __init__(self, *, pool: ClientPool, peers: PeersAtWork) -> None:
         super().__init__()
         self._pool, self._peers = pool, peers
-        pool.follow(self.ends_with)
+        self._blocks: list[Columns] = []
+        """Attempts that ended and were computed as arrays."""
+        pool.follow(self.ends_with, self._blocks.append)
 
     def ends_with(self, update: Update) -> None:
         """Note that an attempt has ended."""
         self.ends.append(update)
+
+    def collect(self, attempts: Attempts) -> Attempts:
+        """Return the attempts in the order of ends."""
+        if not self._blocks:
+            return super().collect(attempts)
+        ended = self._blocks[0].append_tables(self._blocks[1:])
+        self._blocks.clear()
+        return Selected(ended, np.arange(len(ended)), _EVER)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
         return None
@@ -451,7 +511,17 @@ class PeerServer(RoundServer):
         super().record_to(recorder)
         self.peers.transport.record_to(recorder)
 
+    @property
+    def in_flight(self) -> int:
+        self.peers.settle()
+        return super().in_flight
+
+    def counts(self) -> dict[str, int]:
+        self.peers.settle()
+        return super().counts()
+
     def record_unfinished(self) -> None:
+        self.peers.settle()
         super().record_unfinished()
         self.peers.transport.record_unfinished()
 

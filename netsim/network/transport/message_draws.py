@@ -15,7 +15,7 @@ from netsim.network.draws import Durations
 from netsim.network.transport.messages import ALL_GOOD
 
 if TYPE_CHECKING:
-    from netsim.core.protocols import BoolArray, FloatArray
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray
     from netsim.core.streams import Streams
     from netsim.network.transport.transport import Transport
 
@@ -101,6 +101,24 @@ class EdgeDraws:
         delays_s = None if self._no_delay else self._draw(self._address(key, 0), _ALL, links.clock.now)[0]
         return delays_s, size_bytes / links.bandwidth_bytes_per_s, links.propagation_s
 
+    @property
+    def settled(self) -> bool:
+        """True if delays and losses depend on addressed numbers alone: no law ever changes or has states."""
+        return self.links.delay.fixed and self._survivals.settled
+
+    def foresee(
+        self, edges: IntArray, sent_s: FloatArray, key: int, attempt: int, sizes_bytes: FloatArray
+    ) -> tuple[FloatArray, BoolArray]:
+        """Return the arrivals (n,) and survivals (n,) of messages over `edges` (n,), sent at `sent_s` (n,), of `sizes_bytes` (n,).
+
+        Array form of `draws_of` and `Transport.send`, if the draws are `settled`.
+        """
+        links = self.links
+        delays_s, goods = self._draw(self._address(key, attempt), edges, links.clock.now)
+        bytes_s = sizes_bytes / links.bandwidth_bytes_per_s[edges]
+        dues_s = arrival_s(sent_s, np.zeros(1) if delays_s is None else delays_s, bytes_s, links.propagation_s[edges])
+        return dues_s, np.ones(len(edges), np.bool_) if goods is None else goods
+
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
         """Return delays (seconds, without the flight) and survivals of messages sent over `edges` at `time_s`, one each."""
         if time_s >= self._until_s:
@@ -125,7 +143,7 @@ class EdgeDraws:
             ALL_GOOD if good_bytes is None else [good_bytes[edge] == 1 for edge in edges],
         )
 
-    def _draw(self, address: int, edges: list[int] | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
+    def _draw(self, address: int, edges: list[int] | IntArray | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
         """Return the delays (n,) and survivals (n,) of messages over `edges`; None in place of delays that are all 0, or
         survivals that are all True.
         """

@@ -109,6 +109,8 @@ class Transport:
         """Batches with messages in flight, by the number of their first message."""
         self.paused: dict[int, Message] = {}
         """Messages that were lost and will be sent again after a pause, by number."""
+        self.copies: Callable[[], list[Message]] = list
+        """Returns copies of messages that are computed as arrays, numbered by their next calls."""
         self.handlers: dict[str, MessageHandler] = {}
         """Handlers that take over messages of a saved state, by protocol."""
         self._on_sent: Callable[[Message], None] = lambda message: None
@@ -150,6 +152,10 @@ class Transport:
         single = list(self.flying.values())
         batched = [batch.message(place) for batch in self.batches.values() for place in batch.places_in_flight()]
         return iter(sorted(single + batched, key=lambda message: message.number))
+
+    def unfinished(self) -> list[Message]:
+        """Return the messages in flight, and those that will be sent again; copies of messages that are computed as arrays."""
+        return [*self.under_way(), *self.paused.values(), *self.copies()]
 
     def _earliest_s(self) -> float:
         """Return the time at which the first of the messages in flight was sent; inf if there is none."""
@@ -198,6 +204,16 @@ class Transport:
     def undisturbed(self) -> bool:
         """True if messages need no simulation one by one: no jammers, no carrier, and no record of each message."""
         return not self._one_by_one and not self.recording
+
+    @property
+    def foreseeable(self) -> bool:
+        """True if what becomes of a message depends on its draws alone, and nothing reads single messages."""
+        return self._plain and not self._alone and not self.recording and self.bytes_over is None
+
+    def tally(self, *, sent: int, delivered: int, lost: int, resent: int, sent_bytes: int) -> None:
+        """Count messages that were computed as arrays."""
+        self.sent, self.delivered, self.lost = self.sent + sent, self.delivered + delivered, self.lost + lost
+        self.resent, self.sent_bytes = self.resent + resent, self.sent_bytes + sent_bytes
 
     def count(self, messages: IntArray, size_bytes: int) -> None:
         """Count `messages` (E,) that a closed form has sent over each edge, all delivered."""
@@ -487,7 +503,7 @@ class Transport:
 
         Messages come in the order of their next calls of the clock.
         """
-        flying = sorted((*self.under_way(), *self.paused.values()), key=lambda message: message.order)
+        flying = sorted(self.unfinished(), key=lambda message: message.order)
         jammed, jammers = self.jammed, self.jammers
         return {
             "jammed": None if jammed is None else jammed.state_dict(),
@@ -501,6 +517,18 @@ class Transport:
             "carried_s": self._carried_s.copy(),
             "flying": [{name: getattr(message, name) for name in KEPT} for message in flying],
         }
+
+    def resume(self, message: Message) -> None:
+        """Go on with a message in flight, or with one that will be sent again: put its next step on the clock."""
+        if message.stage == Stage.PAUSE:
+            self._pause(message, message.next_s)
+            return
+        self.flying[message.number] = message
+        if self.jammed is not None:
+            self.jammed.resume(message)
+        if message.stage != Stage.BYTES:
+            call = self._join if message.stage == Stage.DELAY else self._arrive
+            message.order = self.clock.call_at(message.next_s, call, message)
 
     def load_state_dict(self, state: State, slot: int, time_s: float) -> None:
         """Go on from a saved state; put what is in flight on the clock again."""
@@ -517,16 +545,9 @@ class Transport:
         for place, saved in enumerate(state["flying"]):
             if self.jammers is not None and place == state["before_jammers"]:
                 self.jammers.arm()
-            message = Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
-            if message.stage == Stage.PAUSE:
-                self._pause(message, message.next_s)
-                continue
-            self.flying[message.number] = message
-            if self.jammed is not None:
-                self.jammed.resume(message)
-            if message.stage != Stage.BYTES:
-                call = self._join if message.stage == Stage.DELAY else self._arrive
-                message.order = self.clock.call_at(message.next_s, call, message)
+            self.resume(
+                Message(**(saved | {"handler": self.handlers.get(saved["label"][0]), "label": tuple(saved["label"])}))
+            )
         if self.jammers is not None and len(state["flying"]) == state["before_jammers"]:
             self.jammers.arm()
         self.carrier.load_state_dict(state["carrier"], slot, time_s)

@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
     from netsim.peers.training.protocol import Arrival
+
+
+def opens_s(ready_s: FloatArray, receivers: IntArray, arrivals_s: FloatArray) -> FloatArray:
+    """Return when the barriers of all peers open, seconds (K,), if each needs every message of its round.
+
+    Array form of `Barrier.is_open`. `ready_s` (K,): when each peer begins to wait. `receivers`, `arrivals_s` (n,): of all messages.
+
+    >>> opens_s(np.array([1.0, 5.0]), np.array([0, 1, 0]), np.array([2.0, 3.0, 4.0]))
+    array([4., 5.])
+    """
+    opens: FloatArray = ready_s.copy()
+    np.maximum.at(opens, receivers, arrivals_s)
+    return opens
 
 
 class Barrier(StateFields):

@@ -15,6 +15,7 @@ from netsim.peers.training.exchange import Exchange, ExchangeProtocol, Order, Re
 from netsim.peers.training.protocol import NOTE
 
 if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
     from netsim.peers.training.protocol import Host
 
 _KEPT_ROUNDS = 64
@@ -108,6 +109,12 @@ class Epidemic(ExchangeProtocol):
         host.send_model(peer, edges[: self.targets], round, model)
         if self.notes:
             host.send_note(peer, edges[self.targets :], round, self.note_bytes)
+
+    def foresee(
+        self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
+    ) -> FloatArray | None:
+        # Not every edge carries a model.
+        return super().foresee(round, begins_s, trained_s, arrivals_s) if self.variant == "oracle" else None
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
         if self.variant == "oracle":

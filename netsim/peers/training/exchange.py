@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
+import numpy as np
 from annotated_doc import Doc
 
 from netsim.core.errors import ParameterError
-from netsim.peers.training.barrier import Barrier
+from netsim.peers.training.barrier import Barrier, opens_s
 from netsim.peers.training.protocol import Arrival, Host, TrainingProtocol
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import FloatArray, IntArray
 
 Order = Annotated[
     Literal["combine-while-computing", "train-first"],
@@ -176,6 +181,17 @@ class ExchangeProtocol(TrainingProtocol):
             weights += [1.0, -1.0]
         self._own[peer] = self._trained[peer] = combined = host.combine(models, weights)
         host.finish(peer, combined)
+
+    def foresee(
+        self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
+    ) -> FloatArray | None:
+        if self.timeout_s is not None or self.backup:
+            return None
+        graph, peers = self.host.graph, range(len(begins_s))
+        outgoing = chain.from_iterable([self.exchange(peer, round).outgoing for peer in peers])
+        edges = np.fromiter(outgoing, np.int64)
+        sent_s = (trained_s if self._trains_first else begins_s)[graph.source[edges]]
+        return opens_s(trained_s, graph.target[edges], arrivals_s(edges, sent_s))
 
     def awaited(self, peer: int) -> Sequence[int]:
         round = int(self.host.round[peer])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from netsim.core.state import StateFields
@@ -183,6 +183,17 @@ class TrainingProtocol(StateFields, ABC):
     def awaited(self, peer: int) -> Sequence[int]:
         """Return the edges into `peer` from neighbours for which it waits before it goes on, for messages to the user."""
         return ()
+
+    def foresee(
+        self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
+    ) -> FloatArray | None:
+        """Return when each peer finishes its own `round`, seconds (K,); None if the callbacks depend on more than is given.
+
+        Array form of the callbacks for peers that are never away. `begins_s`, `trained_s` (K,): when each begins the round, and
+        ends its training. `arrivals_s`: to be called once, with the edges (n,) of the round's messages, each peer's in the order
+        of sending, and the times (n,) of sending; returns their arrivals (n,). The key of each message must be `round`.
+        """
+        return None
 
     def kept(self) -> Iterable[int]:
         """Return the models that the protocol still needs, besides the peers' present models and models in messages."""
