@@ -89,8 +89,9 @@ def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor
     sums = torch.zeros(len(mixed), len(like), dtype=torch.float64, device=like.device)
     for place in range(max(len(one.models) for one in mixed)):
         rows = [row for row, one in enumerate(mixed) if place < len(one.models)]
-        parts = torch.stack([vectors[mixed[row].models[place]] for row in rows]).double()
-        parts *= torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=like.device)[:, None]
+        weights = torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=like.device)
+        # The product with weights of 64 bits has 64 bits.
+        parts = torch.stack([vectors[mixed[row].models[place]] for row in rows]) * weights[:, None]
         if len(rows) == len(mixed):
             sums += parts
         else:

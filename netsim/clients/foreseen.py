@@ -69,8 +69,8 @@ class Foreseen:
         """Return the attempts of `chosen` (n,) to their ends, as if the round never closed; None if they cannot be foreseen
         now.
 
-        `begins_s` (n,): beginnings; None: when `models` were drawn. `ages` (n,): in rounds. `away_s` (n,): time at which each client goes away; None: no client does. `steps` (n,): as in
-        `ClientPool.start`.
+        `ages` (n,): in rounds. `away_s` (n,): time at which each client goes away; None: no client does. `steps` (n,): as in
+        `ClientPool.start`. `begins_s` (n,): beginnings; None: the time at which `models` were drawn.
         """
         count = len(chosen)
         times, counts = np.empty((TIMES, count)), np.empty((COUNTS, count), np.int64)

@@ -171,16 +171,19 @@ class PeerRounds:
             trained_s = own.attempts.times[END]
             ended = np.flatnonzero((trained_s > after_s) & (trained_s <= until_s))
             came = np.flatnonzero((own.arrivals_s > after_s) & (own.arrivals_s <= until_s))
-            base, none = own.number * peers, np.zeros(len(ended), np.int64)
+            base, none = 2 * own.number * peers, np.zeros(len(ended), np.int64)
             parts.append((trained_s[ended], base + ended, ended, none, none + _TRAINED))
-            parts.append((own.arrivals_s[came], base + own.senders[came], own.edges[came], own.tries[came], own.places[came]))
+            senders = own.senders[came]
+            origins = base + senders + peers * (own.sendings[0].sent_s[came] < trained_s[senders]) if len(came) else came
+            parts.append((own.arrivals_s[came], origins, own.edges[came], own.tries[came], own.places[came]))
         times, origins, ends, tries, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         order = np.lexsort((places, tries, times))
         times, origins = times[order], origins[order]
-        # Events of one instant come in the order in which they were scheduled. Of one training and its messages that is known.
+        # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
+        # those that it sends at the end of its training, which they follow.
         if ((times[1:] == times[:-1]) & (origins[1:] != origins[:-1])).any():
             return False
-        numbers = origins // peers
+        numbers = origins // (2 * peers)
         self._queue = list(zip(times.tolist(), numbers.tolist(), ends[order].tolist(), places[order].tolist(), strict=True))
         self._next = 0
         return True
@@ -302,7 +305,8 @@ class PeerRounds:
         updates, _ = pool.whole_rounds.take_out()
         pool.add(updates, np.zeros(0, np.int64))
         # A peer sends before it trains.
-        calls += [((update.phase_start_s, update.number, len(host.graph.source)), pool.life.schedule, update) for update in updates]
+        last = host.graph.edges
+        calls += [((update.phase_start_s, update.number, last), pool.life.schedule, update) for update in updates]
         for _, go_on, subject in sorted(calls, key=lambda call: call[0]):
             go_on(subject)
         self._rounds.clear()
@@ -317,7 +321,6 @@ def why_by_events(host: PeersAtWork) -> str:
         (not pool.whole_rounds.possible, "something acts on single attempts, or reads them"),
         (not pool.settled or not pool.present_and_charged().all(), "peers come and go"),
         (pool.medium.outages is not None, "outages of peers"),
-        (pool.energy is not None, "energy of messages"),
         (pool.accountant.spends, "privacy budgets"),
         (bool(pool.begin_followers), "workers train ahead"),
         (not transport.foreseeable, "links that are jammed, down, shared or recorded"),

@@ -109,7 +109,7 @@ class EdgeDraws:
     def foresee(
         self, edges: IntArray, sent_s: FloatArray, key: int, attempt: int, sizes_bytes: FloatArray
     ) -> tuple[FloatArray, BoolArray]:
-        """Return the arrivals (n,) and survivals (n,) of messages over `edges` (n,), sent at `sent_s` (n,), of `sizes_bytes` (n,).
+        """Return the arrivals (n,) and survivals (n,) of messages of `sizes_bytes` (n,), sent over `edges` (n,) at `sent_s` (n,).
 
         Array form of `draws_of` and `Transport.send`, if the draws are `settled`.
         """
@@ -143,7 +143,9 @@ class EdgeDraws:
             ALL_GOOD if good_bytes is None else [good_bytes[edge] == 1 for edge in edges],
         )
 
-    def _draw(self, address: int, edges: list[int] | IntArray | slice, time_s: float) -> tuple[FloatArray | None, BoolArray | None]:
+    def _draw(
+        self, address: int, edges: list[int] | IntArray | slice, time_s: float
+    ) -> tuple[FloatArray | None, BoolArray | None]:
         """Return the delays (n,) and survivals (n,) of messages over `edges`; None in place of delays that are all 0, or
         survivals that are all True.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def opens_s(ready_s: FloatArray, receivers: IntArray, arrivals_s: FloatArray) -> FloatArray:
     """Return when the barriers of all peers open, seconds (K,), if each needs every message of its round.
 
-    Array form of `Barrier.is_open`. `ready_s` (K,): when each peer begins to wait. `receivers`, `arrivals_s` (n,): of all messages.
+    Array form of `Barrier.is_open`. `ready_s` (K,): when each peer begins to wait. `receivers`, `arrivals_s` (n,): of messages.
 
     >>> opens_s(np.array([1.0, 5.0]), np.array([0, 1, 0]), np.array([2.0, 3.0, 4.0]))
     array([4., 5.])

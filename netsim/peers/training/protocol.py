@@ -190,8 +190,8 @@ class TrainingProtocol(StateFields, ABC):
         """Return when each peer finishes its own `round`, seconds (K,); None if the callbacks depend on more than is given.
 
         Array form of the callbacks for peers that are never away. `begins_s`, `trained_s` (K,): when each begins the round, and
-        ends its training. `arrivals_s`: to be called once, with the edges (n,) of the round's messages, each peer's in the order
-        of sending, and the times (n,) of sending; returns their arrivals (n,). The key of each message must be `round`.
+        ends its training. `arrivals_s`: to be called once, with the edges (n,) of the round's messages, peer by peer in the order
+        of sending, and the times (n,) of sending; returns their arrivals (n,). A peer sends once a round, with the key `round`.
         """
         return None
 

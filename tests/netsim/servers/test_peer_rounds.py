@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from netsim.peers.training.d_psgd import DPsgd
 from netsim.servers import peer_rounds
-from netsim.servers.peer_rounds import PeerRounds, why_by_events
+from netsim.servers.peer_rounds import why_by_events
 from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, LEARNER, protocol, ready, study
 from tests.helpers.random_worlds import copied
@@ -22,9 +21,8 @@ LOSSY = {"kind": "bernoulli", "success": 0.7}
 
 
 @pytest.fixture(autouse=True)
-def from_one_peer_on(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def from_one_peer_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_rounds, "FROM", ALWAYS)
-    yield
 
 
 def records_of(records: MemoryRecorder) -> list[str]:
@@ -132,3 +130,102 @@ def test_most_random_worlds_are_foreseen() -> None:
         simulation.run(until_round=2)
         foreseen += is_foreseen(simulation)
     assert foreseen > 20
+
+
+RECORDED = {"messages_table": True}
+CUT = [{"from_s": 1.0, "to_s": 1.5, "links": [[0, 1]]}]
+BURSTS = {"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.5, "loss_bad": 0.5}
+LATER = [{"at_s": 3.0, "delay": {"mean_excess_s": 2.0}}]
+AWAY = {"kind": "markov", "mean_on_s": 15.0, "mean_off_s": 2.0}
+MAST = [{"name": "mast", "clients": [0, 2], "from_s": 1.0, "to_s": 1.5}]
+PRIVACY = {"sensitivity": 0.05, "schedule": {"kind": "geometric", "epsilon_total": 40.0, "eta": 0.3}, "guarantee": "l1"}
+LINKS = "links that are jammed, down, shared or recorded"
+LAWS = "laws of links that change or have states"
+
+
+def links(**keys: Any) -> dict[str, Any]:
+    return {"topology": {"kind": "ring"}, "delay": EXPONENTIAL} | keys
+
+
+@pytest.mark.parametrize(
+    ("why", "tables"),
+    [
+        ("peers come and go", {"availability": AWAY}),
+        ("outages of peers", {"outages": MAST}),
+        ("privacy budgets", {"learner": LEARNER, "payload": {}, "privacy": PRIVACY}),
+        (LINKS, {"output": RECORDED}),
+        (LINKS, {"peers": links(outages=CUT)}),
+        (LINKS, {"peers": links(shared={"bandwidth_bytes_per_s": 1e4})}),
+        (LAWS, {"peers": links(channel=BURSTS)}),
+        (LAWS, {"peers": links(changes=LATER)}),
+        ("", {"server": protocol(timeout_s=1.0)}),
+        ("", {"server": protocol(backup=1)}),
+        ("", {"server": {"kind": "peers", "protocol": {"kind": "gossip-learning", "period_s": 1.0}}}),
+        ("", {"server": {"kind": "peers", "protocol": {"kind": "epidemic", "targets": 1}}, "peers": links(delay=CONSTANT)}),
+        ("", {"compute": {"delay": CONSTANT | {"value_s": 1.0}}}),
+    ],
+)
+def test_worlds_that_go_by_events(monkeypatch: pytest.MonkeyPatch, why: str, tables: dict[str, Any]) -> None:
+    """No reason beforehand: the protocol does not foresee the first round, or its instants are shared."""
+    whole = study(**NINE | {"server": protocol(retry_s=0.2)} | tables)
+    simulation, _ = ready(whole)
+    assert why_by_events(simulation.server.peers) == why
+    simulation.run(until_round=1)
+    assert not is_foreseen(simulation)
+    assert played(whole)[1:] == by_events(monkeypatch, whole)[1:]
+
+
+def test_few_peers_and_readers_of_single_attempts_go_by_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation, _ = ready(study(**NINE))
+    host = simulation.server.peers
+    assert why_by_events(host) == ""
+    host.pool.begin_followers.append(lambda *begun: None)
+    assert why_by_events(host) == "workers train ahead"
+    host.pool.follow_singly()
+    assert why_by_events(host) == "something acts on single attempts, or reads them"
+    monkeypatch.setattr(peer_rounds, "FROM", 10)
+    assert why_by_events(host) == "few peers"
+
+
+@pytest.mark.parametrize("seed", each_nth(4, [30, 40, 44, 45, 57, 73, 78, 95, 108, 117, 186, 201, 204, 253, 258, 271]))
+def test_a_run_goes_on_by_events_where_peers_come_to_share_an_instant(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """All times are multiples of a sixteenth of a second. They share an instant from round 3 on, or later."""
+    rng = np.random.default_rng(seed)
+    count, keys = int(rng.integers(3, 6)), {"order": ["train-first", "combine-while-computing"][seed % 2]}
+    delay, compute = (CONSTANT | {"value_s": (rng.integers(1, most, count) / 16).tolist()} for most in (40, 60))
+    between = links(delay=delay)
+    if seed % 3 == 0:
+        between, keys = between | {"channel": LOSSY}, keys | {"retry_s": 0.25}
+    tables = {"seed": seed, "rounds": 10, "clients": {"count": count}, "server": protocol(**keys), "peers": between}
+    whole = study(**tables, compute={"delay": compute}, output={})
+    assert played(whole)[1:] == by_events(monkeypatch, whole)[1:]
+
+
+@pytest.mark.parametrize("order", ["train-first", "combine-while-computing"])
+def test_a_run_goes_on_by_events_before_a_law_changes(monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    compute = {"delay": EXPONENTIAL, "changes": [{"at_s": 25.0, "delay": {"mean_excess_s": 0.5}}]}
+    lossy = {"server": protocol(order=order, retry_s=0.25), "peers": links(channel=LOSSY)}
+    whole = study(**NINE | lossy | {"rounds": 14, "compute": compute})
+    simulation, _ = ready(whole)
+    simulation.run(until_round=1)
+    assert is_foreseen(simulation)
+    simulation, rows, counts = played(whole)
+    assert not is_foreseen(simulation)
+    assert (rows, counts) == by_events(monkeypatch, whole)[1:]
+
+
+def test_a_protocol_that_foresees_other_times_than_its_callbacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = DPsgd.foresee
+    monkeypatch.setattr(DPsgd, "foresee", lambda *arguments: known(*arguments) + 0.5)
+    simulation, _ = ready(study(**NINE))
+    with pytest.raises(RuntimeError, match=r"DPsgd\.foresee: peer \d begins round 2 at another time than it says"):
+        simulation.run()
+
+
+def test_a_limit_of_time_cuts_a_round_that_was_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = study(**NINE, time_limit_s=7.3, server=protocol(retry_s=0.2), peers=links(channel=LOSSY))
+    simulation, rows, counts = played(whole)
+    assert is_foreseen(simulation)
+    assert simulation.ended == "time limit"
+    assert (rows, counts) == by_events(monkeypatch, whole)[1:]
+    assert counts["messages_in_flight"] + counts["in_flight"] > 0
