@@ -107,7 +107,7 @@ class EdgeDraws:
         return self.links.delay.fixed and self._survivals.settled
 
     def foresee(
-        self, edges: IntArray, sent_s: FloatArray, key: int, attempt: int, sizes_bytes: FloatArray
+        self, edges: IntArray, sent_s: FloatArray, key: int, attempt: int, sizes_bytes: IntArray
     ) -> tuple[FloatArray, BoolArray]:
         """Return the arrivals (n,) and survivals (n,) of messages of `sizes_bytes` (n,), sent over `edges` (n,) at `sent_s` (n,).
 

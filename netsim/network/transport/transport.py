@@ -208,7 +208,7 @@ class Transport:
     @property
     def foreseeable(self) -> bool:
         """True if what becomes of a message depends on its draws alone, and nothing reads single messages."""
-        return self._plain and not self._alone and not self.recording
+        return self._only_channels_lose and self.undisturbed
 
     def tally(self, *, sent: int, delivered: int, lost: int, resent: int, sent_bytes: int) -> None:
         """Count messages that were computed as arrays."""
