@@ -117,6 +117,8 @@ class TrainingWorkers(ABC):
 
     key = "learner.workers"
     """Key or option that asked for the workers, for messages."""
+    overhead_s = 0.003
+    """Seconds from one job to the next of a worker beside the training: a job below it is not worth giving out."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -256,6 +258,7 @@ class TrainingWorkers(ABC):
             "busy_share": min(tally.busy_s / tally.there_s, 1.0) if tally.there_s > 0 else 0.0,
             "jobs": tally.jobs,
             "job_s": tally.busy_s / tally.jobs if tally.jobs else 0.0,
+            "overhead_s": self.overhead_s,
             "again": tally.again,
             "unused": tally.unused,
         }

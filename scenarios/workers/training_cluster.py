@@ -88,6 +88,8 @@ class TrainingCluster(TrainingWorkers):
     of the run computes.
     """
 
+    overhead_s = 0.01
+
     def __init__(self, cluster: Cluster, *, device: str, memory_bytes: int | None = None) -> None:
         super().__init__(0)
         self.key = f"--cluster {cluster.address!r}"

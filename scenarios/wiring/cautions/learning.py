@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from scenarios.schema.cautions import Caution
 from scenarios.wiring.cautions.outlook import Outcome, Outlook
 
-_SHORT_S = 0.003
-"""Mean seconds of a job below which giving it to a worker takes about as long."""
-
 
 def too_many_workers(outlook: Outlook) -> Iterator[Caution]:
     """Warn of more workers than this machine has cores."""
@@ -23,9 +20,10 @@ def too_many_workers(outlook: Outlook) -> Iterator[Caution]:
 def short_jobs(outcome: Outcome) -> Iterator[Caution]:
     """Warn of workers whose jobs were shorter than the time to distribute them."""
     facts = None if outcome.learner is None else outcome.learner.worker_facts
-    if facts is not None and facts["jobs"] and facts["job_s"] < _SHORT_S:
+    if facts is not None and facts["jobs"] and facts["job_s"] < facts["overhead_s"]:
         option = "--cluster" if "machines" in facts else "learner.workers"
-        text = f"{option}: a job of training took {1000 * facts['job_s']:.2g} ms, less than to give it to a worker"
+        took, cost = (f"{1000 * facts[name]:.2g} ms" for name in ("job_s", "overhead_s"))
+        text = f"{option}: a job of training took {took}, less than to give it to a worker, some {cost}"
         yield Caution("short-jobs", f"{text}; leave {option} out")
 
 

@@ -22,7 +22,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
 from scenarios.workers.processes import Place
 from scenarios.workers.training import portable_bytes
-from scenarios.workers.training_processes import TrainingProcesses, _check_opened, _open, _Seat
+from scenarios.workers.training_processes import TrainingProcesses, _open, _Seat
 from tests.helpers.learners import batch_normed, make
 from tests.helpers.training_workers import WorkersHere
 
@@ -79,7 +79,7 @@ def test_a_class_that_a_worker_cannot_import_is_refused(tmp_path: Path, monkeypa
     opened.set_result(_open(_Seat(Place(os.getcwd(), ()), Site(str(tmp_path)), "cpu", str(tmp_path / "beats"), 1, 2)))
     told = r"^learner\.workers: worker 1 cannot train: No module named 'gone_from_workers'; see that it is installed where"
     with pytest.raises(UserError, match=told):
-        _check_opened(1, opened)
+        TrainingProcesses(["cpu"])._await_site(1, opened)
 
 
 def test_a_model_that_neither_memory_nor_disk_can_hold_is_refused_before_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,5 +134,8 @@ def test_more_workers_than_cores_and_short_jobs_are_warned_of(
     assert warnings(0.004, workers=2) == {}
     assert warnings(0.002, devices=["cpu"] * 3) == {
         "workers-and-cores": "learner.workers = 3: this machine has 2 cores; give at most as many",
-        "short-jobs": "learner.workers: a job of training took 2 ms, less than to give it to a worker; leave learner.workers out",
+        "short-jobs": "learner.workers: a job of training took 2 ms, less than to give it to a worker, some 3 ms; "
+        "leave learner.workers out",
     }
+    monkeypatch.setattr(WorkersHere, "overhead_s", 0.01)
+    assert set(warnings(0.004, workers=2)) == {"short-jobs"}, "workers of a cluster cost more"

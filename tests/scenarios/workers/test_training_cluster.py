@@ -24,6 +24,7 @@ from scenarios.schema.errors import UserError
 from scenarios.wiring import training
 from scenarios.workers import training_cluster
 from scenarios.workers.training_desk import Desk, digest
+from scenarios.workers.training_processes import TrainingProcesses
 from tests.helpers.commands import living, start, tables
 from tests.helpers.training_workers import results, small
 
@@ -64,6 +65,7 @@ def test_a_cluster_leaves_the_tables_of_this_process_and_the_scenario_as_it_is(t
     facts = told["learner"]["workers"]
     assert (facts["count"], facts["machines"], facts["again"], facts["jobs"] >= 8) == (2, 1, 0, True)
     assert facts["ahead"] > 0 or server
+    assert facts["overhead_s"] > TrainingProcesses.overhead_s
     assert 0 < facts["busy_share"] <= 1
 
 
