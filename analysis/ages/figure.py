@@ -166,7 +166,8 @@ def aoi_variance_figure(
         lines = draw_lines(left, over_rounds, along.grid(over_rounds))
         draw_lines(right, cumulated, along.grid(cumulated))
         # A client that is out of luck for long counts with the square of its age: single rounds lie decades apart.
-        lowest = min((float(y[y > 0.0].min()) for line, _ in lines for y in [line.get_ydata()] if (y > 0.0).any()), default=1.0)
+        heights = [np.asarray(line.get_ydata()) for line, _ in lines]
+        lowest = min((float(y[y > 0.0].min()) for y in heights if (y > 0.0).any()), default=1.0)
         left.set_yscale("log", nonpositive="clip")
         left.set_ylim(bottom=lowest / 2.0)
         right.set_ylim(bottom=0.0)

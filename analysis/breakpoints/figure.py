@@ -26,6 +26,7 @@ from analysis.statistics.curves import moving_mean
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.artist import Artist
 
     from analysis.statistics.arrays import FloatArray
 
@@ -136,7 +137,7 @@ def course_figure(
     with look.apply():
         figure, (axes,) = new_figure(look=look)
         (line,) = axes.plot(position, moving_mean(regret, window), **line_style(0))
-        lines: list[tuple[object, str]] = [(line, f"regret, moving mean of {window} rounds")]
+        lines: list[tuple[Artist, str]] = [(line, f"regret, moving mean of {window} rounds")]
         for first in changes:
             axes.axvline(begun[first - 1], color=FAINT, linewidth=1.2, zorder=1)
         lines += [(Line2D([], [], color=FAINT, lw=1.2), "change")] if changes else []
@@ -153,13 +154,13 @@ def course_figure(
     return figure
 
 
-def _mark_declarations(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[object, str]]:
+def _mark_declarations(axes: Axes, run: Run, changes: Sequence[int], position: FloatArray) -> list[tuple[Artist, str]]:
     """Mark the rounds in which `run` declared changes, by their cause; return the entries of the legend."""
     if not run.has_detections or not len(run.detections):
         return []
     rounds = declared_rounds(run)
     causes = run_detections(run, changes).causes
-    lines: list[tuple[object, str]] = []
+    lines: list[tuple[Artist, str]] = []
     for cause, marker in (("change", "o"), ("jamming", "s"), ("false alarm", "X")):
         at = rounds[[each_cause == cause for each_cause in causes]]
         if len(at):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,13 +11,16 @@ from matplotlib.axes import Axes
 from analysis.figures.lines import draw_lines, round_axis, thin
 from analysis.statistics.arrays import Curve, FloatArray
 
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
+
 MOST_NUMBERED = 60
 """Most clients that are shown by their numbers; more are sorted from the largest value to the smallest."""
 
 
 def client_lines(
     axes: Axes, values: Mapping[str, Sequence[FloatArray]], what: str, most: str
-) -> tuple[list[tuple[Any, str]], dict[str, list[Curve]]]:
+) -> tuple[list[tuple[Line2D, str]], dict[str, list[Curve]]]:
     """Draw the mean over runs of `values`, (K,) of each run, with its band; return the lines for a legend, and the curves.
 
     `what` names the vertical axis; `most` says which clients come first where they are sorted.

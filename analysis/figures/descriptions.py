@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,6 +12,9 @@ from matplotlib.lines import Line2D
 
 from analysis.statistics.arrays import FloatArray
 
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+
 MOSTLY = 0.6
 """Least share of the shorter line over which two lines must coincide to count as hidden."""
 MOST_NAMED = 5
@@ -19,7 +22,7 @@ MOST_NAMED = 5
 _POINTS = 400
 
 
-def hidden_words(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
+def hidden_words(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
     """Name the lines of a legend that are drawn over one another in some panel; empty if each can be seen."""
     pairs: dict[tuple[str, str], None] = {}
     for axes in figure.axes:
@@ -49,7 +52,7 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
     return groups
 
 
-def _alike(axes: Axes, handle: Any) -> list[Line2D]:
+def _alike(axes: Axes, handle: Artist) -> list[Line2D]:
     """Return the lines of a panel that look like `handle`, and so belong to the same variant."""
     if not isinstance(handle, Line2D):
         return []
@@ -95,7 +98,7 @@ def _values(line: Line2D, at: FloatArray, x: FloatArray, y: FloatArray) -> Float
     return np.interp(at, x, y)
 
 
-def describe(figure: Figure, lines: Sequence[tuple[Any, str]]) -> str:
+def describe(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
     """Return one sentence that names the axes of each panel and the last point of each of its lines.
 
     `lines`: the entries of the legend, handle and label. A panel is searched for its own line of the same look as a handle.

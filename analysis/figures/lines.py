@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,6 +20,9 @@ from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve, FloatArray
 from analysis.statistics.curves import mean_curve
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 MOST_POINTS = 1000
 """Largest number of points of a line: a figure of this size cannot show more."""
@@ -122,12 +125,12 @@ def draw_lines(
     curves: Mapping[str, Sequence[Curve]],
     grid: FloatArray | None = None,
     limits: tuple[float, float] = (-math.inf, math.inf),
-) -> list[tuple[Any, str]]:
+) -> list[tuple[Line2D, str]]:
     """Draw the mean over seeds of each label's curves with its interval as a band; return lines and labels for a legend.
 
     Bands end at `limits`: no interval contains an impossible value, such as an accuracy above 1.
     """
-    lines: list[tuple[Any, str]] = []
+    lines: list[tuple[Line2D, str]] = []
     for index, (label, group) in enumerate(curves.items()):
         x, mean, half = mean_curve(group, grid=grid)
         if not x.size:

@@ -7,7 +7,7 @@ from functools import cache
 from io import BytesIO, StringIO
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from matplotlib import mathtext
 from matplotlib.axes import Axes
@@ -20,6 +20,9 @@ from analysis.figures.descriptions import describe, hidden_words
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.theme import DASHES, HATCHES, NOTE, PALETTE, PAPER
 from analysis.files import write_whole
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
 
 _USUAL_LEGEND_IN = 0.9
 """Height of a title with two rows of a legend."""
@@ -107,7 +110,7 @@ def new_figure(
     return figure, [axes for row in panels for axes in row]
 
 
-def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Any, str]], *, look: Look = PLAIN) -> None:
+def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Artist, str]], *, look: Look = PLAIN) -> None:
     """Draw the title with the legend below it, and a note in grey at the foot that says what was averaged.
 
     The note also names lines that are drawn over one another. Call it last: it reads what was drawn.
@@ -137,7 +140,7 @@ def _fold_labels(figure: ShownFigure) -> None:
             label.set_text(fill(text, max(8, int(len(text) * room / wide))))
 
 
-def _legend(figure: ShownFigure, handles: Sequence[Any], labels: Sequence[str], title: str, look: Look) -> None:
+def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str], title: str, look: Look) -> None:
     """Draw the legend above the panels, with as many columns as the widths of its labels allow."""
     options: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderaxespad": 0.2}
     if title:

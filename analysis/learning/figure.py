@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,6 +31,9 @@ from analysis.results.run import Run
 from analysis.statistics.arrays import Curve, FloatArray
 from analysis.statistics.intervals import restricted_mean
 from analysis.statistics.survival import share_reached
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 _AXES: dict[Cost, tuple[str, str, str]] = {
     "seconds": ("Accuracy against simulated time", "simulated time (s)", "time"),
@@ -86,7 +89,8 @@ def accuracy_figure(
         lines = draw_lines(axes, curves, None if cost == "seconds" else _even_ratios(curves), limits=(0.0, 1.0))
         for line, _ in lines:
             # Runs of a fixed number of rounds end at different times: the end of a line is information.
-            axes.plot(line.get_xdata()[-1:], line.get_ydata()[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
+            x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+            axes.plot(x[-1:], y[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
         if target_accuracy is not None:
             if horizon is None:
                 horizon = common_extent(run for runs in groups.values() for run in runs).amount(cost)
@@ -224,7 +228,7 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         return None
     with look.apply():
         figure, all_axes = new_figure((1.0,) * len(panels), share_y=False, look=look)
-        lines: list[tuple[Any, str]] = []
+        lines: list[tuple[Line2D, str]] = []
         for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
             lines = draw_lines(axes, curves, along.grid(curves)) or lines
             every = np.concatenate([y for group in curves.values() for _, y in group])

@@ -22,6 +22,7 @@ from netsim.core.rows import FORMAT
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 TARGETS: dict[str, Cost] = {name: one.cost for name, one in METRICS.items() if one.cost is not None}
 """Metrics of the cost of the target accuracy; they are restricted to the cost that every run reaches."""
@@ -287,7 +288,7 @@ def comparison_frame(found: Comparison) -> pd.DataFrame:
     return frame
 
 
-def _flat_table(found: Comparison) -> Any:
+def _flat_table(found: Comparison) -> pa.Table:
     import pyarrow
 
     schema = pyarrow.schema(

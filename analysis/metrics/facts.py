@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from analysis.metrics.targets import UNLIMITED, Extent
 from analysis.results.run import Run
 from analysis.statistics.arrays import FloatArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ class Facts:
         return found
 
 
-def _equal(column: Any, value: str) -> NDArray[np.bool_]:
+def _equal(column: pa.ChunkedArray, value: str) -> NDArray[np.bool_]:
     """Return True where a column of words, (n,), equals `value`."""
     import pyarrow.compute
 

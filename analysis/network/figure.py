@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pandas as pd
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
     from analysis.figures.style import ShownFigure
@@ -60,7 +61,7 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         unnamed = _name_nodes(axes, cables, places, [server, *_nodes_by_load(cables, busier)], look)
         figure.colorbar(drawn, ax=axes, label="utilisation, mean over the run (%)", pad=0.015, shrink=0.8)
         shape: dict[str, Any] = {"ls": "none", "mec": INK, "mew": 0.9}
-        lines: list[tuple[Any, str]] = [
+        lines: list[tuple[Artist, str]] = [
             (Line2D([], [], marker="s", ms=9.0, mfc=PALETTE[0] if clients.get(server) else PAPER, **shape), "server"),
             (Line2D([], [], marker="o", ms=5.5, mfc=PALETTE[0], **shape), "clients"),
             (Line2D([], [], marker="o", ms=5.5, mfc=PAPER, **shape), "neither"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.ticker import PercentFormatter
@@ -14,6 +14,9 @@ from analysis.figures.style import ShownFigure, headline, new_figure
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve
+
+if TYPE_CHECKING:
+    from matplotlib.lines import Line2D
 
 _PANELS = {
     "accuracy": "accuracy of the mean model",
@@ -40,7 +43,7 @@ def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         return None
     with look.apply():
         figure, panels = new_figure((1.0, 1.0), rows=2, share_y=False, size_in=(7.2, 5.6), look=look)
-        lines: list[tuple[Any, str]] = []
+        lines: list[tuple[Line2D, str]] = []
         for axes, (column, label) in zip(panels, _PANELS.items(), strict=True):
             curves = curves_of(groups, curve_of(column))
             if column == "consensus_distance":

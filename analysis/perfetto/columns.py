@@ -6,15 +6,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LEFT_OUT = ""
 """Text of a value that is missing, or that JSON has no number for."""
 
 
-def texts(column: Any) -> list[str]:
+def texts(column: pa.ChunkedArray) -> list[str]:
     """Return the values of a `pyarrow` column as JSON; null, NaN and infinite ones as `LEFT_OUT`."""
     import pyarrow as pa
 
@@ -36,7 +39,7 @@ def texts(column: Any) -> list[str]:
     return [LEFT_OUT if value is None else json.dumps(value) for value in values]
 
 
-def row_objects(table: Any, names: Sequence[str]) -> list[str]:
+def row_objects(table: pa.Table, names: Sequence[str]) -> list[str]:
     """Return a JSON object for each row, with the values of those columns `names` that are not null."""
     present = [name for name in names if name in table.column_names and table.column(name).null_count < table.num_rows]
     if not present:
@@ -48,7 +51,7 @@ def row_objects(table: Any, names: Sequence[str]) -> list[str]:
     return ["{" + ",".join(filter(None, row)) + "}" for row in zip(*columns, strict=True)]
 
 
-def times_us(table: Any, name: str) -> tuple[list[float], list[bool]]:
+def times_us(table: pa.Table, name: str) -> tuple[list[float], list[bool]]:
     """Return a column of seconds in microseconds, 0 where null, and True where there is a value."""
     seconds = np.asarray(table.column(name).to_numpy(zero_copy_only=False), np.float64)
     there = ~np.isnan(seconds)

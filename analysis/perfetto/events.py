@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from analysis.perfetto.columns import row_objects, texts, times_us
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SERVER, CLIENTS, JAMMERS, MESSAGES, GROUPS = 1, 2, 3, 4, 10
 """Processes of the viewer, each a group of tracks that folds; from `GROUPS` on one for each group of clients."""
@@ -44,7 +47,7 @@ class Events:
     tracks: dict[tuple[int, int], str] = field(default_factory=dict)
     groups: dict[str, int] = field(default_factory=dict)
 
-    def rounds(self, table: Any) -> Iterator[str]:
+    def rounds(self, table: pa.Table) -> Iterator[str]:
         """Yield a slice for each round, and counters at its close."""
         self.tracks[SERVER, 0] = "rounds"
         numbers, args = texts(table.column("round")), row_objects(table, _ARGUMENTS["rounds"])
@@ -56,15 +59,15 @@ class Events:
                 if values[i]:
                     yield f'{{"ph":"C","name":"{name}","pid":{SERVER},"ts":{ends[i]!r},"args":{{"{name}":{values[i]}}}}}'
 
-    def attempts(self, table: Any) -> Iterator[str]:
+    def attempts(self, table: pa.Table) -> Iterator[str]:
         """Yield the phases of attempts, their outcomes, and arrows from and to the rounds."""
         yield from self._client_events(table, "clients", "", with_arrows=True)
 
-    def probes(self, table: Any) -> Iterator[str]:
+    def probes(self, table: pa.Table) -> Iterator[str]:
         """Yield the phases of probes and their outcomes, without arrows."""
         yield from self._client_events(table, "probes", "probe: ", with_arrows=False)
 
-    def _client_events(self, table: Any, table_name: str, prefix: str, *, with_arrows: bool) -> Iterator[str]:
+    def _client_events(self, table: pa.Table, table_name: str, prefix: str, *, with_arrows: bool) -> Iterator[str]:
         """Yield a slice for each phase on its client's track, and a mark for each outcome, with `prefix` before their names."""
         clients, outcomes = table.column("client").to_pylist(), texts(table.column("outcome"))
         args = row_objects(table, _ARGUMENTS[table_name])
@@ -98,7 +101,7 @@ class Events:
         else:
             yield from self._flow("update", mine, begun, server, till - _INSTANT_US)
 
-    def _processes(self, table: Any, clients: list[int]) -> list[int]:
+    def _processes(self, table: pa.Table, clients: list[int]) -> list[int]:
         """Return the process, a group of tracks, of each row's client."""
         column = table.column("group") if "group" in table.column_names else None
         if column is None or column.null_count == len(clients):
@@ -111,7 +114,7 @@ class Events:
         self.tracks |= {key: f"client {key[1]}" for key in dict.fromkeys(zip(processes, clients, strict=True))}
         return processes
 
-    def jams(self, table: Any) -> Iterator[str]:
+    def jams(self, table: pa.Table) -> Iterator[str]:
         """Yield a slice for each dwell of a jammer."""
         channels, names = table.column("channel").to_pylist(), texts(table.column("jammer"))
         args = row_objects(table, _ARGUMENTS["jams"])
@@ -120,7 +123,7 @@ class Events:
         for i, channel in enumerate(channels):
             yield _slice(JAMMERS, channel, names[i], starts[i], ends[i], args[i])
 
-    def messages(self, table: Any) -> Iterator[str]:
+    def messages(self, table: pa.Table) -> Iterator[str]:
         """Yield the way of each message, and an arrow from its sender to its receiver.
 
         The way is an async event, which need not nest: messages between two clients may overtake each other.
@@ -168,6 +171,6 @@ def _slice(process: int, track: int, name: str, start_us: float, end_us: float, 
     return f'{{"ph":"X","name":{name},"pid":{process},"tid":{track},{times},"args":{args}}}'
 
 
-def _meta(name: str, process: int, track: int | None, args: dict[str, Any]) -> str:
+def _meta(name: str, process: int, track: int | None, args: dict[str, object]) -> str:
     place = {"pid": process} if track is None else {"pid": process, "tid": track}
     return json.dumps({"ph": "M", "name": name, **place, "args": args}, separators=(",", ":"))

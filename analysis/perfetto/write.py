@@ -8,14 +8,17 @@ from contextlib import closing
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from analysis.files import replace_file
 from analysis.perfetto.events import Events
 from analysis.results.run import Run
 from analysis.results.sources import COLUMNS, TableName
 
-_EVENTS_OF: dict[TableName, Callable[[Events, Any], Iterator[str]]] = {
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EVENTS_OF: dict[TableName, Callable[[Events, pa.Table], Iterator[str]]] = {
     "rounds": Events.rounds,
     "clients": Events.attempts,
     "probes": Events.probes,
@@ -60,7 +63,7 @@ def _text(raw: BinaryIO, path: Path) -> TextIO:
     return TextIOWrapper(raw, encoding="utf-8")
 
 
-def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[Any]:
+def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[pa.Table]:
     """Yield the rows of rounds `first` to `last` as `pyarrow.Table`s; none where the run has no such table."""
     import pyarrow.compute
 

@@ -29,6 +29,7 @@ from analysis.results.sources import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 
 OUTCOMES = ("delivered", "lost", "late", "aborted", "in_flight")
@@ -190,7 +191,7 @@ class Run:
         """The tables that the run left."""
         return [name for name in COLUMNS if self.source.has(name)]
 
-    def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> Any:
+    def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a table as `pyarrow.Table`, all columns or some.
 
         It is read at each call. ValueError: absent, foreign or newer format.
@@ -208,7 +209,7 @@ class Run:
             check_filled(place, table, result)
             return select_columns(table, result, wanted)
 
-    def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[Any]:
+    def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""
         place = self.source.table_place(table)
         if not self.source.has(table):
@@ -236,7 +237,7 @@ class Run:
         return f"Run({self.source.place!r}, policy={self.policy!r}, seed={self.seed})"
 
 
-def _floats(column: Any) -> NDArray[np.float64]:
+def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
     """Return a column of Arrow as floats (n,), missing values as NaN; where all are missing, one number shown n times."""
     if column.null_count == len(column) > 0:
         return np.broadcast_to(np.float64("nan"), len(column)).view()

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 
 from analysis.results.checksums import FILES, check_file, make_again, remove_checksum
 from netsim.core.rows import ALWAYS, FORMAT, ROUND_CAUSES, ROWS, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet
 
 TableName = Literal[
     "rounds",
@@ -110,14 +114,14 @@ class KeptColumns:
 class OpenTable(Protocol):
     """A table that is open for reading, from a file or from memory."""
 
-    schema: Any
+    schema: pa.Schema
     """As `pyarrow.Schema`."""
     rows: int
 
-    def read(self, columns: Sequence[str]) -> Any:
+    def read(self, columns: Sequence[str]) -> pa.Table:
         """Return these columns as `pyarrow.Table`."""
 
-    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield all rows of these columns (None: all) as one `pyarrow.Table` after the other, so that files need not fit in
         memory.
         """
@@ -250,7 +254,7 @@ class RunInMemory:
 
     _number = count(1)
 
-    def __init__(self, *, summary: Mapping[str, Any], scenario_text: str, tables: Mapping[str, Any]) -> None:
+    def __init__(self, *, summary: Mapping[str, Any], scenario_text: str, tables: Mapping[str, pa.Table]) -> None:
         self.folder: Path | None = None
         self.kept = KeptColumns()
         self._summary, self._scenario_text, self.tables = dict(summary), scenario_text, dict(tables)
@@ -277,15 +281,15 @@ class RunInMemory:
 
 
 class _TableFile:
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: pyarrow.parquet.ParquetFile) -> None:
         self._file = file
         self.schema = file.schema_arrow
         self.rows: int = file.metadata.num_rows
 
-    def read(self, columns: Sequence[str]) -> Any:
+    def read(self, columns: Sequence[str]) -> pa.Table:
         return self._file.read(columns=list(columns))
 
-    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         for group in range(self._file.num_row_groups):
             yield self._file.read_row_group(group, columns=None if columns is None else list(columns))
 
@@ -293,15 +297,15 @@ class _TableFile:
 class TableInMemory:
     """A `pyarrow.Table`, read as a file is."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: pa.Table) -> None:
         self._table = table
         self.schema = table.schema
         self.rows: int = table.num_rows
 
-    def read(self, columns: Sequence[str]) -> Any:
+    def read(self, columns: Sequence[str]) -> pa.Table:
         return self._table.select(list(columns))
 
-    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         yield self._table if columns is None else self.read(columns)
 
 
@@ -322,7 +326,7 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
     return inner
 
 
-def check_table(place: str, table: TableName, schema: Any) -> list[str]:
+def check_table(place: str, table: TableName, schema: pa.Schema) -> list[str]:
     """Check that a file is the expected table, by its metadata and columns; return the optional columns that the run left out.
 
     Raises:
@@ -343,7 +347,7 @@ def check_table(place: str, table: TableName, schema: Any) -> list[str]:
     return missing
 
 
-def select_columns(table: TableName, found: Any, columns: Sequence[str]) -> Any:
+def select_columns(table: TableName, found: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the Arrow table `found` with these columns. Those that its run left out are null, of the type that others have."""
     import pyarrow
 
@@ -361,7 +365,7 @@ FILLED: dict[TableName, tuple[str, ...]] = {
 """Columns without empty cells in any run; readers rely on that."""
 
 
-def check_filled(place: str, table: TableName, found: Any) -> None:
+def check_filled(place: str, table: TableName, found: pa.Table) -> None:
     """Raise ValueError where a column of the Arrow table `found` lacks a value that every run writes."""
     for name in FILLED.get(table, ()):
         if name not in found.column_names:

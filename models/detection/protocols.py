@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Protocol
+from typing import Protocol
 
 from models.errors import ParameterError
-
-State = dict[str, Any]
+from netsim.core.state import State as State
 
 
 class Detector(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update
 from models.fl.training.losses import finite_rows
 from models.fl.versions import Versions
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -167,7 +167,7 @@ class Aggregator:
         with naming_device(self._trainer.device, "measuring contributions"):
             return self._contributions.contribution()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         state = {
             "trained_updates": self.trained_updates,
             "refused_updates": self.refused_updates,
@@ -175,7 +175,7 @@ class Aggregator:
         }
         return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         device = self._trainer.device
         self.trained_updates = int(state["trained_updates"])
         self.refused_updates = int(state["refused_updates"])

@@ -30,6 +30,7 @@ from models.fl.training.executors import Workers
 from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update, work_of
 from models.fl.versions import Versions
 from models.laws.work import WorkPlan
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -388,12 +389,12 @@ class FederatedLearner:
         """Return the marginal contributions (K,), each >= 0; ones if `contribution_samples` is 0."""
         return self.aggregator.contribution()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         state = self.versions.state_dict() | self._work.state_dict() | self.tests.state_dict() | self.aggregator.state_dict()
         state["waiting"] = [[one.client, one.round, one.start.number, one.epsilon, one.steps] for one in self._waiting]
         return state if self._cache is None else state | {"cache": self._cache.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self.versions.load_state_dict(state)
         start = self.versions.id
         self._waiting = [Update(int(c), int(r), start(int(v)), float(e), int(s)) for c, r, v, e, s in state["waiting"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.local_work import LocalWork
 from models.fl.versions import Versions
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -131,10 +132,10 @@ class ModelTests:
         """
         return self._evaluator.local_tests(local)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"due_s": self._evaluator.due_s, "best_loss": self._best_loss, "unscored": list(self.unscored)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self._evaluator.resume(float(state["due_s"]))
         self._best_loss = state["best_loss"]
         self.unscored = Unscored(*state["unscored"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from models.fl.learner import Content, Delivered, FederatedLearner
 from models.fl.store import SERVER, ModelId, edge_node
 from models.fl.training.local_work import Update
 from models.fl.versions import Versions
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -165,7 +166,7 @@ class NodeLearner:
     def contribution(self) -> FloatArray | None:
         return None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return the models of the node; the root's models are in the state of `FederatedLearner`."""
         store = self._learner.store
         models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
@@ -174,7 +175,7 @@ class NodeLearner:
         sent = None if self._sent is None else self._sent.cpu().numpy().copy()
         return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Load a state; raises ParameterError if its network has another size."""
         owner = self._learner if self._above is None else self._versions
         owner.load_state_dict(state["models"])

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from models.fl.evaluation import Quality
 from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray, IntArray
 from models.fl.store import ModelId
 from models.fl.training.local_work import Update
+from netsim.core.state import State
 
 _FEW = 16
 """Most models of a mixture that are added one after the other; beyond, a matrix of all weights is quicker."""
@@ -293,7 +294,7 @@ class PeerLearner:
     def contribution(self) -> FloatArray | None:
         return None
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return the computed models, and the recipes of models that are not computed yet."""
         numbers = sorted(self._vectors)
         return {
@@ -305,7 +306,7 @@ class PeerLearner:
             "models": np.stack([self._vectors[number].cpu().numpy() for number in numbers]),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Take over a state; raises ParameterError for one of a network of another size."""
         self._learner.load_state_dict(state["learner"])
         model, models = self._learner.model, torch.from_numpy(np.array(state["models"], np.float32))

@@ -6,12 +6,13 @@ A member with a value in a Protocol may be left out of a user's own class.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.fl.demands import NOTHING, Demands
+from netsim.core.state import State
 
 if TYPE_CHECKING:
     import torch
@@ -114,9 +115,9 @@ class ServerOptimizer(Protocol):
     def step(self, delta: Tensor) -> Tensor:
         """Return the step to add to the parameters; `delta` (d,) is the aggregated step."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> State: ...
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None: ...
+    def load_state_dict(self, state: State, device: torch.device) -> None: ...
 
 
 class Compression(Protocol):

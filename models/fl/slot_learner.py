@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from models.errors import ParameterError
 from models.fl.evaluation import LocalTest, Quality
 from models.fl.learner import Content, Delivered, FederatedLearner, FloatArray
+from netsim.core.state import State
 
 
 class SlotLearner:
@@ -62,8 +62,8 @@ class SlotLearner:
         kept = {name: now[name] for name in ("trained_updates", "refused_updates", "due_s")}
         self._learner.load_state_dict(self._first | kept | {"versions": [now["versions"][-1] + 1]})
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return self._learner.state_dict()
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         self._learner.load_state_dict(state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from models.errors import ParameterError
 from models.fl.store import SERVER, ModelId, ModelStore
+from netsim.core.state import State
 
 
 class Versions:
@@ -78,7 +78,7 @@ class Versions:
         for id in before.values():
             self.store.release(id)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {
             "versions": self.kept,
             # Not one array, nor copies: models beyond the store's memory are on disk, and a checkpoint writes them one by one.
@@ -86,7 +86,7 @@ class Versions:
             "held": {holder: list(versions) for holder, versions in self._held.items()},
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Restore a state.
 
         Raises:

@@ -8,7 +8,7 @@ step.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from annotated_doc import Doc
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick, same_clients, spread
-from netsim.core.state import StateFields
+from netsim.core.state import State, StateFields
 
 BoolArray = NDArray[np.bool_]
 
@@ -132,10 +132,10 @@ class GilbertElliott:
         bad = self._bad_share[entities]
         return np.asarray(1.0 - (1.0 - bad) * pick(self._loss_good, entities) - bad * pick(self._loss_bad, entities))
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {} if self._bad is None else {"bad": self._bad.copy()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         bad = state.get("bad")
         if bad is not None and np.shape(bad) != (self._clients,):
             raise ParameterError(

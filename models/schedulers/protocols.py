@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, NamedTuple, Protocol
 
 import numpy as np
 from annotated_doc import Doc
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
+from netsim.core.state import State as State
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
-State = dict[str, Any]
 
 
 class SlotView(Protocol):

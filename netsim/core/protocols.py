@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from netsim.core.reports import NOBODY_PROBED, Probed, RoundOutcome
+from netsim.core.state import State as State  # noqa: TC001 - imported from here, too
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -25,11 +26,6 @@ BoolArray = NDArray[np.bool_]
 LawT = TypeVar("LawT", covariant=True)
 Notes = dict[str, Any]
 """Entries of a summary, as plain data."""
-State = dict[str, Any]
-"""Plain data: numbers, strings, NumPy arrays, and lists and dicts of these.
-
-`state_dict` returns a copy, which later rounds do not change. `load_state_dict` does not keep its argument.
-"""
 
 AnyMethod = TypeVar("AnyMethod", bound=Callable[..., Any])
 

@@ -10,7 +10,11 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from netsim.core.protocols import State
+State = dict[str, Any]
+"""Plain data: numbers, strings, NumPy arrays, and lists and dicts of these.
+
+`state_dict` returns a copy, which later rounds do not change. `load_state_dict` does not keep its argument.
+"""
 
 
 class StateFields:

@@ -18,7 +18,10 @@ from rich.table import Table
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:
+    from analysis.api import Sweep
+    from analysis.documents.blocks import Picture
     from analysis.figures.settings import Look
+    from analysis.metrics.comparison import Comparison
     from netsim.core.protocols import Notes
     from scenarios.schema.cautions import Caution
     from scenarios.sweeps.plan import Plan
@@ -120,7 +123,7 @@ def show_cautions(cautions: Mapping[Caution, str], *, strict: bool = False) -> N
         raise typer.Exit(2)
 
 
-def warn_of_missing(done: Any, strict: bool) -> None:
+def warn_of_missing(done: Sweep, strict: bool) -> None:
     """Say which runs of a sweep are missing; raises UserError with `strict`."""
     from analysis.documents.run_names import missing_words
 
@@ -130,7 +133,7 @@ def warn_of_missing(done: Any, strict: bool) -> None:
         complain(f"warning: {missing_words(done)}")
 
 
-def opened_sweep(folder: Path) -> Any:
+def opened_sweep(folder: Path) -> Sweep:
     """Open the sweep in a folder without its damaged runs, and warn of each damaged run; raises ValueError."""
     from analysis import open_sweep
 
@@ -140,7 +143,7 @@ def opened_sweep(folder: Path) -> Any:
     return sweep
 
 
-def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any:
+def print_comparison(done: Sweep, *, strict: bool = False, **settings: Any) -> Comparison:
     """Show the tables of a comparison, and return it.
 
     `strict` as in `warn_of_missing`; other settings as in `analysis.compare`.
@@ -157,7 +160,9 @@ def print_comparison(done: Any, *, strict: bool = False, **settings: Any) -> Any
     return comparison
 
 
-def print_against(done: Any, comparison: Any, against: Sequence[str], within: Sequence[str], *, look: Look) -> list[Any]:
+def print_against(
+    done: Sweep, comparison: Comparison, against: Sequence[str], within: Sequence[str], *, look: Look
+) -> list[Picture]:
     """Show the metrics of a comparison against keys of the scenario, or the best variant for each value of keys.
 
     Returns the figures, as pictures of a report.
@@ -196,7 +201,7 @@ def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterat
         yield narrow[0], narrow[1:]
 
 
-def print_intervals(comparison: Any, equivalent: Sequence[str]) -> None:
+def print_intervals(comparison: Comparison, equivalent: Sequence[str]) -> None:
     """Show the intervals of the differences of a comparison, with the verdicts on margins, METRIC=VALUE each."""
     from analysis.documents.terminal import terminal_table
     from analysis.metrics.differences import margins_of

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from netsim.clients.update import OUTCOMES
 from netsim.core.protocols import Notes
 from netsim.records.columns import count_words, numbers
 from scenarios.schema.errors import BooksError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
 
 SUMMED = (
     *("selected", *OUTCOMES, "bytes_down", "bytes_up", "probes", "probes_answered"),
@@ -108,7 +113,7 @@ def audit(
     return {"balanced": not problems, "tables": checked, "problems": problems}
 
 
-def refuse_unbalanced(books: Mapping[str, Any], place: Any, kept: str = "The files are kept; ") -> None:
+def refuse_unbalanced(books: Mapping[str, Any], place: Path | str, kept: str = "The files are kept; ") -> None:
     """Raise BooksError if the books of the run in `place` do not balance. `kept`: text on what is kept of the run."""
     if not books["balanced"]:
         raise BooksError(
@@ -175,7 +180,7 @@ def _probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None)
     return _differences(sums, expected) + ([] if energy is None else energy.differences(joules, drawn_j))
 
 
-def _add_up(table: Any, rows: Counter[str], sent: dict[str, int], joules: dict[str, float]) -> None:
+def _add_up(table: pa.Table, rows: Counter[str], sent: dict[str, int], joules: dict[str, float]) -> None:
     """Add the outcomes, bytes and joules of a piece of a table of attempts or probes."""
     for name in joules:
         joules[name] += float(numbers(table[name], math.nan).sum())

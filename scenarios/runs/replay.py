@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
@@ -18,6 +18,9 @@ from scenarios.runs.unfinished import INTERRUPTED
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.workers.scratch import temporary_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 WHAT_IFS = "what_ifs.parquet"
 """Table that `netsim stragglers` adds to the folder of a run."""
@@ -94,6 +97,6 @@ def _difference(first_file: Path, second_file: Path) -> str | None:
     return f"{table}: the same values in other bytes"
 
 
-def _values(table: Any, name: str) -> list[Any]:
+def _values(table: pa.Table, name: str) -> list[Any]:
     """Return a column of an Arrow table; all None for a column that the run left out."""
     return table[name].to_pylist() if name in table.column_names else [None] * table.num_rows

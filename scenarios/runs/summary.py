@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from scenarios.wiring.pause_bound import pause_notes
 from scenarios.wiring.population import Population
 from scenarios.wiring.world import World
 from scenarios.workers.versions import versions
+
+if TYPE_CHECKING:
+    from models.fl.learner import FederatedLearner
 
 _SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")
@@ -288,7 +291,7 @@ def _age_at_random(clients: int, rounds: int, delivered: int) -> float | None:
     return expected_age(clients=clients, delivered=delivered / rounds) if delivered else None
 
 
-def _learner_notes(learner: Any) -> Notes | None:
+def _learner_notes(learner: FederatedLearner | None) -> Notes | None:
     """Return the notes on training, or None if nothing was trained."""
     if learner is None:
         return None

@@ -1,6 +1,6 @@
 """The `[server]` table of the buffered server."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from scenarios.schema.section import problem
 from scenarios.schema.server import Server, check_channels, refuse_oracle, refuse_reward, require_policy
 
 if TYPE_CHECKING:
+    from scenarios.registry.components import Component
     from scenarios.schema.scenario import Scenario
 
 Positive = Annotated[float, Field(gt=0)]
@@ -97,7 +98,7 @@ class Buffered(Server):
             reason = 'leave it out: with pacing = "latency" a model is made when it is time, of all that has arrived'
             raise problem(("server", "buffer"), self.buffer, reason)
 
-    def check_policy(self, policy: Any, scenario: "Scenario") -> None:
+    def check_policy(self, policy: "Component", scenario: "Scenario") -> None:
         """Refuse a policy that selects more than work at once, and with pacing by latency one that counts a model's updates."""
         super().check_policy(policy, scenario)
         chosen, clients = resolve("policy", policy.kind), scenario.clients.count

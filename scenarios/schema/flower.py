@@ -14,6 +14,7 @@ from scenarios.schema.server import Server, check_channels, refuse_oracle, refus
 from scenarios.schema.world import SPEEDS, Compute
 
 if TYPE_CHECKING:
+    from scenarios.registry.components import Component
     from scenarios.schema.scenario import Scenario
 
 Seconds = Annotated[float, Field(ge=0)]
@@ -95,7 +96,7 @@ class FlowerServer(Server):
         refuse_oracle(scenario)
         refuse_reward(scenario, "beside [flower]: measures rounds that wait for m clients; leave it out")
 
-    def check_policy(self, policy: Any, scenario: "Scenario") -> None:
+    def check_policy(self, policy: "Component", scenario: "Scenario") -> None:
         """Refuse a policy that needs more knowledge of updates than an app reports."""
         super().check_policy(policy, scenario)
         chosen = resolve("policy", policy.kind)

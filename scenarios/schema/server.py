@@ -1,7 +1,7 @@
 """Members of a `[server]` table of any kind, for the rest of a scenario and for messages."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from netsim.core.protocols import FloatArray
 from scenarios.registry.components import Component
@@ -96,7 +96,7 @@ class Server(Component):
     def check(self, scenario: "Scenario") -> None:
         """Raise a pydantic refusal for the first table or key that this server does not go with."""
 
-    def check_policy(self, policy: Any, scenario: "Scenario") -> None:
+    def check_policy(self, policy: Component, scenario: "Scenario") -> None:
         """Raise a pydantic refusal of a policy of `scenario` that does not go with the other keys of this table.
 
         This default refuses policies that need late updates if every update is fresh. Policies of opinions are not checked.
@@ -163,13 +163,14 @@ def refuse_links(scenario: "Scenario") -> None:
             raise problem(("jammers", i, "links"), jammer.links, reason)
 
 
-def require_policy(scenario: "Scenario", key: str, m: int) -> Any:
+def require_policy(scenario: "Scenario", key: str, m: int) -> Component:
     """Return the policy; refuse a scenario without one. `key`: key of the server with the number of selected clients, `m`."""
     if scenario.policy is None:
         raise missing("policy", scenario)
     if m > scenario.clients.count:
         raise problem(("server", key), m, f"must be at most the {scenario.clients.count} clients of clients.count")
-    return scenario.policy
+    policy: Component = scenario.policy
+    return policy
 
 
 def refuse_policy(scenario: "Scenario") -> None:

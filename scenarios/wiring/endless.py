@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,7 @@ class _Change(NamedTuple):
     """A change of the world that repeats, such as the steps of a bandwidth."""
 
     key: str
-    value: Any
+    value: object
     each_s: float
     """Mean time between two changes."""
     what: str

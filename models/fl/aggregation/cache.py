@@ -17,6 +17,7 @@ from torch import Tensor
 
 from models.errors import ParameterError
 from models.fl.store import ModelId, ModelStore
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -77,7 +78,7 @@ class ModelCache:
             [self._first, *(self._entries[client] for client in clients)], np.concatenate([[1.0 - shares.sum()], shares])
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Return the entries, and each distinct model once."""
         distinct = [self._first, *dict.fromkeys(entry for _, entry in sorted(self._entries.items()))]
         return {
@@ -86,7 +87,7 @@ class ModelCache:
             "entries": {client: list(entry) for client, entry in sorted(self._entries.items())},
         }
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         """Restore a state."""
         old_entries = [self._first, *self._entries.values()]
         ids = [_saved_id(id) for id in state["ids"]]

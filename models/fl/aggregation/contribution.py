@@ -20,6 +20,7 @@ from models.fl.evaluation import Randomness, local_sets, measure
 from models.fl.options import TrainingOptions
 from models.fl.task import Task
 from models.fl.training.local_trainer import LocalTrainer
+from netsim.core.state import State
 
 MOST_SAMPLES = 10**6
 """Largest number of samples of a client: more would repeat the same ones, in a list for each client."""
@@ -85,7 +86,7 @@ class Contributions:
         values[known] = contributions
         return values
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         known = sorted(self._updates)
         return {
             "clients": known,
@@ -95,7 +96,7 @@ class Contributions:
             "changed": self._changed,
         }
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         def tensors(arrays: list[Any]) -> dict[int, Tensor]:
             """Return saved arrays as tensors on the device, by client."""
             loaded = (torch.from_numpy(np.array(array, np.float32)).to(device) for array in arrays)

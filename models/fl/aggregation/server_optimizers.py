@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from models.fl.parameters import (
     ServerSgdParameters,
 )
 from models.fl.protocols import ServerOptimizer
+from netsim.core.state import State
 
 
 class ServerSgd(ServerSgdParameters):
@@ -39,10 +39,10 @@ class ServerSgd(ServerSgdParameters):
     def step(self, delta: Tensor) -> Tensor:
         return delta if self.learning_rate == 1 else delta * self.learning_rate
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {}
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         pass
 
 
@@ -55,10 +55,10 @@ class _WithMoments(Parameters):
         super().__post_init__()
         self._moments: dict[str, Tensor] = {}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {name: moment.cpu().numpy().copy() for name, moment in self._moments.items()}
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         self._moments = {name: torch.from_numpy(np.array(moment, np.float32)).to(device) for name, moment in state.items()}
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from models.errors import ParameterError
 from models.fl.data.files import check_counts, data_paths, require_files, require_known
-from models.fl.data.own_data import Source, place_of, read_own
+from models.fl.data.own_data import Arrays, Source, place_of, read_own
 from models.fl.networks.torchvision_compat import torchvision
 from models.fl.options import DataOptions
 
@@ -104,7 +104,7 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
-def _read_idx(kind: str, root: Path, dataset_class: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
     """Return train images, train labels, test images, test labels and the number of classes, from idx files.
 
     `dataset_class`: the class of torchvision, which has the checksums of the packed files.
@@ -146,7 +146,7 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 
 @lru_cache(maxsize=2)
-def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Any:
+def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Arrays:
     """Return the arrays of `read_published`, read only once for all runs of a process; nobody may write into them.
 
     `stamps`: times and lengths of the files, so that changed files are read again.
@@ -163,7 +163,7 @@ def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
     return tuple((state.st_mtime_ns, state.st_size) for state in states)
 
 
-def read_published(kind: str, root: Path, download: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]:
+def read_published(kind: str, root: Path, download: bool) -> Arrays:
     """Return train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes.
 
     Raises:

@@ -4,7 +4,7 @@ user's trainer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from models.fl.training.client_vectors import check_bytes
 from models.fl.training.jobs import StateId
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 
@@ -154,7 +155,7 @@ class ClientMemory:
         if states is not None:
             check_bytes(len(self._kept), len(states.moments) * states.moments[0].shape[1], self._most_bytes)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {
             "clients": list(self._kept),
             "statistics": [kept.statistics.cpu().numpy().copy() for kept in self._kept.values()],
@@ -164,7 +165,7 @@ class ClientMemory:
             "rounds": [kept.round for kept in self._kept.values()],
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         """Replace the states of all clients by those of `state`, with float32 tensors on `device`."""
         def tensors(name: str) -> list[Tensor]:
             return [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state[name]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from netsim.core.state import State
 
 
 def check_bytes(clients: int, numbers: int, most_bytes: int) -> None:
@@ -56,9 +57,9 @@ class ClientVectors:
                 self._vectors[client] = row.clone()
         check_bytes(len(self._vectors), vectors.shape[1], self._most_bytes)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"clients": list(self._vectors), "vectors": [vector.cpu().numpy().copy() for vector in self._vectors.values()]}
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         rows = [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state["vectors"]]
         self._vectors = dict(zip(map(int, state["clients"]), rows, strict=True))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,6 +11,7 @@ from torch import Tensor
 from models.fl.demands import LocalSteps
 from models.fl.protocols import Correction
 from models.fl.training.client_vectors import ClientVectors
+from netsim.core.state import State
 
 
 class Corrections:
@@ -58,10 +58,10 @@ class Corrections:
         if self._correction.on_server:
             step[columns] += self._correction.on_server * self.mean
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         return {"own": self._own.state_dict(), "mean": self.mean.cpu().numpy().copy()} if self.keeps else {}
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         if self.keeps:
             self._own.load_state_dict(state["own"], device)
             self.mean = torch.from_numpy(np.array(state["mean"], np.float32)).to(device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -42,6 +42,7 @@ from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import FirstPass, LossTally, finite_rows
 from models.fl.training.own_training import Address, OwnTraining, Result
 from models.laws.work import Work, WorkPlan
+from netsim.core.state import State
 
 IntArray = NDArray[np.int64]
 
@@ -354,7 +355,7 @@ class LocalWork:
         text = "updates report the loss at the received model over all samples: a pass before training"
         return None if self._probing is None else text
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         losses = {} if self.losses is None else self.losses.state_dict()
         return {
             "memory": self.memory.state_dict(),
@@ -366,7 +367,7 @@ class LocalWork:
             "arrived": sorted(map(list, self._arrived)),
         }
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: State, device: torch.device) -> None:
         self.executor.forget_all()
         self.memory.load_state_dict(state["memory"], device)
         self.left_out.load_state_dict(state["left_out"], device)
