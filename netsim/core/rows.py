@@ -476,12 +476,12 @@ class ScriptRow(NamedTuple):
     """Round under way, or the last one; 0: none yet."""
     time_s: float
     action: str
-    """change, scale, restore; start, stop (jammers); take_away, bring_back, cut_off, reconnect (clients);
-    cut_links, heal_links (between clients)."""
+    """change, scale, restore; start, stop (jammers); take_away, bring_back (clients, edges); cut_off, reconnect (clients);
+    move (of clients to an edge); cut_links, heal_links (between clients)."""
     target: str
-    """Target of the act: a key of the scenario such as compute.delay, a jammer's name, clients or links."""
+    """Target of the act: a key of the scenario such as compute.delay, a jammer's name, clients, edges or links."""
     entities: str | None
-    """Clients, sub-channels or links concerned: name of a group, or numbers as JSON; null: all."""
+    """Clients, sub-channels, links or edges concerned: name of a group, or numbers or names as JSON; null: all."""
     parameter: str | None
     before: str | None
     """Value in force before, as JSON: one value, a list over the entities, or least, mean and largest of many."""
