@@ -235,14 +235,14 @@ class TrainingCluster(TrainingWorkers):
 
     async def _train(self, client: Any, seat: _Seat, line: int, ticket: Ticket, place: _Place, call: bytes) -> None:
         """Have a ticket trained by its worker."""
-        from distributed.protocol import to_serialize
+        from distributed.protocol.serialize import to_serialize
 
         outcome: Report | Failure | Killed
         numbers = None
         try:
             message = {"desk": seat.desk.key, "call": call}
             if place.block is None:
-                message["numbers"] = to_serialize(place.numbers)
+                message["numbers"] = to_serialize(place.numbers)  # type: ignore[no-untyped-call]
             if seat.reached:
                 answer = await getattr(client.rpc(seat.address), TRAIN)(**message)
             else:

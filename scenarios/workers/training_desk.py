@@ -183,7 +183,7 @@ def serve(desk: Desk) -> None:
     """
     from distributed import secede
 
-    secede()
+    secede()  # type: ignore[no-untyped-call]
     while is_wanted():
         with suppress(Empty):
             desk.calls.get(timeout=_LOOK_S)()
@@ -191,7 +191,7 @@ def serve(desk: Desk) -> None:
 
 async def train_at_desk(desk: str, call: bytes, numbers: Numbers | None = None) -> dict[str, Any]:
     """Handler of a worker: have a stack trained in the thread that serves the desk with the key `desk`."""
-    from distributed.protocol import to_serialize
+    from distributed.protocol.serialize import to_serialize
 
     found = _DESKS.get(desk)
     if found is None:
@@ -199,13 +199,18 @@ async def train_at_desk(desk: str, call: bytes, numbers: Numbers | None = None) 
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[tuple[Report | Failure | Killed, Numbers | None]] = loop.create_future()
 
+    def hand_over(result: tuple[Report | Failure | Killed, Numbers | None]) -> None:
+        if not answer.done():
+            answer.set_result(result)
+
     def act() -> None:
         result = found.train(call, numbers)
-        loop.call_soon_threadsafe(lambda: answer.done() or answer.set_result(result))
+        loop.call_soon_threadsafe(hand_over, result)
 
     found.calls.put(act)
     outcome, ends = await answer
-    return {"outcome": pickle.dumps(outcome), "numbers": None if ends is None else to_serialize(ends)}
+    sent = None if ends is None else to_serialize(ends)  # type: ignore[no-untyped-call]
+    return {"outcome": pickle.dumps(outcome), "numbers": sent}
 
 
 def digest(x: Any, y: Any) -> str:
