@@ -15,7 +15,8 @@ from simpy.events import Event
 from netsim.clients.lifecycle import UpdateLifecycle
 from netsim.clients.steps.stages import WAIT
 from netsim.clients.update import OUTCOMES, ModelDraws, SendDraws, Update
-from netsim.core.clock import LAST, Process
+from netsim.core.alarm import Alarm
+from netsim.core.clock import Process
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoAccountant
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from netsim.core.protocols import IntArray, State
     from netsim.network.medium import Medium
 
+_NEVER = float("inf")
 _JOULES = ("compute_j", "send_j", "receive_j")
 
 
@@ -74,8 +76,8 @@ class Probes:
         self._present = 0
         """Index of the present question, or the last one."""
         self._over: Event | None = None
-        self._due_s = 0.0
-        self._alarm_set = False
+        # Rings after everything else of its instant: an answer exactly at the deadline is in time.
+        self._alarm = Alarm(pool.clock, self._end_late)
         pool.add_probes(self)
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
@@ -161,29 +163,12 @@ class Probes:
         if self.under_way:
             self._over = pool.clock.event()
             if self.deadline_s is not None:
-                self._due_s = now + self.deadline_s
-                self._set_alarm()
+                self._alarm.set(now + self.deadline_s)
             yield self._over
         return probed
 
-    def _set_alarm(self) -> None:
-        """Put an alarm at the deadline on the clock, unless one is there.
-
-        A round may be over before its alarm. That alarm then rings in a later round, and `_on_alarm` sets it again.
-        """
-        if not self._alarm_set:
-            self._alarm_set = True
-            # After everything else of that instant: an answer exactly at the deadline is in time.
-            self.pool.clock.call_at(self._due_s, self._on_alarm, priority=LAST)
-
-    def _on_alarm(self, payload: None) -> None:
+    def _end_late(self) -> None:
         """End the probes that are still in flight at the deadline."""
-        self._alarm_set = False
-        if self._over is None:
-            return
-        if self.pool.clock.now < self._due_s:
-            self._set_alarm()
-            return
         # Probes that wait in a queue first: none may take over a sub-channel only to leave it at the same instant.
         for probe in sorted(self.under_way.values(), key=lambda probe: probe.phase != WAIT):
             self.life.cut(probe, "late")
@@ -197,6 +182,7 @@ class Probes:
         self.pool.busy[probe.client] = False
         if not self.under_way and self._over is not None:
             over, self._over = self._over, None
+            self._alarm.set(_NEVER)
             over.succeed()
 
     def leave(self, clients: IntArray) -> None:

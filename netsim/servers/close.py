@@ -11,6 +11,7 @@ import numpy as np
 from netsim.clients.attempts import EndedAttempts, ObjectAttempts
 from netsim.clients.columns import DELIVERED, NUMBER, OUTCOME, ROUND
 from netsim.clients.saved import attempts_state, restored_attempts
+from netsim.core.alarm import Alarm
 from netsim.core.causes import END, OPEN, Cause
 from netsim.core.clock import LAST, Event, Process
 from netsim.core.closing import RoundState, fold_ends, look_follows_end, no_deadline
@@ -135,7 +136,8 @@ class WhenEnded(_RoundOfBeginnings):
         """Number of the round's attempt that ended last, or None."""
         self._look_s: float | None = None
         """Time of the look that closes the round, if `fold` has computed that; None: an end closes it."""
-        self._alarm_s = _EVER
+        # Rings after everything else of its instant: an update exactly at the deadline is in time.
+        self._alarm = Alarm(pool.clock, self._look)
         self._handed_over = ObjectAttempts()
         """Delivered updates that other coordinators began: the round waits for none of them, and takes those that are there."""
         pool.follow(self._on_end, self._on_ends)
@@ -237,34 +239,27 @@ class WhenEnded(_RoundOfBeginnings):
             state.delivered += int(np.count_nonzero(ended.counts[OUTCOME, mine] == DELIVERED))
 
     def _set_alarm(self) -> None:
-        """Put the next look of the rule on the clock, unless an earlier alarm is there.
+        """Set the alarm to the next look of the rule."""
+        now = self.pool.clock.now
+        look_s = float(self.rule.next_look_s(self._state)) if self.open_round is not None else _EVER
+        if look_s != now:  # the alarm of this instant has yet to ring, or has just rung
+            self._alarm.set(look_s if look_s > now else _EVER)
 
-        The alarm of a round that closed early rings in a later round, and is then set again. One alarm for each round would fill
-        the clock with useless calls if deadlines are long and rounds short.
-        """
-        if self.open_round is None:
-            return
-        look_s = float(self.rule.next_look_s(self._state))
-        if self.pool.clock.now < look_s < self._alarm_s:
-            self._alarm_s = look_s
-            # After everything else of that instant: an update exactly at the deadline is in time.
-            self.pool.clock.call_at(look_s, self._on_alarm, look_s, priority=LAST)
-
-    def _on_alarm(self, look_s: float) -> None:
-        """Callback at an alarm: close the round if its rule asked for a look now and says so."""
-        if look_s == self._alarm_s:
-            self._alarm_s = _EVER
-        state = self._state
-        due = self.open_round is not None and look_s == self.rule.next_look_s(state)
-        if due and self.rule.closes(replace(state, now_s=look_s, looking=True)):
-            self._close(look_s)
-        self._set_alarm()
+    def _look(self) -> None:
+        """Close the open round if its rule says so at this time, not at an end; otherwise wait for the next look."""
+        state, now = self._state, self.pool.clock.now
+        due = self.open_round is not None and now == self.rule.next_look_s(state)
+        if due and self.rule.closes(replace(state, now_s=now, looking=True)):
+            self._close(now)
+        else:
+            self._set_alarm()
 
     def _close(self, look_s: float | None = None) -> None:
         """Close the open round: by its last end, or by a look at `look_s`."""
         # Close at once, not when the server's process wakes: updates that arrive later at this instant are late already.
         self._note_close(self._state, self._last, look_s)
         self.open_round = None
+        self._alarm.set(_EVER)
         self._event.succeed()
 
     def _note_close(self, state: RoundState, last: int | None, look_s: float | None) -> None:

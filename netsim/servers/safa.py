@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
-from netsim.core.clock import LAST, Event, Process
+from netsim.core.alarm import Alarm
+from netsim.core.clock import Event, Process
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
@@ -196,7 +197,8 @@ class PickedArrived(EndsOfRound):
         """Number of updates that arrived in this round, and of those of them from clients that are not in `_last`."""
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
-        self._alarm_set = False
+        # Rings after everything else of its instant: an update exactly at the deadline is in time.
+        self._alarm = Alarm(pool.clock, self._waking.wake)
         pool.follow(self._on_end)
 
     def limit(self, deadline_s: float) -> None:
@@ -211,8 +213,7 @@ class PickedArrived(EndsOfRound):
 
     def wait(self) -> Process[None]:
         pool = self.pool
-        if self._due_s < _EVER:
-            self._set_alarm()
+        self._alarm.set(self._due_s)
         while pool.in_flight and pool.clock.now < self._due_s and not self._is_over():
             yield self._waking.event()
         if pool.clock.now >= self._due_s and pool.in_flight and not self._is_over():
@@ -235,24 +236,6 @@ class PickedArrived(EndsOfRound):
         if not others:
             self._others = [client for client in at_work if client not in self._last]
         return bool(self._others)
-
-    def _set_alarm(self) -> None:
-        """Put an alarm at the deadline on the clock, unless one is there.
-
-        The alarm of a round that closed early rings in a later round, and `_on_alarm` then sets it again.
-        """
-        if not self._alarm_set:
-            self._alarm_set = True
-            # After everything else of that instant: an update exactly at the deadline is in time.
-            self.pool.clock.call_at(self._due_s, self._on_alarm, priority=LAST)
-
-    def _on_alarm(self, payload: None) -> None:
-        """Wake the server if the deadline has come."""
-        self._alarm_set = False
-        if self.pool.clock.now >= self._due_s:
-            self._waking.wake()
-        else:
-            self._set_alarm()
 
     def _on_end(self, update: Update) -> None:
         self.ends.append(update)
