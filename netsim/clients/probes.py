@@ -16,12 +16,12 @@ from netsim.clients.lifecycle import UpdateLifecycle
 from netsim.clients.steps.stages import WAIT
 from netsim.clients.update import OUTCOMES, ModelDraws, SendDraws, Update
 from netsim.core.alarm import Alarm
-from netsim.core.clock import Process
 from netsim.core.errors import ParameterError
 from netsim.core.null_objects import NoAccountant
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
+    from netsim.core.clock import Process
     from netsim.core.protocols import IntArray, State
     from netsim.network.medium import Medium
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, STAGE_OF
 from netsim.core.causes import END, MESSAGE, OPEN, SENT, Cause
@@ -53,20 +53,45 @@ FIELDS = (
 _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 
 
-class ModelDraws:
-    """Draws of updates that begin together in a round: download, loss of the download, local training."""
+class _Draws:
+    """Base of the random numbers of messages that begin together in a round. `DRAWN` names what is drawn."""
 
-    __slots__ = ("clients", "compute", "downlink", "download", "round", "sample", "started_s")
+    DRAWN: ClassVar[tuple[Drawn, ...]]
+
+    __slots__ = ("clients", "round", "started_s")
 
     def __init__(self, round: int, time_s: float, clients: IntArray) -> None:
         self.round = round
         self.started_s = time_s
         self.clients = clients
-        self.download: Ends
-        self.downlink: Draw[bool]
-        self.compute: Draw[float]
-        self.sample: Draw[float]
 
+    def state_dict(self) -> State:
+        """Return the drawn values. They cannot be drawn again, because the states of channels have moved on."""
+        drawn: State = {name: getattr(self, name).state_dict() for name in self.DRAWN}
+        return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
+
+    @classmethod
+    def restore(cls, medium: Medium, state: State) -> Self:
+        """Return the draws of a saved state."""
+        round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
+        draws = cls(round, time_s, clients)
+        for name in cls.DRAWN:
+            setattr(draws, name, getattr(medium, name).redraw(round, time_s, clients, state[name]))
+        return draws
+
+
+class ModelDraws(_Draws):
+    """Draws of updates that begin together in a round: download, loss of the download, local training."""
+
+    DRAWN = ("downlink", "download", "compute", "sample")
+
+    __slots__ = DRAWN
+    download: Ends
+    downlink: Draw[bool]
+    compute: Draw[float]
+    sample: Draw[float]
+
+    # Written out, not a loop over `DRAWN`: a server that sends models one by one draws for each update.
     @classmethod
     def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
         """Draw for `clients` (n,) in `round`."""
@@ -77,36 +102,15 @@ class ModelDraws:
         draws.sample = medium.sample.draw(round, time_s, clients)
         return draws
 
-    def state_dict(self) -> State:
-        """Return the drawn values. They cannot be drawn again, because the states of channels have moved on."""
-        drawn = {name: getattr(self, name).state_dict() for name in ("download", "downlink", "compute", "sample")}
-        return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
 
-    @classmethod
-    def restore(cls, medium: Medium, state: State) -> ModelDraws:
-        """Return the draws of a saved state."""
-        round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
-        draws = cls(round, time_s, clients)
-        draws.downlink = medium.downlink.redraw(round, time_s, clients, state["downlink"])
-        draws.download = medium.download.redraw(round, time_s, clients, state["download"])
-        draws.compute = medium.compute.redraw(round, time_s, clients, state["compute"])
-        draws.sample = medium.sample.redraw(round, time_s, clients, state["sample"])
-        return draws
-
-
-class SendDraws:
+class SendDraws(_Draws):
     """Draws of the attempts of a round: the upload, and its loss by the client's own link."""
 
-    DRAWN: ClassVar[tuple[Drawn, ...]] = ("upload", "uplink")
+    DRAWN = ("upload", "uplink")
 
-    __slots__ = ("clients", "round", "started_s", "uplink", "upload")
-
-    def __init__(self, round: int, time_s: float, clients: IntArray) -> None:
-        self.round = round
-        self.started_s = time_s
-        self.clients = clients
-        self.upload: Ends
-        self.uplink: Draw[bool]
+    __slots__ = DRAWN
+    upload: Ends
+    uplink: Draw[bool]
 
     @classmethod
     def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> SendDraws:
@@ -114,20 +118,6 @@ class SendDraws:
         draws = cls(round, time_s, clients)
         draws.upload = medium.upload.draw(round, time_s, clients)
         draws.uplink = medium.uplink.draw(round, time_s, clients)
-        return draws
-
-    def state_dict(self) -> State:
-        """Return the drawn values."""
-        drawn = {name: getattr(self, name).state_dict() for name in ("upload", "uplink")}
-        return {"round": self.round, "clients": self.clients.copy(), "started_s": self.started_s, **drawn}
-
-    @classmethod
-    def restore(cls, medium: Medium, state: State) -> SendDraws:
-        """Return the draws of a saved state."""
-        round, time_s, clients = state["round"], state["started_s"], state["clients"].copy()
-        draws = cls(round, time_s, clients)
-        draws.upload = medium.upload.redraw(round, time_s, clients, state["upload"])
-        draws.uplink = medium.uplink.redraw(round, time_s, clients, state["uplink"])
         return draws
 
 

@@ -83,9 +83,6 @@ class AllPresent(StateFields, Dispatch):
         self._chosen = np.flatnonzero(present)
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
-    def prepare(self, number: int) -> Iterable[Event]:
-        return ()
-
     def choose(self, number: int, start_s: float) -> IntArray:
         return self._chosen
 
@@ -95,9 +92,6 @@ class AllPresent(StateFields, Dispatch):
 
     def send(self, number: int) -> None:
         self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else ObjectAttempts()
-
-    def tell(self, closed: ClosedRound) -> None:
-        """Do nothing."""
 
 
 class Ages(Instrument):

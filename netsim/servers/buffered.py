@@ -8,7 +8,7 @@ is late: it may only have started from an old version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from netsim.servers.waking import Waking
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
-    from netsim.core.clock import Event, Process
+    from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy, State
     from netsim.core.streams import Streams
 
@@ -76,12 +76,6 @@ class KeepAtWork(StateFields, Dispatch):
     @property
     def selection(self) -> IntArray | Selection:
         return _NOBODY
-
-    def wait(self, number: int) -> Iterable[Event]:
-        return ()
-
-    def prepare(self, number: int) -> Iterable[Event]:
-        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number

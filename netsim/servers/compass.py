@@ -8,13 +8,13 @@ for clients after its latest time. A round is the time from one new model to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
-from netsim.core.clock import LAST, Event, Process
+from netsim.core.clock import LAST, Process
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
 from netsim.servers.close import EndsOfRound
@@ -64,12 +64,6 @@ class BySteps(StateFields, Dispatch):
     @property
     def selection(self) -> IntArray | Selection:
         return self._chosen
-
-    def wait(self, number: int) -> Iterable[Event]:
-        return ()
-
-    def prepare(self, number: int) -> Iterable[Event]:
-        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         self._number = number

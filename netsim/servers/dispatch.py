@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from netsim.servers.reports import round_outcome
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
-    from netsim.core.clock import Event, Process
+    from netsim.core.clock import Process
     from netsim.core.streams import Streams
     from netsim.servers.probing import Probing
 
@@ -201,10 +201,6 @@ class MembersDispatch(StateFields, Dispatch):
         is_member[self.members] = True
         need = len(self.members) if self.whole else 1
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), is_member, need)
-
-    def prepare(self, number: int) -> Iterable[Event]:
-        """Do nothing: members are not probed."""
-        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         selectable = self._selectable[self.members]

@@ -130,10 +130,15 @@ class Dispatch(Stateful, Protocol):
         """Clients that take part in the present round from the beginning, as decided."""
 
     def wait(self, number: int) -> Iterable[Event]:
-        """Yield events to wait for until round `number` may open; raises NobodyLeftError if it never can."""
+        """Yield events to wait for until round `number` may open, by default none; raises NobodyLeftError if it never can."""
+        return ()
 
     def prepare(self, number: int) -> Iterable[Event]:
-        """Yield events to wait for, after the opening, until clients can be chosen; raises NobodyLeftError if they never can."""
+        """Yield events to wait for, after the opening, until clients can be chosen, by default none.
+
+        Raises NobodyLeftError if they never can.
+        """
+        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         """Return the clients (n,) that take part from the beginning. `start_s`: the present time."""
@@ -145,7 +150,8 @@ class Dispatch(Stateful, Protocol):
         """Remove `client` from the round for which clients were just chosen, without a replacement."""
 
     def tell(self, closed: ClosedRound) -> None:
-        """Report the outcome of the round to the policy or scheduler."""
+        """Report the outcome of the round to the policy or scheduler; by default it learns nothing."""
+        return
 
     def repeat(self, selection: IntArray | Selection) -> None:
         """Repeat `selection` from the next round on. This default does nothing: nothing is selected round by round."""

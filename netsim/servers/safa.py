@@ -9,7 +9,7 @@ their model. Of the updates that arrive `per_round` are picked, first those of c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,6 @@ import numpy as np
 
 from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
 from netsim.core.alarm import Alarm
-from netsim.core.clock import Event, Process
 from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 from netsim.servers.channels import OwnLinks
@@ -30,6 +29,7 @@ from netsim.servers.waking import Waking
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.clients.update import Update
+    from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray, Deliveries, FloatArray, IntArray, Learner, Selection
     from netsim.core.rows import ColumnValues
 
@@ -82,9 +82,6 @@ class ByVersion(StateFields, Dispatch):
         pool = self.pool
         if not pool.in_flight:
             yield from self._presence.wait_for(lambda: pool.selectable(busy_too=False), None, 1)
-
-    def prepare(self, number: int) -> Iterable[Event]:
-        return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
         present, busy = self.pool.selectable(busy_too=True), self.pool.busy
@@ -140,9 +137,6 @@ class ByVersion(StateFields, Dispatch):
         """Return the versions from which clients may still begin in round `number`."""
         may_go_on = ~self._wants & (number - 1 - self._made_round <= self.lag_tolerance)
         return sorted(set(self._version[may_go_on].tolist()))
-
-    def tell(self, closed: ClosedRound) -> None:
-        """Do nothing."""
 
 
 class PickedArrived(EndsOfRound):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 from netsim.network.routed.journeys import ENDLESS_BYTES
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _NEVER = float("inf")
 
 
+@dataclass(kw_only=True, eq=False)
 class Source(ABC):
     """Base of traffic of one source between two ends of `network`.
 
@@ -24,25 +26,22 @@ class Source(ABC):
     carriers.
     """
 
-    _endless = False
+    network: RoutedNetwork
+    name: str
+    ends: tuple[int, int]
+    draws: Stream
+    limit_bytes_per_s: float = _NEVER
+
+    _endless: ClassVar[bool] = False
     """True if a transfer that has arrived is followed by another."""
 
-    def __init__(
-        self,
-        *,
-        network: RoutedNetwork,
-        name: str,
-        ends: tuple[int, int],
-        draws: Stream,
-        limit_bytes_per_s: float = _NEVER,
-    ) -> None:
-        self._network, self._ends, self._draws, self._limit = network, ends, draws, limit_bytes_per_s
-        self._owner = f"background.{name}"
+    def __post_init__(self) -> None:
+        self._owner = f"background.{self.name}"
         self._drawn = 0
         self._sent = 0
         self._due_s = _NEVER
         """Time of the source's next event; inf if there is none."""
-        network.listen(self._owner, self._on_transfer_end)
+        self.network.listen(self._owner, self._on_transfer_end)
 
     @abstractmethod
     def begin(self) -> None:
@@ -62,19 +61,19 @@ class Source(ABC):
     def _send(self, size_bytes: float) -> None:
         """Begin a transfer between the ends of the source."""
         self._sent += 1
-        self._network.send(self._owner, ("background", self._sent), self._ends, size_bytes, self._limit)
+        self.network.send(self._owner, ("background", self._sent), self.ends, size_bytes, self.limit_bytes_per_s)
 
     def _exponential(self, mean: float) -> float:
         """Draw an exponential number of this mean."""
         self._drawn += 1
-        return -mean * math.log1p(-float(self._draws.uniforms(self._drawn, 1)[0]))
+        return -mean * math.log1p(-float(self.draws.uniforms(self._drawn, 1)[0]))
 
     def _call_in(self, seconds: float) -> None:
-        self._call_at(self._network.clock.now + seconds)
+        self._call_at(self.network.clock.now + seconds)
 
     def _call_at(self, time_s: float) -> None:
         self._due_s = time_s
-        self._network.clock.call_at(time_s, self._on_alarm)
+        self.network.clock.call_at(time_s, self._on_alarm)
 
     def _on_alarm(self, payload: None) -> None:
         """Callback at the time of the source's next event."""
@@ -104,63 +103,43 @@ class ConstantTraffic(Source):
         self._send(ENDLESS_BYTES)
 
 
+@dataclass(kw_only=True, eq=False)
 class OnOffTraffic(Source):
     """Traffic of a flow during exponential times of mean `on_s`, and no flow during exponential times of mean `off_s`.
 
     It begins off.
     """
 
-    def __init__(
-        self,
-        *,
-        network: RoutedNetwork,
-        name: str,
-        ends: tuple[int, int],
-        draws: Stream,
-        on_s: float,
-        off_s: float,
-        limit_bytes_per_s: float = _NEVER,
-    ) -> None:
-        super().__init__(network=network, name=name, ends=ends, draws=draws, limit_bytes_per_s=limit_bytes_per_s)
-        self._mean_s = on_s, off_s
+    on_s: float
+    off_s: float
 
     def begin(self) -> None:
-        self._call_in(self._exponential(self._mean_s[1]))
+        self._call_in(self._exponential(self.off_s))
 
     def _run_event(self) -> None:
         key = "background", self._sent
-        if (self._owner, key) in self._network:
-            self._network.cancel(self._owner, key)
-            self._call_in(self._exponential(self._mean_s[1]))
+        if (self._owner, key) in self.network:
+            self.network.cancel(self._owner, key)
+            self._call_in(self._exponential(self.off_s))
         else:
             self._send(ENDLESS_BYTES)
-            self._call_in(self._exponential(self._mean_s[0]))
+            self._call_in(self._exponential(self.on_s))
 
 
+@dataclass(kw_only=True, eq=False)
 class PoissonTraffic(Source):
     """Transfers of `size_bytes` on average that begin `per_s` times a second.
 
     `exponential`: sizes are exponential, else all are equal.
     """
 
-    def __init__(
-        self,
-        *,
-        network: RoutedNetwork,
-        name: str,
-        ends: tuple[int, int],
-        draws: Stream,
-        per_s: float,
-        size_bytes: float,
-        exponential: bool = True,
-        limit_bytes_per_s: float = _NEVER,
-    ) -> None:
-        super().__init__(network=network, name=name, ends=ends, draws=draws, limit_bytes_per_s=limit_bytes_per_s)
-        self._mean_gap_s, self._size, self._varies = 1.0 / per_s, size_bytes, exponential
+    per_s: float
+    size_bytes: float
+    exponential: bool = True
 
     def begin(self) -> None:
-        self._call_in(self._exponential(self._mean_gap_s))
+        self._call_in(self._exponential(1.0 / self.per_s))
 
     def _run_event(self) -> None:
-        self._send(self._exponential(self._size) if self._varies else self._size)
-        self._call_in(self._exponential(self._mean_gap_s))
+        self._send(self._exponential(self.size_bytes) if self.exponential else self.size_bytes)
+        self._call_in(self._exponential(1.0 / self.per_s))
