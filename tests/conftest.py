@@ -59,6 +59,17 @@ def _modules_set_aside() -> Iterator[None]:
     gc.set_threshold(*before)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let torch compute with one thread, as workers do: sums of several threads differ in their last bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def _lacks_torch(error: BaseException | None) -> bool:
     """Whether an exception comes of torch, an optional package, not being installed."""
     while error is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 from scenarios.runs.reading import parse
@@ -55,3 +56,21 @@ def played(tables: dict[str, Any]) -> tuple[Any, MemoryRecorder]:
     built.simulation.run()
     built.simulation.close()
     return built, records
+
+
+def resumed(tables: dict[str, Any], cut: int) -> tuple[Any, MemoryRecorder]:
+    """The same, of a run that is saved after `cut` rounds, and goes on in another simulation."""
+    before, records = ready(tables)
+    before.simulation.run(until_round=cut)
+    built = build(parse(tables))
+    built.simulation.record_to(records)
+    built.simulation.load_state_dict(deepcopy(before.simulation.state_dict()))
+    built.simulation.run()
+    built.simulation.close()
+    return built, records
+
+
+def assert_alike(records: MemoryRecorder, others: MemoryRecorder) -> None:
+    """Fail unless two runs left the same rows of rounds, edges and updates, to the last bit."""
+    for table in ("rounds", "edges", "edge_rounds", "updates"):
+        assert repr(getattr(records, table)) == repr(getattr(others, table)), table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +11,37 @@ from typing import Any
 from scenarios.workers.processes import Killed
 from scenarios.workers.training import Ticket, TrainingWorkers, train
 from tests.helpers.commands import tables
+
+NETWORK = """
+import os, signal
+from pathlib import Path
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, inputs, classes):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs[0] * inputs[1] * inputs[2], classes))
+        self.register_buffer("kept", __import__("torch").zeros(1))
+
+    def forward(self, x):
+        if self.training and os.getpid() != PARENT:
+            on_training(os)
+        return self.layers(x)
+
+PARENT = 0
+
+def on_training(os):
+    pass
+"""
+"""Module of a network that does something as it is trained elsewhere than in the process `PARENT`."""
+ONCE = """
+    try:
+        Path({mark!r}).touch(exist_ok=False)  # only the first of the workers
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.{signal})
+"""
+"""Act that sends a signal to the first worker that trains, and to no other."""
 
 
 class WorkersHere(TrainingWorkers):
@@ -87,3 +119,11 @@ def small(workers: int, **server: Any) -> dict[str, Any]:
 def results(folder: Path) -> dict[str, bytes]:
     """Return the content of the tables of a run, by file."""
     return {name: content for name, content in tables(folder).items() if name.endswith(".parquet")}
+
+
+def own_network(tmp_path: Path, monkeypatch: Any, module: str, act: str, workers: int = 0) -> dict[str, Any]:
+    """Return a scenario whose network executes `act` as a worker trains it."""
+    text = NETWORK.replace("PARENT = 0", f"PARENT = {os.getpid()}").replace("    pass\n", act)
+    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return small(workers) | {"learner": small(workers)["learner"] | {"network": {"kind": f"{module}:Net"}}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from models.fl.store import ModelId, edge_node
 from models.fl.training.local_work import Update
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
-from tests.helpers.edge_tiers import constant, learning, ready, tier
+from tests.helpers.edge_tiers import assert_alike, constant, learning, played, ready, resumed, tier
 from tests.helpers.learners import make
 from tests.helpers.peer_training import LEARNER
 
@@ -118,16 +117,10 @@ def test_resumed_in_the_middle_models_are_the_same_bit_for_bit(name: str) -> Non
     link = {"delay": RANDOM, "channel": {"kind": "bernoulli", "success": 0.9}}
     edges = {**WORLDS[name]["edges"], "downlink": link, "uplink": link}
     tables = WORLDS[name] | {"rounds": 6, "compute": {"delay": RANDOM}, "uplink": link, "edges": edges}
-    (whole, expected), (first, before), (second, after) = ready(tables), ready(tables), ready(tables)
-    whole.simulation.run()
-    first.simulation.run(until_round=3)
-    second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-    second.simulation.run()
-    for built in (whole, second):
-        built.simulation.close()
-    np.testing.assert_array_equal(model_of(second), model_of(whole))
-    assert repr(before.rounds + after.rounds) == repr(expected.rounds)
-    assert repr(before.updates + after.updates) == repr(expected.updates)
+    whole, expected = played(tables)
+    built, records = resumed(tables, 3)
+    np.testing.assert_array_equal(model_of(built), model_of(whole))
+    assert_alike(records, expected)
 
 
 def test_models_of_attempts_that_are_lost_are_let_go() -> None:

@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +29,9 @@ from scenarios.workers.training_processes import TrainingProcesses, _Seat
 from scenarios.workers.vectors import SharedVectors
 from tests.helpers.commands import living, start
 from tests.helpers.learners import batch_normed, deliver, make, model
-from tests.helpers.training_workers import WorkersHere, results, small
+from tests.helpers.training_workers import ONCE, WorkersHere, own_network, results, small
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_jobs_begin_as_they_are_needed_the_longest_first_among_equals() -> None:
@@ -236,37 +229,12 @@ def test_one_and_three_processes_leave_the_same_tables_and_go_on_with_any_number
     assert results(tmp_path / "cut") == results(tmp_path / "0")
 
 
-KILLING = """
-import os, signal
-from pathlib import Path
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, inputs, classes):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs[0] * inputs[1] * inputs[2], classes))
-        self.register_buffer("kept", __import__("torch").zeros(1))
-
-    def forward(self, x):
-        if self.training and os.getpid() != {parent}:
-            try:
-                Path("{mark}").touch(exist_ok=False)  # only the first of the workers
-            except FileExistsError:
-                return self.layers(x)
-            os.kill(os.getpid(), signal.{signal})
-        return self.layers(x)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
 def test_a_worker_that_is_killed_or_hangs_is_replaced(tmp_path: Path, monkeypatch: Any, name: str) -> None:
     monkeypatch.setattr("scenarios.workers.training_processes.HANG_S", 8.0)
-    module = f"ending_{name.lower()}"
-    text = KILLING.format(mark=tmp_path / "mark", parent=os.getpid(), signal=name)
-    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    own = small(2) | {"learner": small(2)["learner"] | {"network": {"kind": f"{module}:Net"}}}
+    act = ONCE.format(mark=str(tmp_path / "mark"), signal=name)
+    own = own_network(tmp_path, monkeypatch, f"ending_{name.lower()}", act, workers=2)
     told = run(parse(own), tmp_path / "ended")
     assert told["learner"]["workers"]["again"] == 1
     run(parse(own | {"learner": own["learner"] | {"workers": 0}}), tmp_path / "here")

@@ -26,15 +26,9 @@ from scenarios.workers import training_cluster
 from scenarios.workers.training_desk import Desk, digest
 from scenarios.workers.training_processes import TrainingProcesses
 from tests.helpers.commands import living, start, tables
-from tests.helpers.training_workers import results, small
+from tests.helpers.training_workers import NETWORK, ONCE, own_network, results, small
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @contextmanager
@@ -235,45 +229,6 @@ def test_checksums_tell_samples_apart() -> None:
     others = [digest(x.reshape(1, 4), y), digest(x, y + 1), digest(x + 1, y), digest(x.double(), y)]
     assert len({digest(x, y), *others}) == 5
     assert np.isfinite(x).all()
-
-
-NETWORK = """
-import os, signal
-from pathlib import Path
-from torch import nn
-
-class Net(nn.Module):
-    def __init__(self, inputs, classes):
-        super().__init__()
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(inputs[0] * inputs[1] * inputs[2], classes))
-        self.register_buffer("kept", __import__("torch").zeros(1))
-
-    def forward(self, x):
-        if self.training and os.getpid() != PARENT:
-            on_training(os)
-        return self.layers(x)
-
-PARENT = 0
-
-def on_training(os):
-    pass
-"""
-
-
-def own_network(tmp_path: Path, monkeypatch: Any, module: str, act: str) -> dict[str, Any]:
-    """Return a scenario whose network executes `act` as a worker trains it."""
-    text = NETWORK.replace("PARENT = 0", f"PARENT = {os.getpid()}").replace("    pass\n", act)
-    (tmp_path / f"{module}.py").write_text(text, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    return small(0) | {"learner": small(0)["learner"] | {"network": {"kind": f"{module}:Net"}}}
-
-
-ONCE = """
-    mark = Path({mark!r})
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.{signal})
-"""
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,13 +19,7 @@ from models.fl.training.own_training import Trained
 from tests.helpers.learners import batch_normed, deliver, make, model
 from tests.helpers.training_workers import WorkersHere
 
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def own_steps(parameters: Any, data: Any, steps: int, generator: Any) -> Any:

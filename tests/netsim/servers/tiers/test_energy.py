@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scenarios.runs.reading import parse
-from scenarios.wiring.simulation import build
-from tests.helpers.edge_tiers import constant, played, study, tier
-from tests.helpers.memory_recorder import MemoryRecorder
+from tests.helpers.edge_tiers import assert_alike, constant, played, resumed, study, tier
 
 POWERS = {"idle_w": 1.0, "compute_w": 10.0, "send_w": 4.0, "receive_w": 2.0}
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
@@ -62,13 +58,5 @@ def test_energy_is_accounted_for_without_gaps_and_resumed(moving: str, energy: d
     energy_of_clients, clock = built.server.clients.energy, built.server.clients.clock
     for booked_j, integral_j in energy_of_clients.accounts(clock.now).values():
         assert booked_j == pytest.approx(integral_j, rel=1e-9)
-    first, second = build(parse(tables)), build(parse(tables))
-    before, after = MemoryRecorder(), MemoryRecorder()
-    first.simulation.record_to(before)
-    first.simulation.run(until_round=4)
-    second.simulation.record_to(after)
-    second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-    second.simulation.run()
-    second.simulation.close()
-    assert repr(before.rounds + after.rounds) == repr(whole.rounds)
-    assert repr(before.updates + after.updates) == repr(whole.updates)
+    _, records = resumed(tables, 4)
+    assert_alike(records, whole)

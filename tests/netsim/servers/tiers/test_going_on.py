@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from scenarios.runs.reading import parse
-from scenarios.wiring.simulation import build
-from tests.helpers.edge_tiers import constant, learning, played, ready, study, tier
-from tests.helpers.memory_recorder import MemoryRecorder
+from tests.helpers.edge_tiers import assert_alike, constant, learning, played, ready, resumed, study, tier
 
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
 
@@ -122,17 +118,9 @@ def test_resumed_in_the_middle_an_edge_goes_on(name: str, above: str) -> None:
         tables |= {"server": {"kind": "buffered", "concurrency": 2}, "policy": {"kind": "random"}}
     whole_built, whole = played(tables)
     for cut in (2, 5):
-        first, second = build(parse(tables)), build(parse(tables))
-        before, after = MemoryRecorder(), MemoryRecorder()
-        first.simulation.record_to(before)
-        first.simulation.run(until_round=cut)
-        second.simulation.record_to(after)
-        second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-        second.simulation.run()
-        second.simulation.close()
-        for table in ("rounds", "edges", "edge_rounds", "updates"):
-            assert repr(getattr(before, table) + getattr(after, table)) == repr(getattr(whole, table)), table
+        built, records = resumed(tables, cut)
+        assert_alike(records, whole)
         if make is learning:
-            np.testing.assert_array_equal(second.trained.model.numpy(), whole_built.trained.model.numpy())
+            np.testing.assert_array_equal(built.trained.model.numpy(), whole_built.trained.model.numpy())
     counts = whole_built.server.counts()
     assert counts["selected"] == sum(counts[outcome] for outcome in ("delivered", "lost", "late", "aborted", "in_flight"))

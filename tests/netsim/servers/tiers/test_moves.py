@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from models.fl.store import ModelId
 from models.fl.training.local_work import Update
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
-from tests.helpers.edge_tiers import constant, learning, played, ready, study, tier
-from tests.helpers.memory_recorder import MemoryRecorder
+from tests.helpers.edge_tiers import assert_alike, constant, learning, played, ready, resumed, study, tier
 from tests.helpers.peer_training import LEARNER
 
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
@@ -256,18 +254,10 @@ def test_resumed_in_the_middle_clients_move_on(moving: str, kind: str, tmp_path:
     tables = _rough(tmp_path, moving, kind)
     whole_built, whole = played(tables)
     for cut in (3, 6):
-        first, second = build(parse(tables)), build(parse(tables))
-        before, after = MemoryRecorder(), MemoryRecorder()
-        first.simulation.record_to(before)
-        first.simulation.run(until_round=cut)
-        second.simulation.record_to(after)
-        second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-        second.simulation.run()
-        second.simulation.close()
-        for table in ("updates", "rounds", "edges", "edge_rounds"):
-            assert repr(getattr(before, table) + getattr(after, table)) == repr(getattr(whole, table)), table
+        built, records = resumed(tables, cut)
+        assert_alike(records, whole)
         if kind == "learner":
-            np.testing.assert_array_equal(second.trained.model.numpy(), whole_built.trained.model.numpy())
+            np.testing.assert_array_equal(built.trained.model.numpy(), whole_built.trained.model.numpy())
     assert len({row.edge for row in whole.updates if row.client == 1}) == 2
     causes = {row.cause for row in whole.updates}
     assert ("handed-over" in causes) == (moving in ("handed-over", "with-state"))
@@ -311,17 +301,10 @@ def test_resumed_while_a_move_is_under_way(moving: str, link: dict[str, Any], tm
     edges |= {"state_bytes": 400} if moving == "with-state" else {}
     tables = learning(edges=edges, payload={"down_bytes": 100, "up_bytes": 100}, **SLOW)
     expected, whole = played(tables)
-    first, second = build(parse(tables)), build(parse(tables))
-    before, after = MemoryRecorder(), MemoryRecorder()
-    first.simulation.record_to(before)
+    first, _ = ready(tables)
     first.simulation.run(until_round=1)
-    state = deepcopy(first.simulation.state_dict())
-    under_way = state["server"]["moves"]["left"]
+    under_way = first.simulation.state_dict()["server"]["moves"]["left"]
     assert list(under_way) == ([1] if moving == "with-state" else [])
-    second.simulation.record_to(after)
-    second.simulation.load_state_dict(state)
-    second.simulation.run()
-    second.simulation.close()
-    assert repr(before.updates + after.updates) == repr(whole.updates)
-    assert repr(before.rounds + after.rounds) == repr(whole.rounds)
-    np.testing.assert_array_equal(second.trained.model.numpy(), expected.trained.model.numpy())
+    built, records = resumed(tables, 1)
+    assert_alike(records, whole)
+    np.testing.assert_array_equal(built.trained.model.numpy(), expected.trained.model.numpy())

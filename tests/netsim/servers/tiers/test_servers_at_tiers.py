@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers import KINDS
 from scenarios.wiring.simulation import build
-from tests.helpers.edge_tiers import constant, played, study, tier
-from tests.helpers.memory_recorder import MemoryRecorder
+from tests.helpers.edge_tiers import assert_alike, constant, played, resumed, study, tier
 
 
 class FirstOf:
@@ -85,21 +83,13 @@ def test_a_server_coordinates_a_tier_or_one_message_says_why_not(kind: str, plac
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole_built, whole = played(tables)
-        first, second = build(parse(tables)), build(parse(tables))
+        _, records = resumed(tables, 3)
     assert len(whole.rounds) == 6
     counts = whole_built.server.counts()
     assert counts["delivered"] > 0
     assert len(whole.updates) == counts["selected"]
     assert {row.edge for row in whole.edge_rounds} == {"edge-0", "edge-1", "edge-2"}
-    before, after = MemoryRecorder(), MemoryRecorder()
-    first.simulation.record_to(before)
-    first.simulation.run(until_round=3)
-    second.simulation.record_to(after)
-    second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-    second.simulation.run()
-    second.simulation.close()
-    for table in ("rounds", "edges", "edge_rounds", "updates"):
-        assert repr(getattr(before, table) + getattr(after, table)) == repr(getattr(whole, table)), table
+    assert_alike(records, whole)
 
 
 def test_semi_synchronous_edges_by_hand() -> None:

@@ -5,16 +5,12 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scenarios.runs.reading import parse
-from scenarios.wiring.simulation import build
-from tests.helpers.edge_tiers import constant, played, study, tier
-from tests.helpers.memory_recorder import MemoryRecorder
+from tests.helpers.edge_tiers import assert_alike, constant, played, resumed, study, tier
 
 Trace = Callable[[str], dict[str, Any]]
 RANDOM = {"kind": "shifted-exponential", "shift_s": 0.1, "mean_excess_s": 0.7}
@@ -232,17 +228,8 @@ def test_resumed_in_the_middle_a_run_is_the_same_bit_for_bit(name: str) -> None:
     for cut in (1, 4, 7):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            first, second = build(parse(rough(WORLDS[name]))), build(parse(rough(WORLDS[name])))
-        before, after = MemoryRecorder(), MemoryRecorder()
-        first.simulation.record_to(before)
-        first.simulation.run(until_round=cut)
-        state = deepcopy(first.simulation.state_dict())
-        second.simulation.record_to(after)
-        second.simulation.load_state_dict(state)
-        second.simulation.run()
-        second.simulation.close()
-        for table in ("rounds", "edges", "edge_rounds", "updates"):
-            assert repr(getattr(before, table) + getattr(after, table)) == repr(getattr(whole, table)), table
+            _, records = resumed(rough(WORLDS[name]), cut)
+        assert_alike(records, whole)
 
 
 @pytest.mark.parametrize("name", WORLDS)
@@ -292,13 +279,5 @@ def test_resumed_in_the_middle_transfers_of_edges_go_on() -> None:
     tables = study(tier(rounds=2, nodes=["a", "b"]), network=network, rounds=8, compute={"delay": RANDOM})
     tables |= {"server": {"kind": "buffered", "concurrency": 2}, "policy": {"kind": "random"}}
     _, whole = played(tables)
-    first, second = build(parse(tables)), build(parse(tables))
-    before, after = MemoryRecorder(), MemoryRecorder()
-    first.simulation.record_to(before)
-    first.simulation.run(until_round=3)
-    second.simulation.record_to(after)
-    second.simulation.load_state_dict(deepcopy(first.simulation.state_dict()))
-    second.simulation.run()
-    second.simulation.close()
-    assert repr(before.edges + after.edges) == repr(whole.edges)
-    assert repr(before.updates + after.updates) == repr(whole.updates)
+    _, records = resumed(tables, 3)
+    assert_alike(records, whole)
