@@ -116,9 +116,9 @@ def growths(groups: Groups) -> list[Growth]:
     return result
 
 
-def growth_exponent(curve: Curve, *, skip: float = 0.1) -> float:
-    """Least-squares slope of log y on log x past the first `skip` of a curve; NaN where some y there is not above 0."""
-    start = int(skip * curve[0].size)
+def growth_exponent(curve: Curve) -> float:
+    """Least-squares slope of log y on log x past the first tenth of a curve; NaN where some y there is not above 0."""
+    start = int(0.1 * curve[0].size)
     x, y = curve[0][start:], curve[1][start:]
     if x.size < 2 or not (y > 0.0).all():
         return math.nan

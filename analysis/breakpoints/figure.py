@@ -34,7 +34,7 @@ _SHARES = {"delay": "changes declared", "recovery": "changes recovered from"}
 SHADES = {"jamming": "#E69F00", "outage": "#56B4E9"}
 
 
-def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "rounds", points: int = 241) -> Curve:
+def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "rounds") -> Curve:
     """Return the moving regret rate around the changes of a run, averaged over them; empty without changes or regret.
 
     Abscissae: rounds or seconds since the change; they reach half the shortest distance of two changes to either side. In
@@ -53,7 +53,7 @@ def regret_around_changes(run: Run, *, window: int = WINDOW, unit: Unit = "round
     at = begun[np.array(firsts) - 1]
     edges = np.concatenate([[begun[0]], at, [position[-1]]])
     reach = float(np.diff(edges).min()) / 2.0
-    grid = np.linspace(-reach, reach, points)
+    grid = np.linspace(-reach, reach, 241)
     return grid, np.mean([np.interp(change + grid, position, rate) for change in at], axis=0)
 
 

@@ -47,7 +47,7 @@ def recovery_is_known(row: list[str]) -> bool:
     return row[-1] != MISSING
 
 
-def breakpoint_sections(groups: Groups, *, window: int = WINDOW, unit: Unit = "rounds") -> list[Section]:
+def breakpoint_sections(groups: Groups) -> list[Section]:
     """Return the section on changes; empty where no run went through a change."""
-    table = breakpoint_table(groups, window=window, unit=unit)
+    table = breakpoint_table(groups)
     return [] if table is None else [Section("What changes did", [table])]

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
-from analysis.figures.style import LETTERS, drawable, surface_style
+from analysis.figures.settings import Look
+from analysis.figures.style import LETTERS, ShownFigure, drawable, headline, new_figure, row_in, surface_style
 
 
 def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequence[str]) -> list[tuple[Patch, str]]:
@@ -26,6 +27,20 @@ def stacked_bars(axes: Axes, bars: Mapping[str, Sequence[float]], names: Sequenc
     axes.invert_yaxis()
     axes.grid(visible=False)
     return legend
+
+
+def seconds_figure(
+    bars: Mapping[str, Sequence[float]], names: Sequence[str], *, title: str, xlabel: str, note: str, look: Look
+) -> ShownFigure:
+    """Return the figure of `stacked_bars` of seconds."""
+    with look.apply():
+        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(bars, 0.36) * len(bars)), look=look)
+        legend = stacked_bars(axes, bars, names)
+        axes.set(xlabel=xlabel)
+        axes.set_xlim(left=0.0)
+        headline(figure, title, note, legend, look=look)
+        figure.description = bars_in_words(bars, names, "{:.3g} s")
+    return figure
 
 
 def bars_in_words(bars: Mapping[str, Sequence[float]], names: Sequence[str], number: str) -> str:

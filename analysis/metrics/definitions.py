@@ -160,15 +160,11 @@ def _measured_values(facts: Facts, column: str) -> FloatArray:
     return values[~np.isnan(values)]
 
 
-def share_measured(column: str) -> Callable[[Facts], float]:
-    """Return the metric: the share of slots in which a time was measured, where clients decide among themselves."""
-
-    def value(facts: Facts) -> float:
-        if not facts.count or np.isnan(facts.rounds["consensus_s"]).all():
-            return math.nan
-        return float(1.0 - np.isnan(facts.rounds[column]).mean())
-
-    return value
+def share_agreed(facts: Facts) -> float:
+    """Return the share of slots in which all clients agreed, where clients decide among themselves."""
+    if not facts.count or np.isnan(facts.rounds["consensus_s"]).all():
+        return math.nan
+    return float(1.0 - np.isnan(facts.rounds["agreed_s"]).mean())
 
 
 def consensus_share(facts: Facts) -> float:

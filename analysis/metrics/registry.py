@@ -203,7 +203,7 @@ _LISTED = (
     Metric(
         "agreed_share", "slots with agreement", "%", "higher",
         "Slots in which all clients named the same best clients before training started.",
-        definitions.share_measured("agreed_s"), "consensus", 100.0,
+        definitions.share_agreed, "consensus", 100.0,
     ),
     Metric(
         "consensus_share", "time in consensus phases", "%", "lower",

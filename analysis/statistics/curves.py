@@ -30,10 +30,10 @@ def last_value(curve: Curve, until: float = math.inf) -> float:
 
 
 def mean_curve(
-    curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400, confidence: float = 0.95
+    curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the interval
-    at each.
+    """Return the mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the 95 %
+    interval at each.
 
     Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where every one of them has data: beyond
     the end of the shortest nothing is made up. Empty where there is no such stretch; half-widths are NaN for a single curve.
@@ -53,4 +53,4 @@ def mean_curve(
         # A short curve may lie between two points of the grid.
         grid = inside if inside.size else np.unique([low, high])
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
-    return grid, values.mean(axis=0), half_widths(values, confidence)
+    return grid, values.mean(axis=0), half_widths(values, 0.95)

@@ -31,7 +31,7 @@ class Bounds:
     high: float
 
 
-def bootstrap_interval(values: ArrayLike, confidence: float = 0.95, *, resamples: int = RESAMPLES, seed: int = 0) -> Bounds:
+def bootstrap_interval(values: ArrayLike, confidence: float = 0.95, *, resamples: int = RESAMPLES) -> Bounds:
     """Studentised bootstrap interval of the mean of the values (n,) that are numbers; the same values give the same interval.
 
     The quantiles of (mean* - mean) / se* over resamples take the place of Student's t, so that a skewed law has a skewed
@@ -44,7 +44,7 @@ def bootstrap_interval(values: ArrayLike, confidence: float = 0.95, *, resamples
     array = array[np.isfinite(array)]
     if array.size < FEWEST or array.min() == array.max():
         return Bounds(math.nan, math.nan)
-    drawn = array[np.random.default_rng(seed).integers(0, array.size, (resamples, array.size))]
+    drawn = array[np.random.default_rng(0).integers(0, array.size, (resamples, array.size))]
     errors = drawn.std(axis=1, ddof=1)
     # A resample of equal values has no spread to divide by, and no information on the tails.
     spread_out = errors > 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.ticker import FuncFormatter
 
-from analysis.figures.bars import bars_in_words, stacked_bars
+from analysis.figures.bars import seconds_figure
 from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thin
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import (
@@ -13,7 +13,6 @@ from analysis.figures.style import (
     headline,
     line_style,
     new_figure,
-    row_in,
 )
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -101,16 +100,14 @@ def phases_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
             means[label] = np.mean(kept, axis=0).tolist()
     if not any(np.count_nonzero(values) > 1 for values in means.values()):
         return None
-    names = list(_PHASE_NAMES.values())
-    with look.apply():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(means, 0.36) * len(means)), look=look)
-        legend = stacked_bars(axes, means, names)
-        axes.set(xlabel="mean of a client's round (s)")
-        axes.set_xlim(left=0.0)
-        note = "mean over rounds and the clients in each; waiting: up to the close of the round"
-        headline(figure, "Where the time of clients in rounds goes", note, legend, look=look)
-        figure.description = bars_in_words(means, names, "{:.3g} s")
-    return figure
+    return seconds_figure(
+        means,
+        list(_PHASE_NAMES.values()),
+        title="Where the time of clients in rounds goes",
+        xlabel="mean of a client's round (s)",
+        note="mean over rounds and the clients in each; waiting: up to the close of the round",
+        look=look,
+    )
 
 
 def _phase_means(run: Run) -> FloatArray:

@@ -94,24 +94,6 @@ def ages(good: BoolArray) -> IntArray:
     return age
 
 
-def expected_ages(means: FloatArray) -> FloatArray:
-    """Return E[a(t)] of a client whose channel in round t is Good with probability `means[t - 1]`, t = 1..T; shape (T,).
-
-    E[a(t)] = 1 + (1 - mean) E[a(t - 1)]. Unrolled, this is eq. 15 with its product begun one round later (eq. 8 makes the age
-    at least 1). On a stationary channel the age is geometric in the long run, with mean 1 / mu.
-
-    Example:
-        >>> import numpy as np
-        >>> expected_ages(np.array([0.5, 0.5, 0.5]))
-        array([1.5  , 1.75 , 1.875])
-    """
-    out = np.empty(len(means))
-    expected = 1.0
-    for t, mean in enumerate(_probabilities("means", means).tolist()):
-        expected = out[t] = 1.0 + (1.0 - mean) * expected
-    return out
-
-
 def regret(ages: IntArray, oracle_ages: IntArray) -> IntArray:
     """Return the AoI regret after each round: the sum over clients and rounds of a_i(t) - a*_i(t) (eq. 14); shape (T,)."""
     if ages.shape != oracle_ages.shape:
@@ -204,26 +186,23 @@ def theorem5_upper(
     segments: int,
     c: float,
     mu_min: float,
-    lemma4: float = 1.0,
-    segments_known: bool = False,
 ) -> float:
     """Return the upper bound of Theorem 5 for GLR-CUCB over `segments` stationary intervals (breakpoints + 1), as in eq. 28.
 
     segments K (c ln T + 1) / mu_min + c K ln T / mu_min times the number of rounds with a wrong set. Lemma 4 bounds that number
-    by `lemma4` sqrt(segments N T ln T) if the policy knows the number of segments, and by `lemma4` segments sqrt(N T ln T)
-    otherwise. The paper names no constant for Lemma 4: 1 is a scale, not a claim. Eq. 28 prints c where Lemma 3 has c' = K c;
+    by an order: segments sqrt(N T ln T) for a policy that does not know the number of segments. The paper names no constant: 1
+    is a scale, not a claim. Eq. 28 prints c where Lemma 3 has c' = K c;
     `lemma3_constant` gives c', the safe one. `mu_min` is the least mean of any channel in any segment.
     """
     _check_sizes(rounds, clients, channels)
     if segments < 1:
         raise ParameterError("segments", segments, "must be >= 1")
-    for name, value, low in (("c", c, 0.0), ("lemma4", lemma4, 0.0)):
-        if not (math.isfinite(value) and value >= low):
-            raise ParameterError(name, value, "must be finite and >= 0")
+    if not (math.isfinite(c) and c >= 0.0):
+        raise ParameterError("c", c, "must be finite and >= 0")
     if not 0.0 < mu_min <= 1.0:
         raise ParameterError("mu_min", mu_min, "must be > 0 and <= 1")
     log_t = math.log(rounds)
-    wrong = lemma4 * math.sqrt(channels * rounds * log_t) * (math.sqrt(segments) if segments_known else segments)
+    wrong = math.sqrt(channels * rounds * log_t) * segments
     return (segments * clients * (c * log_t + 1.0) + c * clients * log_t * wrong) / mu_min
 
 

@@ -52,7 +52,7 @@ def _reproduction(
     )
 
 
-def _cifar(smoke: int, laptop: int, time_s: str) -> dict[Size, Setup]:
+def _cifar(smoke: int, laptop: int) -> dict[Size, Setup]:
     """Return the sizes of a CIFAR-10 study. `smoke`, `laptop`: numbers of images, of which all clients hold some."""
     rate = "learner.optimizer.learning_rate=0.001"
     return {
@@ -62,7 +62,7 @@ def _cifar(smoke: int, laptop: int, time_s: str) -> dict[Size, Setup]:
         ),
         Size.LAPTOP: Setup(
             seeds=(1, 2),
-            settings=(f"time_limit_s={time_s}", rate, f"learner.data.samples={laptop}", "learner.data.test_samples=1000"),
+            settings=("time_limit_s=12", rate, f"learner.data.samples={laptop}", "learner.data.test_samples=1000"),
         ),
         Size.FULL: Setup(seeds=(1, 2, 3)),
     }
@@ -103,7 +103,7 @@ REPRODUCTIONS = (
         "Figures 2 and 3",
         ("pause_fig2", "pause_fig3"),
         "CIFAR-10 in equal i.i.d. shares, 30 clients, 5 a round",
-        _cifar(3000, 6000, "12"),
+        _cifar(3000, 6000),
         _CIFAR,
     ),
     _reproduction(
@@ -111,7 +111,7 @@ REPRODUCTIONS = (
         "Figures 4 and 5",
         ("pause_fig4", "pause_fig5"),
         "CIFAR-10 in unequal shares with a dominant label each, 30 clients, 5 a round",
-        _cifar(3000, 6000, "12"),
+        _cifar(3000, 6000),
         _CIFAR,
     ),
     _reproduction(
@@ -133,7 +133,7 @@ REPRODUCTIONS = (
         "Figures 8 and 9",
         ("pause_fig8", "pause_fig9"),
         "CIFAR-10 in unequal shares with a dominant label each, 300 clients, 15 a round",
-        _cifar(6000, 12000, "12"),
+        _cifar(6000, 12000),
         _CIFAR,
     ),
     _reproduction(

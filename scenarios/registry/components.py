@@ -185,8 +185,8 @@ class _ComponentOf:
     """Marks a field as a component of a group: validated by the model of its `kind`, described as any of the known kinds.
 
     `described`: models written out for kinds whose classes must not be imported to read a scenario. `base`: what the models of
-    all others are made from. `closed`: there can be no others. `nested`: this is a component within another one, and holds no
-    further one of its own group. `fits`: which classes may stand there, None: all; `why` says what the others lack.
+    all others are made from. `nested`: this is a component within another one, and holds no further one of its own group.
+    `fits`: which classes may stand there, None: all; `why` says what the others lack.
     """
 
     def __init__(
@@ -194,7 +194,6 @@ class _ComponentOf:
         group: str,
         described: Mapping[str, type[Component]] | None,
         base: type[Component],
-        closed: bool,
         nested: bool,
         fits: Callable[[Any], bool] | None = None,
         why: str = "",
@@ -202,14 +201,13 @@ class _ComponentOf:
         self.group = group
         self.described = described or {}
         self.base = base
-        self.closed = closed
         self.by_group = group in BY_GROUP and not nested
         self.innermost = nested and group in NESTED.values()
         self.fits, self.why = fits, why
 
     def kinds(self) -> list[str]:
         """Return the names to choose from."""
-        names = list(self.described if self.closed else {**self.described, **known_names(self.group)})
+        names = list({**self.described, **known_names(self.group)})
         if self.innermost:
             names = [name for name in names if self._fits_within(name)]
         if self.fits is not None:
@@ -222,8 +220,6 @@ class _ComponentOf:
             return BY_GROUP[self.group]
         if kind in self.described:
             return self.described[kind]
-        if self.closed:
-            raise UserError(f"unknown {self.group} {kind!r}; {did_you_mean(kind, self.kinds())}")
         if self.described and ":" not in kind and kind not in known_names(self.group):
             remedy = f"{did_you_mean(kind, self.kinds())}, or name a class as 'package.module:Class'"
             raise UserError(f"unknown {self.group} {kind!r}; {remedy}")
@@ -266,9 +262,8 @@ class _ComponentOf:
             # `kind` has a default in the section (the user has written it, or another model would have been chosen).
             table["required"] = ["kind", *table.get("required", [])]
             kinds.append(table)
-        if not self.closed:
-            own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
-            kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": own}, "required": ["kind"]})
+        own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
+        kinds.append({"type": "object", "title": "a class of your own", "properties": {"kind": own}, "required": ["kind"]})
         nested = self.group in BY_GROUP and not self.by_group
         end = IN_A_GROUP if nested else THAT_FIT if self.fits is not None else ""
         return {"anyOf": kinds, "$comment": f"{KINDS_OF}{self.group}{end}"}
@@ -279,13 +274,12 @@ def component_of(
     *,
     described: Mapping[str, type[Component]] | None = None,
     base: type[Component] = Component,
-    closed: bool = False,
     nested: bool = False,
     fits: Callable[[Any], bool] | None = None,
     why: str = "",
 ) -> Any:
     """Return the type of a field that holds a component of `group`."""
-    marker = _ComponentOf(group, described, base, closed, nested, fits, why)
+    marker = _ComponentOf(group, described, base, nested, fits, why)
     return Annotated[Any, BeforeValidator(marker.read), marker]
 
 

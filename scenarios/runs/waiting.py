@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from scenarios.workers.calls import call_every
 
 if TYPE_CHECKING:
     from netsim.clients.update import Update
@@ -86,17 +87,8 @@ class Watch:
 @contextmanager
 def watch_run(watch: Watch) -> Iterator[None]:
     """Look at the run a few times a second while the block lasts."""
-    over = threading.Event()
-
-    def look() -> None:
-        while not over.wait(LONG_S / 20):
-            watch.look()
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
     try:
-        yield
+        with call_every(LONG_S / 20, watch.look):
+            yield
     finally:
-        over.set()
-        thread.join()
         watch.end()

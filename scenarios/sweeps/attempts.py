@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from scenarios.sweeps.workers import SweepProgress, Work, Workers
+from scenarios.workers.calls import call_every
 from scenarios.workers.interrupts import StopRequest
 from scenarios.workers.processes import Killed
 
@@ -57,21 +57,16 @@ def attempt_all(
 @contextmanager
 def watching(workers: Workers, progress: Callable[[SweepProgress], None] | None, stop: StopRequest) -> Iterator[None]:
     """Report progress to `progress`, and requests to stop to the workers, several times a second within the block."""
-    over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(_WAIT_S):
-            if stop.asked:
-                workers.stop()
-            if progress is not None:
-                progress(workers.standing())
+        if stop.asked:
+            workers.stop()
+        if progress is not None:
+            progress(workers.standing())
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
-        yield
+        with call_every(_WAIT_S, watch):
+            yield
     finally:
-        over.set()
-        watcher.join()
         if progress is not None:
             progress(workers.standing())

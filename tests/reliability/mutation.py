@@ -31,7 +31,7 @@ from tests.reliability.traced import ROOT, Function, Traced, functions, in_branc
 BUDGET_S = 60.0
 """Seconds of tests a mutant; what these do not notice counts as survived."""
 SUITE = ("tests/netsim", "tests/golden/test_golden.py", "tests/reliability/test_machine.py", "tests/reliability/test_swarm.py")
-STATISTICS = ("tests/analysis/statistics", "tests/analysis/metrics/test_targets.py", "tests/analysis/test_gather_and_replay.py")
+STATISTICS = ("tests/analysis/statistics", "tests/analysis/metrics/test_targets.py", "tests/analysis/test_gathering.py")
 MEMORY = 6 * 2**30
 
 

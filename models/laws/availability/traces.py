@@ -7,6 +7,7 @@ present place is found by bisection, so that a leap over a month costs as much a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Annotated, ClassVar, Literal
 
@@ -163,21 +164,39 @@ def merge_intervals(
     return times[order] if len(times) else np.zeros(1), first, wraps
 
 
-def _period(repeat_s: float | None, count: int) -> FloatArray:
-    """Return the periods (count,), all `repeat_s` or inf. Raises ParameterError for a period out of range."""
-    if repeat_s is not None and not 0 < repeat_s <= _LONGEST_S:
-        raise ParameterError("repeat_s", repeat_s, f"must be > 0 and <= {_LONGEST_S:g} seconds")
-    return np.full(count, math.inf if repeat_s is None else repeat_s)
+class RecordedByClient(Recorded, ABC):
+    """Base of presence by a file with the intervals of each client, in seconds. Subclasses read it, in `_read`."""
+
+    def __init__(
+        self,
+        *,
+        clients: int,
+        path: Annotated[str, Doc("The file to read, with times in seconds.")],
+        absent: Absent = "never",
+        repeat_s: RepeatS = None,
+    ) -> None:
+        if absent not in ("never", "always"):
+            raise ParameterError("absent", absent, "must be 'never' or 'always'")
+        if repeat_s is not None and not 0 < repeat_s <= _LONGEST_S:
+            raise ParameterError("repeat_s", repeat_s, f"must be > 0 and <= {_LONGEST_S:g} seconds")
+        count, end_s = max(clients, 1), math.inf if repeat_s is None else repeat_s
+        periods = np.full(count, end_s)
+        who, starts, ends, mentioned = self._read(path, clients, end_s)
+        times, first, wraps = merge_intervals(who, starts, ends, periods)
+        # A table that wraps and has no changes is present throughout.
+        wraps |= (absent == "always") & ~mentioned
+        super().__init__(clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=np.arange(count))
+
+    @abstractmethod
+    def _read(self, path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
+        """Return the intervals of a file, client by client, up to `end_s`, and True for the clients that it mentions.
+
+        An interval is a client (n,), a start (n,) and an end (n,), inf for one that never ends; there are max(`clients`, 1)
+        truth values. Raises ParameterError, with file and line, for any other content.
+        """
 
 
-def _read_absent(absent: str) -> bool:
-    """Return True if clients that the file does not mention are present. Raises ParameterError for another word."""
-    if absent not in ("never", "always"):
-        raise ParameterError("absent", absent, "must be 'never' or 'always'")
-    return absent == "always"
-
-
-class Trace(Recorded):
+class Trace(RecordedByClient):
     r"""Presence from a CSV file with the columns client, start_s, end_s: present from start_s until end_s, which may be `inf`.
 
     The intervals of a client are in order of time and do not overlap; intervals that touch are merged. The columns may also be
@@ -197,28 +216,14 @@ class Trace(Recorded):
         (array([ True, False]), array([60., 30.]))
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        path: Annotated[str, Doc("The file to read: a CSV file with the columns client, start_s, end_s, in seconds.")],
-        absent: Absent = "never",
-        repeat_s: RepeatS = None,
-    ) -> None:
-        always = _read_absent(absent)
-        periods = _period(repeat_s, max(clients, 1))
-        who, starts, ends = read_intervals(path, clients, math.inf if repeat_s is None else repeat_s)
-        times, first, wraps = merge_intervals(who, starts, ends, periods)
-        mentioned = np.bincount(who, minlength=max(clients, 1)) > 0
-        # A table that wraps and has no changes is present throughout.
-        wraps |= always & ~mentioned
-        super().__init__(
-            clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=np.arange(max(clients, 1))
-        )
+    def _read(self, path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
+        who, starts, ends = read_intervals(path, clients, end_s)
+        return who, starts, ends, np.bincount(who, minlength=max(clients, 1)) > 0
 
 
-class Toggles(Recorded):
-    """Presence from a JSON file, a list with one list for each client: the times at which it comes, goes, comes, and so on.
+class Toggles(RecordedByClient):
+    """Presence from a JSON file with one list for each client, [[0, 3600, 7200], [600, 900], ...]: the times at which it comes,
+    goes, comes, and so on.
 
     Times ascend strictly. After an odd number of them the client stays (with `repeat_s`: to the end of the period). The file
     does not mention a client with `null`, nor the last clients if it has fewer lists.
@@ -237,28 +242,14 @@ class Toggles(Recorded):
         (array([ True, False]), array([60., 30.]))
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        path: Annotated[str, Doc("The file to read: JSON, [[0, 3600, 7200], [600, 900], ...], in seconds.")],
-        absent: Absent = "never",
-        repeat_s: RepeatS = None,
-    ) -> None:
-        always = _read_absent(absent)
-        periods = _period(repeat_s, max(clients, 1))
-        end_s = math.inf if repeat_s is None else repeat_s
+    def _read(self, path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
         who, times, mentioned = _read_toggles(path, clients, end_s)
         # Times at even places are arrivals; the next time of the client, if there is one, is the departure.
         place = np.arange(len(who)) - np.searchsorted(who, who)
         arrivals = np.flatnonzero((place % 2 == 0) & (times < end_s))
         follows = np.append(who[1:] == who[:-1], np.zeros(min(len(who), 1), np.bool_))[arrivals]
         ends = np.where(follows, np.append(times, math.inf)[arrivals + 1], end_s)
-        times, first, wraps = merge_intervals(who[arrivals], times[arrivals], ends, periods)
-        wraps |= always & ~mentioned
-        super().__init__(
-            clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=np.arange(max(clients, 1))
-        )
+        return who[arrivals], times[arrivals], ends, mentioned
 
 
 def _read_toggles(path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, BoolArray]:
