@@ -12,19 +12,7 @@ from collections.abc import Callable, Iterator
 from html import escape
 from importlib.resources import files
 
-from analysis.documents.blocks import (
-    Beside,
-    Block,
-    Bullets,
-    Code,
-    Document,
-    Facts,
-    Picture,
-    SavedPicture,
-    Section,
-    Table,
-    Text,
-)
+from analysis.documents.blocks import Beside, Block, Bullets, Code, Document, Facts, Picture, SavedPicture, Section, Table, Text
 from analysis.documents.exports import WRITERS
 
 _MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}

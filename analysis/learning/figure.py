@@ -12,16 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from analysis.documents.numbers import UNITS, format_cost, format_percent
-from analysis.figures.lines import (
-    MOST_POINTS,
-    abscissa,
-    cost_axis,
-    curve_note,
-    curves_of,
-    draw_lines,
-    round_columns,
-    time_axis,
-)
+from analysis.figures.lines import MOST_POINTS, abscissa, cost_axis, curve_note, curves_of, draw_lines, round_columns, time_axis
 from analysis.figures.settings import PLAIN, Look, Over
 from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from analysis.figures.theme import FAINT, NOTE

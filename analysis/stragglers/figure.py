@@ -8,12 +8,7 @@ from matplotlib.ticker import FuncFormatter
 from analysis.figures.bars import seconds_figure
 from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thin
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import (
-    ShownFigure,
-    headline,
-    line_style,
-    new_figure,
-)
+from analysis.figures.style import ShownFigure, headline, line_style, new_figure
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve, FloatArray

@@ -60,7 +60,5 @@ class EagerWork:
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
         return self._planned.amounts(clients, steps)
 
-    def begin(
-        self, round: int, version: int, clients: IntArray, steps: IntArray | None
-    ) -> tuple[Sequence[int], Sequence[int]]:
+    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[Sequence[int], Sequence[int]]:
         return self._learner.begin(round, version, clients, steps)

@@ -236,9 +236,7 @@ class FederatedLearner:
         """
         return self._work.compress(models, addresses)
 
-    def begin(
-        self, round: int, version: int, clients: IntArray, steps: IntArray | None
-    ) -> tuple[Sequence[int], Sequence[int]]:
+    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[Sequence[int], Sequence[int]]:
         """Train updates of `clients` (n,) from the model `version` ahead of their delivery, where training is `eager`.
 
         `steps` (n,): steps requested of each; None: as planned. Returns the samples that each processed, and its steps.

@@ -77,9 +77,7 @@ class PartialWork:
 
     eager = False
 
-    def begin(
-        self, round: int, version: int, clients: IntArray, steps: IntArray | None
-    ) -> tuple[Sequence[int], Sequence[int]]:
+    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[Sequence[int], Sequence[int]]:
         return self.amounts(clients, steps)
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:

@@ -117,9 +117,7 @@ class Work:
     eager = False
     """The amounts follow from what is planned, whatever training makes of it."""
 
-    def begin(
-        self, round: int, version: int, clients: IntArray, steps: IntArray | None
-    ) -> tuple[list[int], list[int]]:
+    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[list[int], list[int]]:
         return self.amounts(clients, steps)
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:

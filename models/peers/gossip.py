@@ -174,9 +174,7 @@ class Spread(Generic[Known]):
     agreed: bool
 
 
-def _forward(
-    graph: PeerGraph, payload: Payload[Known], fresh: list[list[tuple[Known, int]]]
-) -> list[tuple[int, int, Known]]:
+def _forward(graph: PeerGraph, payload: Payload[Known], fresh: list[list[tuple[Known, int]]]) -> list[tuple[int, int, Known]]:
     """Return flooding's messages of a repetition, (sender, receiver, knowledge): to every neighbour, without what came from it.
     """
     sent: list[tuple[int, int, Known]] = []

@@ -172,9 +172,7 @@ def _check_links(links: IntArray, clients: int) -> tuple[IntArray, IntArray]:
     return low, high
 
 
-def _check_lengths(
-    distance_km: FloatArray | None, positions: FloatArray | None, low: IntArray, high: IntArray
-) -> FloatArray:
+def _check_lengths(distance_km: FloatArray | None, positions: FloatArray | None, low: IntArray, high: IntArray) -> FloatArray:
     """Return the length (L,) of each link in km, as given or between the `positions` (K, 2) of its ends."""
     if distance_km is not None:
         length = np.asarray(distance_km, np.float64)

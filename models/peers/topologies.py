@@ -181,12 +181,7 @@ def grid(
     return PeerGraph.from_links(clients=clients, links=np.concatenate((across, down)), positions_km=places)
 
 
-def complete(
-    *,
-    clients: int,
-    generator: np.random.Generator,
-    side_km: Side = 1.0,
-) -> PeerGraph:
+def complete(*, clients: int, generator: np.random.Generator, side_km: Side = 1.0) -> PeerGraph:
     """Link all pairs of clients; places at random in a square.
 
     Example:

@@ -23,15 +23,7 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from models.policies.draws import uniform_draws
-from models.policies.protocols import (
-    FloatArray,
-    IntArray,
-    NoProbes,
-    Outcome,
-    View,
-    check_at_least,
-    check_round,
-)
+from models.policies.protocols import FloatArray, IntArray, NoProbes, Outcome, View, check_at_least, check_round
 from netsim.core.state import StateFields
 
 TABLES: dict[str, tuple[float, ...]] = {

@@ -18,11 +18,5 @@ class Cucb(IndexPolicy):
         array([1, 0])
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        channels: int,
-        matcher: ChosenMatcher = None,
-    ) -> None:
+    def __init__(self, *, clients: int, channels: int, matcher: ChosenMatcher = None) -> None:
         super().__init__(clients=clients, channels=channels, detector=NoDetection, period=0, matcher=matcher)

@@ -134,9 +134,7 @@ def tune_gamma(rounds: int, *, clients: int, channels: int) -> float:
     return min(1.0, math.sqrt(arms / rounds * math.log(arms) / (math.e - 1.0))) if arms > 1 else 1.0
 
 
-def _read_gamma(
-    gamma: float | Literal["tuned"], rounds: int | None, clients: int, channels: int, normalize: bool
-) -> float:
+def _read_gamma(gamma: float | Literal["tuned"], rounds: int | None, clients: int, channels: int, normalize: bool) -> float:
     """Return gamma as a number. Raises ParameterError for a value outside (0, 1], or "tuned" without its conditions."""
     if gamma == "tuned":
         if not normalize:

@@ -18,13 +18,7 @@ class Random(RankedScheduler):
         array([0, 1])
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        channels: int,
-        matcher: ChosenMatcher = None,
-    ) -> None:
+    def __init__(self, *, clients: int, channels: int, matcher: ChosenMatcher = None) -> None:
         super().__init__(clients=clients, channels=channels, matcher=RandomMatching() if matcher is None else matcher)
 
     def _rank(self, view: SlotView) -> list[int]:

@@ -21,13 +21,7 @@ class RoundRobin(RankedScheduler):
         array([1, 2])
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        channels: int,
-        matcher: ChosenMatcher = None,
-    ) -> None:
+    def __init__(self, *, clients: int, channels: int, matcher: ChosenMatcher = None) -> None:
         super().__init__(clients=clients, channels=channels, matcher=_InOrder() if matcher is None else matcher)
         self._in_order = matcher is None
 

@@ -178,15 +178,7 @@ def lemma3_constant(best_means: FloatArray) -> float:
     return -len(means) / miss
 
 
-def theorem5_upper(
-    rounds: int,
-    *,
-    clients: int,
-    channels: int,
-    segments: int,
-    c: float,
-    mu_min: float,
-) -> float:
+def theorem5_upper(rounds: int, *, clients: int, channels: int, segments: int, c: float, mu_min: float) -> float:
     """Return the upper bound of Theorem 5 for GLR-CUCB over `segments` stationary intervals (breakpoints + 1), as in eq. 28.
 
     segments K (c ln T + 1) / mu_min + c K ln T / mu_min times the number of rounds with a wrong set. Lemma 4 bounds that number

@@ -200,9 +200,7 @@ class SharedLink(Ports):
     or None.
     """
 
-    def __init__(
-        self, clock: Clock, sizes: FloatArray, link: Timeline[BandwidthLaw], own: Timeline[BandwidthLaw] | None
-    ) -> None:
+    def __init__(self, clock: Clock, sizes: FloatArray, link: Timeline[BandwidthLaw], own: Timeline[BandwidthLaw] | None) -> None:
         super().__init__()
         self.clock, self._sizes = clock, sizes
         self._link_timeline, self._own_timeline = link, own

@@ -30,9 +30,7 @@ class KnownLinks(NoCarrier):
 
     steady = False
 
-    def __init__(
-        self, *, clients: int, law: Timeline[BandwidthLaw], size_bytes: float | FloatArray | IntArray
-    ) -> None:
+    def __init__(self, *, clients: int, law: Timeline[BandwidthLaw], size_bytes: float | FloatArray | IntArray) -> None:
         self.law = law
         self.sizes = check_sizes(size_bytes, clients)
 

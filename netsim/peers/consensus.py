@@ -161,9 +161,7 @@ class ConsensusPhase:
         self._contact_draws = streams["gossip.contacts"]
         self._tie_draws = streams["gossip.ties"] if rules.ties == "random" else None
 
-    def run(
-        self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]
-    ) -> Process[ConsensusOutcome]:
+    def run(self, slot: int, opinions: FloatArray, index_of: Callable[[FloatArray], FloatArray]) -> Process[ConsensusOutcome]:
         """Run the phase of one slot, within a process.
 
         `opinions` (K,): of the present model. `index_of`: function from beliefs to indices.

@@ -65,9 +65,7 @@ class Probing(Instrument, ABC):
         self._before = (0, 0)
 
     @abstractmethod
-    def ask(
-        self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Process[Probed]:
+    def ask(self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False) -> Process[Probed]:
         """Probe `clients` (n,) in round `number` about the model `version`.
 
         `times`: number of earlier calls in this round. `test`: ask for the accuracy on their own test data instead of the loss.
@@ -162,9 +160,7 @@ class TimedProbing(Probing):
         evaluated = self.probes.evaluated
         return None if evaluated is None else int(evaluated[client])
 
-    def ask(
-        self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Process[Probed]:
+    def ask(self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False) -> Process[Probed]:
         start_s = self.clock.now
         self.asked += len(clients)
         probes = yield from self.probes.ask(number, clients, version, times, test)
@@ -232,9 +228,7 @@ class TimedProbing(Probing):
 class FreeProbing(Probing):
     """Probing by an oracle: every client answers at once, and nothing is sent."""
 
-    def ask(
-        self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False
-    ) -> Process[Probed]:
+    def ask(self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False) -> Process[Probed]:
         yield from ()
         answered = np.ones(len(clients), np.bool_)
         losses, accuracy = self._answers(number, clients, answered, test=test)

@@ -68,9 +68,7 @@ def breakpoints(
         raise UserError(str(error)) from error
 
 
-def _write(
-    groups: Groups, out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]
-) -> None:
+def _write(groups: Groups, out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]) -> None:
     """Write the figures and the tables of changes into `out`."""
     import pandas as pd
 

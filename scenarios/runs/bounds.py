@@ -20,14 +20,7 @@ from analysis.figures.settings import Bound
 from analysis.metrics.run_metrics import oracle_name
 from analysis.results.run import Run
 from models.schedulers.m_exp3 import tune_gamma
-from models.theory.aoi import (
-    lemma3_constant,
-    theorem2_lower,
-    theorem3_holds_from,
-    theorem3_upper,
-    theorem4_lower,
-    theorem5_upper,
-)
+from models.theory.aoi import lemma3_constant, theorem2_lower, theorem3_holds_from, theorem3_upper, theorem4_lower, theorem5_upper
 
 FloatArray = NDArray[np.float64]
 FIXED, PIECEWISE = ("adversarial", "file"), ("stationary", "piecewise-stationary")

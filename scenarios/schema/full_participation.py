@@ -6,14 +6,7 @@ from pydantic import Field
 
 from netsim.core.protocols import FloatArray
 from scenarios.schema.section import problem
-from scenarios.schema.server import (
-    Server,
-    check_channels,
-    refuse_aggregation,
-    refuse_oracle,
-    refuse_policy,
-    refuse_reward,
-)
+from scenarios.schema.server import Server, check_channels, refuse_aggregation, refuse_oracle, refuse_policy, refuse_reward
 from scenarios.schema.world import SPEEDS
 
 if TYPE_CHECKING:

@@ -107,9 +107,7 @@ class OneRun:
             return _limit_reached(where, wall, f" after {summary['rounds']} rounds")
         return Done(stopped=summary["ended"] == INTERRUPTED)
 
-    def _from_the_start(
-        self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit
-    ) -> Notes:
+    def _from_the_start(self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit) -> Notes:
         """Run from the start and return the summary. No reference to the run is kept here, so that its memory is freed."""
         check_run(out, True)
         built = build(self.planned.scenario)

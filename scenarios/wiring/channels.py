@@ -66,9 +66,7 @@ class BuiltChannels:
     supplied: dict[str, object]
     """Arguments that schedulers and oracles are supplied with."""
 
-    def schedule(
-        self, world: World, pool: ClientPool, *, places: int | None = None, refill: bool = False
-    ) -> ScheduledChannels:
+    def schedule(self, world: World, pool: ClientPool, *, places: int | None = None, refill: bool = False) -> ScheduledChannels:
         """Return the sub-channels scheduled for the clients of `pool`; raises UserError.
 
         `places`: number of senders of a round. `refill`: a free sub-channel is assigned again at once.

@@ -29,9 +29,7 @@ class _Change(NamedTuple):
     """Name of the changes, for messages."""
 
 
-def refuse_endless(
-    scenario: Scenario, timelines: Iterable[HasLaws], carried: Iterable[Timeline[DelayLaw]], clients: int
-) -> None:
+def refuse_endless(scenario: Scenario, timelines: Iterable[HasLaws], carried: Iterable[Timeline[DelayLaw]], clients: int) -> None:
     """Raise UserError if a single phase spans more changes of the world than can be simulated.
 
     `timelines`: laws of the durations of phases. `carried`: laws of the times of bytes over a bandwidth.

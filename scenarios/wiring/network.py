@@ -389,9 +389,7 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
     )
 
 
-def _require_bandwidths(
-    layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, others: Sequence[int]
-) -> None:
+def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, others: Sequence[int]) -> None:
     """Refuse a cable without bandwidth that bytes between clients and the `others` (K,), server or edges, must cross."""
     messages: list[tuple[str, bool, Any]] = [("model", True, sizes.down), ("update", False, sizes.up)]
     if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:

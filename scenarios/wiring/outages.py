@@ -25,9 +25,7 @@ from scenarios.schema.world import ClientOutage as OutageSection
 from scenarios.wiring.population import IntArray, Population
 
 
-def build_outages(
-    scenario: Scenario, streams: Streams, population: Population, cut_offs: CutOffs | None = None
-) -> ClientOutages:
+def build_outages(scenario: Scenario, streams: Streams, population: Population, cut_offs: CutOffs | None = None) -> ClientOutages:
     """Return the outages of clients, together with the cut-offs of a script; raises UserError."""
     outages = []
     for i, section in enumerate(scenario.outages):

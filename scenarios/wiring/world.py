@@ -264,9 +264,7 @@ class World:
             sizes=self.sizes if scenario.server.sends_updates else Sizes(),
         )
 
-    def component(
-        self, section: Component, group: str, path: str, supplied: Keywords, protocol: type | None = None
-    ) -> Any:
+    def component(self, section: Component, group: str, path: str, supplied: Keywords, protocol: type | None = None) -> Any:
         """Return the object of a section of the scenario; raises UserError."""
         keywords = resolve_parameters(section, group, path, self.population)
         return construct(section, group, path, keywords, {"clients": self.population.count} | supplied, protocol)

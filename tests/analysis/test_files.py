@@ -63,9 +63,7 @@ def half(table: Any, path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_was_there_stays_where_a_write_fails(
-    name: str, swept: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_there_stays_where_a_write_fails(name: str, swept: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / name
     WRITERS[name](swept, path)
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}

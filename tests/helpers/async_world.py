@@ -154,9 +154,7 @@ def timeline(law: Any) -> Any:
     return law if hasattr(law, "at") else Unchanging(law)
 
 
-def jammer(
-    *, dwell_rounds: int | None = None, dwell_s: float | None = None, start: float | None = None, **given: Any
-) -> Jammer:
+def jammer(*, dwell_rounds: int | None = None, dwell_s: float | None = None, start: float | None = None, **given: Any) -> Jammer:
     """A jammer; keywords as those of a scenario."""
     return Jammer(dwells=Dwells(dwell_rounds=dwell_rounds, dwell_s=dwell_s, start=start), **given)
 

@@ -14,9 +14,7 @@ from torch import Tensor
 IntArray = NDArray[np.int64]
 
 
-def draw_batches(
-    shard: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int
-) -> IntArray:
+def draw_batches(shard: IntArray, generator: np.random.Generator, *, batch_size: int, steps: int) -> IntArray:
     """Draw the samples of one client's local steps: every epoch a fresh permutation cut into batches, the last one short.
 
     Returns sample numbers (steps, batch_size), -1 for no sample. For fewer `steps` the batches are the first ones of those for

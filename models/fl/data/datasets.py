@@ -230,12 +230,7 @@ def _choose(usable: NDArray[np.int64], count: int | None, choice: str, generator
     return usable[np.sort(generator.choice(len(usable), count, replace=False))]
 
 
-def load_dataset(
-    data: DataOptions,
-    *,
-    root: Path,
-    generator: np.random.Generator,
-) -> Dataset:
+def load_dataset(data: DataOptions, *, root: Path, generator: np.random.Generator) -> Dataset:
     """Read a data set: `data.kind` is one of `data_files.DATASETS`, or a function of the user's own (see `own_data.read_own`).
 
     `options.DataOptions` explains the options. `generator` draws all random choices. Validation samples are drawn from the

@@ -83,13 +83,7 @@ def _dirichlet(concentration: float, size: int, rng: np.random.Generator) -> Flo
     return share
 
 
-def equal(
-    labels: IntArray,
-    *,
-    clients: int,
-    generator: np.random.Generator,
-    minimum: Minimum = 1,
-) -> list[IntArray]:
+def equal(labels: IntArray, *, clients: int, generator: np.random.Generator, minimum: Minimum = 1) -> list[IntArray]:
     """Divide the samples i.i.d. into equal sizes (they differ by one at most).
 
     Raises:

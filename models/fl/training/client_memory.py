@@ -130,9 +130,7 @@ class ClientMemory:
                     moment[row] = value
         return states
 
-    def keep(
-        self, clients: Sequence[int], rounds: Sequence[int], statistics: Tensor, states: OptimizerStates | None
-    ) -> None:
+    def keep(self, clients: Sequence[int], rounds: Sequence[int], statistics: Tensor, states: OptimizerStates | None) -> None:
         """Keep `statistics` (n, buffers) and states of optimizers of `clients`, each once, after their jobs of `rounds`.
 
         States that are not finite are dropped.

@@ -26,14 +26,7 @@ class Csi(RankedScheduler):
 
     state_fields = ("_shown",)
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        channels: int,
-        truth: Truth | None = None,
-        matcher: ChosenMatcher = None,
-    ) -> None:
+    def __init__(self, *, clients: int, channels: int, truth: Truth | None = None, matcher: ChosenMatcher = None) -> None:
         super().__init__(clients=clients, channels=channels, matcher=AgeFirst() if matcher is None else matcher)
         self._truth = truth
         self._shown: BoolArray | None = None

@@ -19,12 +19,5 @@ class Means(MeansOracle):
         array([2, 1])
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        channels: int,
-        truth: Truth,
-        matcher: ChosenMatcher = None,
-    ) -> None:
+    def __init__(self, *, clients: int, channels: int, truth: Truth, matcher: ChosenMatcher = None) -> None:
         super().__init__(clients=clients, channels=channels, truth=truth, matcher=matcher)

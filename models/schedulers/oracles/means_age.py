@@ -20,12 +20,5 @@ class MeansAge(MeansOracle):
         array([1, 2])
     """
 
-    def __init__(
-        self,
-        *,
-        clients: int,
-        channels: int,
-        truth: Truth,
-        matcher: ChosenMatcher = None,
-    ) -> None:
+    def __init__(self, *, clients: int, channels: int, truth: Truth, matcher: ChosenMatcher = None) -> None:
         super().__init__(clients=clients, channels=channels, truth=truth, matcher=AgeFirst() if matcher is None else matcher)

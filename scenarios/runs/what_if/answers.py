@@ -83,9 +83,7 @@ def _answers(
     raise _another(folder)
 
 
-def every_client(
-    folder: Path, *, first: int = 1, last: int | None = None, progress: Progress | None = None
-) -> list[Answer]:
+def every_client(folder: Path, *, first: int = 1, last: int | None = None, progress: Progress | None = None) -> list[Answer]:
     """Return the outcomes of rounds `first` to `last` without each of the clients that took part; raises as `what_if`."""
     scenario, run, limit_s = _open(folder)
     there = int(run.summary["rounds"]) * rounds_per_unit(scenario)

@@ -11,16 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.peers.gossip import (
-    AllPairs,
-    BestPairs,
-    believers,
-    compute_ranks,
-    disagreement,
-    draw_contacts,
-    message_bytes,
-    spread,
-)
+from models.peers.gossip import AllPairs, BestPairs, believers, compute_ranks, disagreement, draw_contacts, message_bytes, spread
 from models.peers.graph import PeerGraph
 from models.peers.topologies import complete, erdos_renyi, grid
 from models.peers.wave import flooding_times

@@ -65,9 +65,7 @@ def test_a_limited_attempt_does_not_go_on_from_a_checkpoint(tmp_path: Path) -> N
     assert different(tmp_path / "cut" / place, tmp_path / "again" / place) == ""
 
 
-def test_the_command_has_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_has_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shell = Shell(tmp_path, monkeypatch, capsys)
     assert shell.sweep("--seeds", "1", "--jobs", "1", "--no-figures", "--event-limit", LIMIT)[0] == 0
     assert set(ended(shell.out)) == {"event limit"}

@@ -144,9 +144,7 @@ def test_a_round_without_its_only_client_closes_at_once(tmp_path: Path) -> None:
     assert answer.then.attempts == ()
 
 
-def test_with_links_of_their_own_only_the_last_client_of_a_round_costs_time_and_as_much_as_the_tables_say(
-    tmp_path: Path,
-) -> None:
+def test_with_links_of_their_own_only_the_last_client_of_a_round_costs_time_and_as_much_as_the_tables_say(tmp_path: Path) -> None:
     place = folder_of(three({}, rounds=8, server={"per_round": 2}), tmp_path / "run")
     answers = every_client(place)
     table = closers(run_records(netsim.open_run(place))).set_index("round")

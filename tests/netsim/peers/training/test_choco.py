@@ -10,18 +10,7 @@ import pytest
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build
-from tests.helpers.peer_training import (
-    CONSTANT,
-    COUNT,
-    EXPONENTIAL,
-    learning,
-    models,
-    protocol,
-    ready,
-    study,
-    top,
-    with_numbers,
-)
+from tests.helpers.peer_training import CONSTANT, COUNT, EXPONENTIAL, learning, models, protocol, ready, study, top, with_numbers
 
 RING = {"topology": {"kind": "ring"}}
 
