@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 from typing import Any
 
 from scenarios.workers.interrupts import ignore_interrupts
@@ -10,6 +12,8 @@ from scenarios.workers.interrupts import ignore_interrupts
 def dask_setup(worker: object) -> None:
     """Ignore Ctrl-C, which reaches all processes of a terminal: the main process stops the workers."""
     ignore_interrupts()
+    # A thread that still trains as Python ends would end the process by a message of the C++ library.
+    atexit.register(os._exit, 0)
 
 
 def this_worker() -> Any:
