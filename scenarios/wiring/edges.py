@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -155,7 +155,32 @@ def tree(world: World, compose: Composer) -> TreeServer:
             problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
             raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
         servers[node] = coordinator_server
-    edges = [
+    edges = _edges(section, layout, edge_pool, servers, members_of, learners)
+    server = TreeServer(
+        root=servers[-1],
+        edges=edges,
+        clients=client_coordinators,
+        nodes=edge_coordinators,
+        media=media,
+        moves=_moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"], ways)
+        if clients_move
+        else None,
+    )
+    built.append(server)
+    _let_scripts_act(world, server, coordinator)
+    return server
+
+
+def _edges(
+    section: Edges,
+    layout: Layout,
+    edge_pool: ClientPool,
+    servers: Mapping[int, RoundServer],
+    members_of: Mapping[int, Members],
+    learners: Mapping[int, NodeLearner] | None,
+) -> list[Edge]:
+    """Return the edges of a tree, each with its server and its members."""
+    return [
         Edge(
             number=node,
             name=name,
@@ -168,21 +193,13 @@ def tree(world: World, compose: Composer) -> TreeServer:
         )
         for node, name in enumerate(layout.names)
     ]
-    server = TreeServer(
-        root=servers[-1],
-        edges=edges,
-        clients=client_coordinators,
-        nodes=edge_coordinators,
-        media=media,
-        moves=_moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"], ways)
-        if clients_move
-        else None,
-    )
-    built.append(server)
+
+
+def _let_scripts_act(world: World, server: TreeServer, coordinator: IntArray) -> None:
+    """Let the script of the scenario, if there is one, act on the edges of `server`."""
     targets = world.context.targets
     if targets is not None and targets.absent_edges is not None:
         targets.edges = ScriptedEdges(server=server, absences=targets.absent_edges, coordinator=coordinator)
-    return server
 
 
 def _edge_rule(tier: Tier) -> EdgeRule:
