@@ -105,12 +105,10 @@ class PeersAtWork(StateFields):
         self.last_round = 0
         """Own round after which a peer stops."""
         self.waking = Waking(pool.clock)
-        self._left = 0
-        """Own rounds to finish until the round of the run closes."""
+        self._left = self._may_finish = 0
+        """Own rounds to finish until the present round of the run closes; until the last does, without a barrier."""
         self.standstill = ""
         """In words, which peers wait for which, where no round can close any more; empty otherwise."""
-        self._may_finish = 0
-        """Own rounds to finish until the last round of the run closes, for a protocol without a barrier."""
         self._never_moves = False
         self._last_attempt: IntArray = np.zeros(peers, np.int64)
         """(K,) number of the last attempt of each peer."""

@@ -74,15 +74,9 @@ class Transport:
         self.delay = laws.delay
         self.max_resends = resending.max_resends
         self.resend_after_s = resending.resend_after_s
-        cuts = list(disturbances.outages)
         self.absences = disturbances.absences
         """Links of clients that are away; None: none ever is."""
-        if self.absences is not None:
-            cuts.append(self.absences)
-        if disturbances.clients:
-            cuts.append(CutOff(graph=graph, clients=disturbances.clients))
-            disturbances.clients.remember_from(self._earliest_s)
-        self.cuts = AllCuts(cuts)
+        self.cuts = self._all_cuts(disturbances)
         """Outages of links."""
         self.jammed, self.jammers = disturbances.jammed, disturbances.jammers
         self.recorder: Recorder = NoRecorder()
@@ -119,6 +113,16 @@ class Transport:
         self._only_channels_lose = self.jammed is None and not self.cuts
         self._one_by_one = self.jammed is not None or self._carries
         """True if messages cannot share entries of the clock."""
+
+    def _all_cuts(self, disturbances: Disturbances) -> AllCuts:
+        """Return the outages of links: their own, then absences and outages of clients at their ends."""
+        cuts = list(disturbances.outages)
+        if disturbances.absences is not None:
+            cuts.append(disturbances.absences)
+        if disturbances.clients:
+            cuts.append(CutOff(graph=self.graph, clients=disturbances.clients))
+            disturbances.clients.remember_from(self._earliest_s)
+        return AllCuts(cuts)
 
     def listen(self, on_sent: Callable[[Message], None]) -> None:
         """Call `on_sent` with each message at its end, however it ended, with `due_s` the time of that."""
