@@ -265,7 +265,7 @@ def test_scores_that_are_no_numbers_are_wrong():
     learner = make(network=from_factory(lambda inputs, classes: Wild(), (1, 4, 4), 5, seed=0))
     state = learner.state_dict()
     # The ninth power of 1e10 is infinite in float32: argmax would still name a class.
-    state["models"][:] = 1e10
+    state["models"] = np.full_like(np.stack(state["models"]), 1e10)
     learner.load_state_dict(state)
     quality = learner.evaluate(1, 0.0, False)
     assert (quality.accuracy, quality.loss) == (0.0, LOSS_CEILING)

@@ -139,7 +139,7 @@ def test_state_taken_out_in_mid_run_continues_exactly(case):
     np.testing.assert_equal(state, kept)
     fresh = make(mechanism, **STATEFUL[case]())
     fresh.load_state_dict(state)
-    state["models"][:] = 0
+    state["models"] = np.full_like(np.stack(state["models"]), 0)
     for value in [
         *state["server_optimizer"].values(),
         *state["memory"]["moments"],

@@ -79,7 +79,7 @@ def test_a_learner_trains_what_was_asked_for() -> None:
     assert {(row.samples, row.steps) for row in rows} == {(20, 2)}
     # All do one pass in place of two: as if they had been asked for one.
     _, one = rows_of(override(trained, {"work": {"epochs": 1, "batch_size": 10}, "rounds": 2}))
-    assert (whole.trained.state_dict()["models"] == one.trained.state_dict()["models"]).all()
+    assert np.array_equal(whole.trained.state_dict()["models"], one.trained.state_dict()["models"])
 
 
 def test_no_share_changes_nothing() -> None:

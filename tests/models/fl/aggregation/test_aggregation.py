@@ -185,7 +185,7 @@ def test_the_server_optimizer_takes_the_step(optimizer):
     for round in range(1, 4):
         start = model(learner)
         state = plain.state_dict()
-        state["models"][:] = start
+        state["models"] = np.full_like(np.stack(state["models"]), start)
         plain.load_state_dict(state)
         plain.aggregate(deliver(round, [0, 2], plain.version), False)
         learner.aggregate(deliver(round, [0, 2], learner.version), False)

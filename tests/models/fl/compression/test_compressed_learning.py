@@ -35,7 +35,7 @@ KINDS += [OneBit(), OneBit(error_feedback=False)]
 def at(learner, start: np.ndarray):
     """`learner`, whose model is now `start`."""
     state = learner.state_dict()
-    state["models"][:] = start
+    state["models"] = np.full_like(np.stack(state["models"]), start)
     learner.load_state_dict(state)
     return learner
 
