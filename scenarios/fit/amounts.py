@@ -10,7 +10,7 @@ from scipy import optimize, stats
 from scenarios.fit.durations import LEVEL, BoolArray, Estimate, FloatArray, curvature
 
 _LEAST_RATIO = 1.2
-"""Amounts whose largest is less than so many times their smallest cannot tell an overhead from a speed."""
+"""Least ratio of the largest amount to the smallest. Below it an overhead cannot be told from a speed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
     True
     """
     shortest = float(seconds[~censored].min())
-    rough = float(np.median((seconds - 0.5 * shortest)[~censored] / amounts[~censored]))
+    rough_unit = float(np.median((seconds - 0.5 * shortest)[~censored] / amounts[~censored]))
 
     # Duration = overhead + amount x unit x noise, with log-normal noise of mean 1. A censored duration adds the probability of a
     # longer one. The search runs over unbounded numbers: the logit of overhead / shortest, and the logarithms of unit and sigma.
@@ -61,7 +61,7 @@ def fit_speed(seconds: FloatArray, censored: BoolArray, amounts: FloatArray) -> 
         value = -float(complete[~censored].sum() + stats.norm.logsf(score[censored]).sum())
         return value if np.isfinite(value) else np.inf
 
-    begin = np.array([0.0, np.log(rough), np.log(0.3)])
+    begin = np.array([0.0, np.log(rough_unit), np.log(0.3)])
     solution = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
     reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, solution))), 0.0))
     low, high = solution - reach, solution + reach

@@ -20,13 +20,15 @@ BANDWIDTHS = ("constant", "gauss-markov", "markov-levels", "trace")
 """Laws of bandwidth that a fit may choose, by their names in scenario files; `trace` only on demand."""
 _Z = float(stats.norm.ppf((1 + LEVEL) / 2))
 _MOST_LEVELS = 4
-_PIECE = 1000
-"""Steps of a path that one pass over a chain takes; longer paths are cut into pieces, which pass together."""
+_PIECE_STEPS = 1000
+"""Largest number of steps of a path. Longer paths are cut into pieces, which are computed side by side."""
 _ITERATIONS = 60
 _LEAST_SPREAD = 0.01
-"""Least standard deviation within a level, as a share of the mean rate: levels without spread would have infinite likelihoods."""
+"""Least standard deviation within a level, as a share of the mean rate. Without spread the likelihood would be infinite."""
 _LEAST_MOVES = 3.0
-_ASTRIDE = 0.05
+"""Least expected number of moves out of a level; with fewer its stay is unknown."""
+_MIXED_SHARE = 0.05
+"""Share of intervals in which the level changes, so that their rate may be any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +95,22 @@ def fit_bandwidth(rates: Rates) -> list[FittedBandwidth]:
     values = rates.bytes_per_s
     mean = float(values.mean())
     if np.ptp(values) <= 1e-9 * mean or len(values) < 3:
-        return [FittedBandwidth("constant", {"bytes_per_s": Estimate(mean, mean, mean)}, _constant(mean), 0.0, 1, len(values))]
+        return [
+            FittedBandwidth("constant", {"bytes_per_s": Estimate(mean, mean, mean)}, _constant_table(mean), 0.0, 1, len(values))
+        ]
     laws = [_gauss_markov(rates)]
     if rates.regular:
         laws += [law for count in range(2, _MOST_LEVELS + 1) if (law := _markov_levels(rates, count)) is not None]
     return sorted(laws, key=lambda law: law.aic)
 
 
-def _constant(mean: float) -> Tables:
-    return {"kind": "constant", "bytes_per_s": _short(mean)}
+def _constant_table(mean: float) -> Tables:
+    """Return the table of a constant law."""
+    return {"kind": "constant", "bytes_per_s": _round_digits(mean)}
 
 
-def _short(value: float) -> float:
+def _round_digits(value: float) -> float:
+    """Return the value with six significant digits."""
     return float(f"{value:.6g}")
 
 
@@ -115,31 +121,31 @@ def _gauss_markov(rates: Rates) -> FittedBandwidth:
     steps = np.diff(rates.middle_s)[same] / rates.step_s
     scale = float(x.mean())
 
-    def loss(at: FloatArray) -> float:
-        if np.abs(at).max() > 40.0:
+    def loss(point: FloatArray) -> float:
+        if np.abs(point).max() > 40.0:
             return np.inf
-        mean, std, memory = scale * at[0], scale * np.exp(at[1]), 1.0 / (1.0 + np.exp(-at[2]))
+        mean, std, memory = scale * point[0], scale * np.exp(point[1]), 1.0 / (1.0 + np.exp(-point[2]))
         z = (x - mean) / std
         rho = memory ** np.maximum(steps, 1e-6)
-        rest = np.sqrt(np.maximum(1.0 - rho**2, 1e-12))
-        begins = np.append(True, ~same)
-        total = stats.norm.logpdf(z[begins]).sum() - len(x) * np.log(std)
-        total += (stats.norm.logpdf((z[1:][same] - rho * z[:-1][same]) / rest) - np.log(rest)).sum()
+        innovation = np.sqrt(np.maximum(1.0 - rho**2, 1e-12))
+        starts = np.append(True, ~same)
+        total = stats.norm.logpdf(z[starts]).sum() - len(x) * np.log(std)
+        total += (stats.norm.logpdf((z[1:][same] - rho * z[:-1][same]) / innovation) - np.log(innovation)).sum()
         return -float(total) if np.isfinite(total) else np.inf
 
     begin = np.array([1.0, np.log(max(float(x.std()) / scale, 1e-6)), 0.0])
     best = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8, "maxiter": 800}).x
-    reach = _Z * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, best))), 0.0))
-    low, high = best - reach, best + reach
+    half_width = _Z * np.sqrt(np.maximum(np.diag(np.linalg.pinv(curvature(loss, best))), 0.0))
+    low, high = best - half_width, best + half_width
     mean = Estimate(*(float(scale * v[0]) for v in (best, low, high)))
     std = Estimate(*(float(scale * np.exp(np.clip(v[1], -60, 60))) for v in (best, low, high)))
     memory = Estimate(*(float(1.0 / (1.0 + np.exp(-np.clip(v[2], -60, 60)))) for v in (best, low, high)))
     table = {
         "kind": "gauss-markov",
-        "mean_bytes_per_s": _short(mean.value),
-        "std_bytes_per_s": _short(std.value),
-        "memory": _short(memory.value),
-        "step_s": _short(rates.step_s),
+        "mean_bytes_per_s": _round_digits(mean.value),
+        "std_bytes_per_s": _round_digits(std.value),
+        "memory": _round_digits(memory.value),
+        "step_s": _round_digits(rates.step_s),
     }
     parameters = {"mean_bytes_per_s": mean, "std_bytes_per_s": std, "memory": memory}
     return FittedBandwidth("gauss-markov", parameters, table, -loss(best), 3, len(x))
@@ -148,65 +154,66 @@ def _gauss_markov(rates: Rates) -> FittedBandwidth:
 def _markov_levels(rates: Rates, count: int) -> FittedBandwidth | None:
     """Return the most likely chain of `count` levels, by expectation and maximisation; None if a level is hardly ever left.
 
-    Rates scatter normally about their level, but for a share `_ASTRIDE`, which may be anything: intervals in which the level
-    changes. A level is followed by any other one with equal probability, as the law's
-    `moves = "any"` has it. Stays follow from the generator of the chain, the logarithm of its moves over a step.
+    Rates have a normal distribution about their level, except for a share `_MIXED_SHARE` with a uniform distribution. Each other
+    level follows with equal probability, as in the law with `moves = "any"`. Mean stays come from the generator of the chain,
+    which is the matrix logarithm of its moves in one step.
     """
-    table = _grid(rates)
-    seen = np.isfinite(table)
-    values = np.where(seen, table, 0.0)
-    least = _LEAST_SPREAD * float(rates.bytes_per_s.mean())
+    table = _path_table(rates)
+    measured = np.isfinite(table)
+    values = np.where(measured, table, 0.0)
+    least_spread = _LEAST_SPREAD * float(rates.bytes_per_s.mean())
     levels = np.quantile(rates.bytes_per_s, (np.arange(count) + 0.5) / count)
-    spread = np.full(count, max(least, float(rates.bytes_per_s.std()) / count))
-    anything = _ASTRIDE / float(np.ptp(rates.bytes_per_s))
+    spread = np.full(count, max(least_spread, float(rates.bytes_per_s.std()) / count))
+    mixed_density = _MIXED_SHARE / float(np.ptp(rates.bytes_per_s))
     keeps, likelihood, before = np.full(count, 0.9), 0.0, -np.inf
     for _ in range(_ITERATIONS):
-        density = (1.0 - _ASTRIDE) * stats.norm.pdf(values[..., None], levels, spread)
-        emission = np.where(seen[..., None], density + anything, 1.0)
-        move = _moves(keeps)
+        density = (1.0 - _MIXED_SHARE) * stats.norm.pdf(values[..., None], levels, spread)
+        emission = np.where(measured[..., None], density + mixed_density, 1.0)
+        move = _move_matrix(keeps)
         likelihood, states, moves = forward_backward(emission, move, _stationary(move))
         if likelihood - before < 1e-7 * abs(likelihood):
             break
         before = likelihood
-        weight = states * density / (density + anything) * seen[..., None]
+        weight = states * density / (density + mixed_density) * measured[..., None]
         total = np.maximum(weight.sum(axis=(0, 1)), 1e-9)
         levels = (weight * values[..., None]).sum(axis=(0, 1)) / total
         variance = (weight * (values[..., None] - levels) ** 2).sum(axis=(0, 1)) / total
-        spread = np.maximum(np.sqrt(variance), least)
+        spread = np.maximum(np.sqrt(variance), least_spread)
         keeps = np.clip(np.diag(moves) / np.maximum(moves.sum(axis=1), 1e-9), 1e-6, 1.0 - 1e-9)
-    left = moves.sum(axis=1) - np.diag(moves)
+    moves_out = moves.sum(axis=1) - np.diag(moves)
     generator = np.real_if_close(linalg.logm(move)) / rates.step_s
-    if np.iscomplexobj(generator) or not (np.diag(generator) < 0).all() or not (left >= _LEAST_MOVES).all():
+    if np.iscomplexobj(generator) or not (np.diag(generator) < 0).all() or not (moves_out >= _LEAST_MOVES).all():
         return None
     stays = -1.0 / np.diag(generator)
     order = np.argsort(levels)
     parameters = {}
-    for place, i in enumerate(order.tolist(), start=1):
-        reach, factor = _Z * spread[i] / np.sqrt(total[i]), float(np.exp(_Z / np.sqrt(left[i])))
-        parameters[f"level {place}"] = Estimate(float(levels[i]), float(levels[i] - reach), float(levels[i] + reach))
-        parameters[f"stay {place}"] = Estimate(float(stays[i]), float(stays[i]) / factor, float(stays[i]) * factor)
+    for rank, i in enumerate(order.tolist(), start=1):
+        half_width, factor = _Z * spread[i] / np.sqrt(total[i]), float(np.exp(_Z / np.sqrt(moves_out[i])))
+        parameters[f"level {rank}"] = Estimate(float(levels[i]), float(levels[i] - half_width), float(levels[i] + half_width))
+        parameters[f"stay {rank}"] = Estimate(float(stays[i]), float(stays[i]) / factor, float(stays[i]) * factor)
     keys = {
         "kind": "markov-levels",
-        "levels_bytes_per_s": [_short(max(0.0, level)) for level in levels[order].tolist()],
-        "mean_stay_s": [_short(stay) for stay in stays[order].tolist()],
+        "levels_bytes_per_s": [_round_digits(max(0.0, level)) for level in levels[order].tolist()],
+        "mean_stay_s": [_round_digits(stay) for stay in stays[order].tolist()],
     }
     return FittedBandwidth("markov-levels", parameters, keys, likelihood, 3 * count, len(rates.bytes_per_s))
 
 
-def _grid(rates: Rates) -> FloatArray:
-    """Return the rates in pieces of paths (pieces, steps), NaN where none was measured."""
+def _path_table(rates: Rates) -> FloatArray:
+    """Return the rates by piece of a path and step (pieces, steps), NaN where no rate was measured."""
     clients, codes = np.unique(rates.client, return_inverse=True)
     first = np.full(len(clients), np.inf)
     np.minimum.at(first, codes, rates.middle_s)
-    place = np.round((rates.middle_s - first[codes]) / rates.step_s).astype(np.int64)
-    piece = codes * (place.max() // _PIECE + 1) + place // _PIECE
+    step = np.round((rates.middle_s - first[codes]) / rates.step_s).astype(np.int64)
+    piece = codes * (step.max() // _PIECE_STEPS + 1) + step // _PIECE_STEPS
     used, rows = np.unique(piece, return_inverse=True)
-    table = np.full((len(used), min(_PIECE, int(place.max()) + 1)), np.nan)
-    table[rows, place % _PIECE] = rates.bytes_per_s
+    table = np.full((len(used), min(_PIECE_STEPS, int(step.max()) + 1)), np.nan)
+    table[rows, step % _PIECE_STEPS] = rates.bytes_per_s
     return table
 
 
-def _moves(keeps: FloatArray) -> FloatArray:
+def _move_matrix(keeps: FloatArray) -> FloatArray:
+    """Return the probabilities (k, k) of moves in one step; `keeps` (k,): probabilities to stay."""
     count = len(keeps)
     move = np.repeat((1.0 - keeps)[:, None] / (count - 1), count, axis=1)
     np.fill_diagonal(move, keeps)
@@ -214,6 +221,7 @@ def _moves(keeps: FloatArray) -> FloatArray:
 
 
 def _stationary(move: FloatArray) -> FloatArray:
+    """Return the stationary distribution (k,) of a chain with moves (k, k)."""
     # All other levels are equally likely, so that a level's share is inverse to the probability to leave it.
     share = 1.0 / np.maximum(1.0 - np.diag(move), 1e-12)
     return np.asarray(share / share.sum(), np.float64)

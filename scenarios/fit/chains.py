@@ -22,7 +22,7 @@ def forward_backward(emission: FloatArray, move: FloatArray, first: FloatArray) 
     """
     clients, times, states = emission.shape
     forward, scale = np.empty_like(emission), np.empty((clients, times))
-    # Scaled at each time: products of thousands of likelihoods would pass the range of floats.
+    # Scale at each time, because products of thousands of likelihoods would underflow.
     for t in range(times):
         joint = (np.broadcast_to(first, (clients, states)) if t == 0 else forward[:, t - 1] @ move) * emission[:, t]
         scale[:, t] = joint.sum(axis=1)

@@ -24,9 +24,9 @@ BoolArray = NDArray[np.bool_]
 
 LEVEL = 0.95
 """Confidence of every interval."""
-_MANY = 50_000
+_MOST_EXACT = 50_000
 _STEPS = 1e3  # step of a logarithm: 0.1 %, less than the standard error of that many durations
-_SPREAD = 1e-9
+_CONSTANT_SPREAD = 1e-9
 """Relative spread below which durations count as constant."""
 
 
@@ -41,7 +41,7 @@ class Durations:
     Attributes:
         seconds: (n,) complete times, and the bounds that the others exceed.
         censored: (n,) True where only the bound is known.
-        counts: (n,) how often each stands in the log.
+        counts: (n,) number of such durations in the log.
     """
 
     seconds: FloatArray
@@ -50,8 +50,8 @@ class Durations:
 
     @classmethod
     def sort(cls, seconds: FloatArray, censored: BoolArray) -> Durations:
-        """Return the durations (n,) with their marks (n,), rounded and counted where they are many."""
-        if len(seconds) <= _MANY:
+        """Return the durations (n,), some of them `censored` (n,), in order; many durations are rounded and counted."""
+        if len(seconds) <= _MOST_EXACT:
             order = np.lexsort((censored, seconds))
             return cls(seconds[order], censored[order], np.ones(len(order)))
         steps = np.round(np.log(np.maximum(seconds, 1e-300)) * _STEPS).astype(np.int64)
@@ -76,7 +76,7 @@ class Durations:
     def survival(self) -> tuple[FloatArray, FloatArray]:
         """Return the complete times (m,), ascending, and the Kaplan-Meier estimates (m,) of the probability to exceed each.
 
-        At equal times complete durations come before bounds: one that is cut off at t was still at risk at t.
+        At equal times a complete duration comes before a bound: a duration that is cut off at t has not ended at t.
         """
         at_risk = np.cumsum(self.counts[::-1])[::-1]
         times, first = np.unique(self.seconds[~self.censored], return_index=True)
@@ -133,14 +133,15 @@ class FittedLaw:
 
 
 def _round_digits(value: float) -> float:
+    """Return the value with six significant digits."""
     return float(f"{value:.6g}")
 
 
 class _Distribution:
     """A SciPy distribution with its parameters.
 
-    It returns what SciPy's own frozen distribution returns. To make one of those takes longer than the likelihood of a thousand
-    durations, and a search makes hundreds.
+    Equal to SciPy's frozen distribution, but fast to create: a search creates hundreds, and a frozen one takes longer than the
+    likelihood of a thousand durations.
     """
 
     def __init__(self, generic: Any, *shapes: float, loc: float = 0.0, scale: float = 1.0) -> None:
@@ -164,8 +165,8 @@ class _Distribution:
 class _Family:
     """A law with two parameters.
 
-    `distribution`: the distribution of parameters; `begin`: starting values from complete times and their counts; `positive`:
-    both parameters are above 0, so that the search runs over their logarithms.
+    Both parameters are above 0, so the search runs over their logarithms. `distribution`: returns the distribution of two
+    parameters. `begin`: returns starting values from complete times and their counts.
     """
 
     keys: tuple[str, str]
@@ -174,23 +175,27 @@ class _Family:
 
 
 def _log_moments(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+    """Return mean and standard deviation of the logarithms of durations (n,), weighted by `counts` (n,)."""
     logs = np.log(seconds)
     mean = np.average(logs, weights=counts)
     return float(mean), float(np.sqrt(max(np.average((logs - mean) ** 2, weights=counts), 1e-12)))
 
 
 def _begin_log_normal(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+    """Return starting values of the search: median and sigma."""
     mean, deviation = _log_moments(seconds, counts)
     return float(np.exp(mean)), deviation
 
 
 def _begin_gamma(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+    """Return starting values of the search: mean and shape."""
     mean = float(np.average(seconds, weights=counts))
     variance = float(np.average((seconds - mean) ** 2, weights=counts))
     return mean, float(np.clip(mean**2 / max(variance, 1e-12 * mean**2), 0.05, 1e6))
 
 
 def _begin_weibull(seconds: FloatArray, counts: FloatArray) -> tuple[float, float]:
+    """Return starting values of the search: scale and shape."""
     # The logarithm of a Weibull variable has the standard deviation pi / (sqrt(6) shape).
     _, deviation = _log_moments(seconds, counts)
     return float(np.average(seconds, weights=counts)), float(np.clip(1.2825 / deviation, 0.05, 1e6))
@@ -235,7 +240,7 @@ def fit_laws(durations: Durations) -> list[FittedLaw]:
     if durations.complete < 2:
         raise UnfitError(f"a law needs at least 2 complete durations, there is 1 of {durations.number}")
     longest = float(durations.seconds.max())
-    if complete.max() - complete.min() <= _SPREAD * max(complete.max(), 1e-12):
+    if complete.max() - complete.min() <= _CONSTANT_SPREAD * max(complete.max(), 1e-12):
         value = float(complete.mean())
         return [FittedLaw("constant", {"value_s": Estimate(value, value, value)}, 0.0, 0.0, 0.0)]
     curve = durations.survival()
@@ -259,6 +264,7 @@ def _deviation(distribution: _Distribution, curve: tuple[FloatArray, FloatArray]
 def _describe_fit(
     kind: str, estimates: Sequence[Estimate], durations: Durations, curve: tuple[FloatArray, FloatArray]
 ) -> FittedLaw:
+    """Return the law of a kind with these estimates, with its likelihood and its distance to the data."""
     distribution = _FAMILIES[kind].distribution(*(estimate.value for estimate in estimates))
     parameters = dict(zip(_FAMILIES[kind].keys, estimates, strict=True))
     likelihood = _log_likelihood(distribution, durations)
@@ -267,6 +273,7 @@ def _describe_fit(
 
 
 def _log_likelihood(distribution: _Distribution, durations: Durations) -> float:
+    """Return the log-likelihood of durations: densities of complete ones, survival probabilities of censored ones."""
     cut = durations.censored
     complete = durations.counts[~cut] @ distribution.logpdf(durations.seconds[~cut])
     return float(complete + (durations.counts[cut] @ distribution.logsf(durations.seconds[cut]) if cut.any() else 0.0))
@@ -285,41 +292,41 @@ def _shifted_exponential(durations: Durations, curve: tuple[FloatArray, FloatArr
     excess = total / (complete - 1)
     freedom = 2 * (complete - 1)
     upper, lower = (float(stats.chi2.ppf(p, freedom)) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
-    reach = stats.f.ppf(LEVEL, 2, freedom) * excess / number
-    shift = Estimate(max(0.0, first - excess / number), max(0.0, first - float(reach)), first)
+    half_width = stats.f.ppf(LEVEL, 2, freedom) * excess / number
+    shift = Estimate(max(0.0, first - excess / number), max(0.0, first - float(half_width)), first)
     mean = Estimate(excess, 2 * total / upper, 2 * total / lower)
     return _describe_fit("shifted-exponential", [shift, mean], durations, curve)
 
 
 def _most_likely(kind: str, durations: Durations, curve: tuple[FloatArray, FloatArray]) -> FittedLaw:
     """Return the law of largest censored likelihood, with intervals from its curvature in the logarithms of the parameters."""
-    family, whole = _FAMILIES[kind], ~durations.censored
+    family, complete = _FAMILIES[kind], ~durations.censored
 
     def loss(logs: FloatArray) -> float:
-        # Beyond these no duration has a likelihood that numbers hold, and the search must come back.
+        # Far out likelihoods overflow: send the search back.
         if np.abs(logs).max() > 60.0:
             return np.inf
         value = -_log_likelihood(family.distribution(*np.exp(logs)), durations)
         return value if np.isfinite(value) else np.inf
 
-    begin = np.log(family.begin(durations.seconds[whole], durations.counts[whole]))
+    begin = np.log(family.begin(durations.seconds[complete], durations.counts[complete]))
     solution = optimize.minimize(loss, begin, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9, "maxiter": 400})
     covariance = np.linalg.pinv(curvature(loss, solution.x))
-    reach = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    values, lows, highs = (np.exp(solution.x + sign * reach).tolist() for sign in (0.0, -1.0, 1.0))
+    half_width = stats.norm.ppf((1 + LEVEL) / 2) * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    values, lows, highs = (np.exp(solution.x + sign * half_width).tolist() for sign in (0.0, -1.0, 1.0))
     estimates = [Estimate(*three) for three in zip(values, lows, highs, strict=True)]
     return _describe_fit(kind, estimates, durations, curve)
 
 
-def curvature(loss: Callable[[FloatArray], float], at: FloatArray, step: float = 1e-3) -> FloatArray:
+def curvature(loss: Callable[[FloatArray], float], point: FloatArray, step: float = 1e-3) -> FloatArray:
     """Return the matrix of second derivatives (d, d) by central differences."""
-    size = len(at)
+    size = len(point)
     shifts = np.eye(size) * step
     matrix = np.empty((size, size))
     for i in range(size):
         for j in range(i, size):
             a, b = shifts[i], shifts[j]
-            value = (loss(at + a + b) - loss(at + a - b) - loss(at - a + b) + loss(at - a - b)) / (4.0 * step**2)
+            value = (loss(point + a + b) - loss(point + a - b) - loss(point - a + b) + loss(point - a - b)) / (4.0 * step**2)
             matrix[i, j] = matrix[j, i] = value
     return matrix
 
@@ -327,11 +334,11 @@ def curvature(loss: Callable[[FloatArray], float], at: FloatArray, step: float =
 def _empirical(durations: Durations, curve: tuple[FloatArray, FloatArray], longest: float, size: int = 200) -> FittedLaw:
     """Return the measured distribution as quantiles at equal steps of the Kaplan-Meier estimate.
 
-    The probability that is left beyond the last complete time goes to the longest observation: nothing is extrapolated.
+    Probability beyond the last complete time goes to the longest observation, so that nothing is extrapolated.
     """
     times, survival = curve
-    u = (np.arange(min(size, max(2, durations.number))) + 0.5) / min(size, max(2, durations.number))
-    places = np.searchsorted(-survival, -(1.0 - u), side="left")
-    values = np.where(places < len(times), times[np.minimum(places, len(times) - 1)], longest)
+    probabilities = (np.arange(min(size, max(2, durations.number))) + 0.5) / min(size, max(2, durations.number))
+    indexes = np.searchsorted(-survival, -(1.0 - probabilities), side="left")
+    values = np.where(indexes < len(times), times[np.minimum(indexes, len(times) - 1)], longest)
     beyond = float(survival[-1]) if durations.censored.any() else 0.0
     return FittedLaw("empirical", {}, np.nan, 0.0, beyond, tuple(_round_digits(value) for value in values))

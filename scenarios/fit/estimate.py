@@ -21,15 +21,15 @@ from scenarios.schema.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     import pandas as pd
 
-_FEW = 10
-_MUCH_CUT = 0.5
-_DEVIATES = 0.1
-_CORRELATED = 0.3
+_FEW_DURATIONS = 10
+_LARGE_CUT_SHARE = 0.5
+_LARGE_DEVIATION = 0.1
+_LARGE_CORRELATION = 0.3
 _CHANGES, _NONE = "changes", "none"
 _LEAST_CLOSES = 5
 """Smallest number of rounds with late updates that determines the rule that closed them."""
-_EQUAL = 0.01
-"""Relative spread of the times of a deadline as a server measures them."""
+_DEADLINE_SPREAD = 0.01
+"""Largest relative spread of the times of one deadline, as a server measures them."""
 AMOUNTS = {"compute": "samples", "download": "bytes", "upload": "bytes"}
 """The amount that the duration of a phase may grow with."""
 LINKS = {phase: link for link, phase in RATES.items()}
@@ -63,7 +63,7 @@ class PhaseFit:
 class LinkFit:
     """Bandwidths of a link (`downlink` or `uplink`) of one class, the chosen law first, and the median bytes of its messages.
 
-    `overhead_s`: seconds of a transfer that carry no bytes. `rates`: what was measured.
+    `overhead_s`: seconds of a transfer that carry no bytes. `rates`: the measured rates.
     """
 
     link: str
@@ -90,7 +90,7 @@ class LossFit:
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """All that a log says of a world.
+    """All estimates from a log.
 
     Attributes:
         log: the log.
@@ -101,7 +101,7 @@ class Estimates:
         per_round: clients of a round, the median.
         deadline_s: seconds after which the server cut updates off; None if it cut none, or closed rounds otherwise.
         first: number of deliveries at which the server closed a round; None if it did not.
-        cautions: what is doubtful, in sentences.
+        cautions: warnings, as sentences.
     """
 
     log: Log
@@ -150,13 +150,13 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
             if link is not None and log.has_rows(link):
                 links[link, group] = _fit_link(log, rows, link, group, forced.get(link))
                 continue
-            seeks = _CHANGES not in forced
-            fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log, seeks)
+            seeks_changes = _CHANGES not in forced
+            fit = phases[phase, group] = _fit_phase(rows, phase, group, forced.get(phase), cautions, log, seeks_changes)
             if link is not None and fit.speed is not None:
-                spread = _fit_spread(rows, fit, link)
-                links |= {} if spread is None else {(link, group): spread}
-    # All classes of a link have a law of bandwidth, or all have a number.
-    links = {(link, group): fit for (link, group), fit in links.items() if all((link, each) in links for each in log.classes)}
+                varying = _fit_varying_link(rows, fit, link)
+                links |= {} if varying is None else {(link, group): varying}
+    # A scenario gives a link either laws or numbers, so keep laws only for links where all classes have one.
+    links = {(link, group): fit for (link, group), fit in links.items() if all((link, other) in links for other in log.classes)}
     attempts = log.attempts()
     per_round = int(np.median(attempts.groupby("round").size())) if len(attempts) else len(log.names)
     first = log.first or (None if deadline_s is not None else _deliveries_at_close(attempts))
@@ -175,28 +175,29 @@ def estimate(log: Log, *, laws: Mapping[str, str] | None = None, deadline_s: flo
 
 
 def _deliveries_at_close(attempts: pd.DataFrame) -> int | None:
-    """Return n if the server closed its rounds at the n-th delivery: then each round with late updates has n, cut at any time.
+    """Return n if the server closed its rounds at the n-th delivery, else None.
 
-    A deadline leaves other numbers of deliveries from round to round, and cuts all updates after equal times.
+    Such a server has n deliveries in each round with late updates, and cuts updates off after different times. A server with a
+    deadline has different numbers of deliveries, and cuts all updates off after equal times.
     """
     late = attempts[attempts["late"]]
     cut_s = late.loc[late["cut"], "seconds"]
     deliveries = attempts.groupby("round")["delivered"].sum()[late["round"].unique()]
     if len(deliveries) < _LEAST_CLOSES or deliveries.nunique() > 1 or deliveries.iloc[0] == 0:
         return None
-    return None if len(cut_s) and np.ptp(cut_s) <= _EQUAL * cut_s.max() else int(deliveries.iloc[0])
+    return None if len(cut_s) and np.ptp(cut_s) <= _DEADLINE_SPREAD * cut_s.max() else int(deliveries.iloc[0])
 
 
 def _check_laws(forced: Mapping[str, str], log: Log) -> None:
     """Raise UserError for a law of a phase or link that the log does not have, and for one that is unknown."""
-    known = [*log.phases(), *(phase for phase in (*RATES, PRESENT) if log.has_rows(phase))]
+    phases = [*log.phases(), *(phase for phase in (*RATES, PRESENT) if log.has_rows(phase))]
     for phase, kind in forced.items():
         if phase == _CHANGES and kind == _NONE:
             continue
         if phase == _CHANGES:
             raise UserError(f"laws: {phase} = {kind!r}: must be {_NONE!r} (one law for all rounds), or left out")
-        if phase not in known:
-            raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, known)}")
+        if phase not in phases:
+            raise UserError(f"laws: {phase}: the log has no such phase; {did_you_mean(phase, phases)}")
         kinds = PRESENCES if phase == PRESENT else BANDWIDTHS if phase in RATES else KINDS
         if kind not in kinds:
             raise UserError(f"laws: {phase} = {kind!r}: unknown law; {did_you_mean(kind, kinds)}")
@@ -226,17 +227,17 @@ def _fit_link(log: Log, rows: pd.DataFrame, link: str, group: str, forced: str |
     return LinkFit(link, group, laws, float(rows["bytes"].median()), 0.0, rates)
 
 
-def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
+def _fit_varying_link(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
     """Fit a bandwidth that varies over time to transfers of several sizes; None if such a fit is not possible.
 
     The fit needs a speed, start times, and no change of level (`fit.later`).
 
-    A Gauss-Markov law with a standard deviation above half of its mean is refused: it would often be at its floor, 0 bytes/s.
+    A Gauss-Markov law with a standard deviation above half of its mean is not used: it would often be at its floor, 0 bytes/s.
     """
-    whole = rows[~rows["cut"]]
-    if fit.speed is None or fit.later or whole["start_s"].isna().any():
+    complete = rows[~rows["cut"]]
+    if fit.speed is None or fit.later or complete["start_s"].isna().any():
         return None
-    rates = Rates.from_rows(whole, fit.speed.overhead_s.value)
+    rates = Rates.from_rows(complete, fit.speed.overhead_s.value)
     laws = [law for law in fit_bandwidth(rates) if law.kind == "gauss-markov"]
     if not laws or laws[0].parameters["std_bytes_per_s"].value > 0.5 * laws[0].parameters["mean_bytes_per_s"].value:
         return None
@@ -246,25 +247,30 @@ def _fit_spread(rows: pd.DataFrame, fit: PhaseFit, link: str) -> LinkFit | None:
 def _fit_phase(
     rows: pd.DataFrame, phase: str, group: str, forced: str | None, cautions: list[str], log: Log, seeks_changes: bool
 ) -> PhaseFit:
-    """Return the estimates of one phase of one class, with change points if they are sought and found."""
+    """Return the estimates of one phase of one class, with change points if `seeks_changes`; raises UserError.
+
+    Warnings are added to `cautions`.
+    """
     where = f"{phase} of class {group}"
     try:
-        whole = _fit_rows(rows, phase, group, forced)
+        fit_to_all = _fit_rows(rows, phase, group, forced)
     except UnfitError as error:
         raise UserError(f"{log.source}: {where}: {error}") from None
     changes: list[int] = []
     try:
         if seeks_changes:
-            changes = change_rounds(rows, AMOUNTS[phase] if whole.speed is not None else None)
+            changes = change_rounds(rows, AMOUNTS[phase] if fit_to_all.speed is not None else None)
     except NoRupturesError as error:
         cautions.append(f"{where}: {error}")
     edges = [0, *changes, int(rows["round"].max()) + 1]
     pieces = [rows[rows["round"].between(first, end - 1)] for first, end in pairwise(edges)] if changes else [rows]
-    parts = _fit_parts(pieces, whole, forced, log) if changes else [whole]
+    parts = _fit_parts(pieces, fit_to_all, forced, log) if changes else [fit_to_all]
     if changes:
-        how = "the scenario has them as changes" if parts else "one law is fitted to all: a part has too few durations of its own"
-        cautions.append(f"{where}: the durations change at round {', '.join(map(str, changes))}; {how}")
-    pieces, parts = (pieces, parts) if parts else ([rows], [whole])
+        remedy = (
+            "the scenario has them as changes" if parts else "one law is fitted to all: a part has too few durations of its own"
+        )
+        cautions.append(f"{where}: the durations change at round {', '.join(map(str, changes))}; {remedy}")
+    pieces, parts = (pieces, parts) if parts else ([rows], [fit_to_all])
     for piece, part in zip(pieces, parts, strict=True):
         since = f" from round {part.first_round}" if part.first_round > 1 else ""
         cautions += _doubts(piece, part, where + since)
@@ -277,7 +283,7 @@ def _fit_rows(rows: pd.DataFrame, phase: str, group: str, forced: str | None) ->
     durations = Durations.sort(seconds, cut)
     laws = fit_laws(durations)
     if forced is not None:
-        laws = _first(laws, forced)
+        laws = _choose_first(laws, forced)
     amount = AMOUNTS.get(phase)
     amounts = rows[amount].to_numpy(np.float64) if amount else np.full(len(rows), np.nan)
     typical = float(np.median(amounts)) if len(amounts) and np.isfinite(amounts).all() and (amounts > 0).all() else None
@@ -286,7 +292,7 @@ def _fit_rows(rows: pd.DataFrame, phase: str, group: str, forced: str | None) ->
     return PhaseFit(phase, group, durations, laws, speed, typical)
 
 
-def _first(laws: list[FittedLaw], kind: str) -> list[FittedLaw]:
+def _choose_first(laws: list[FittedLaw], kind: str) -> list[FittedLaw]:
     """Return the laws with that of `kind` first; raises UnfitError if it is not among them."""
     chosen = [law for law in laws if law.kind == kind]
     if not chosen:
@@ -294,17 +300,18 @@ def _first(laws: list[FittedLaw], kind: str) -> list[FittedLaw]:
     return chosen + [law for law in laws if law.kind != kind]
 
 
-def _fit_parts(pieces: list[pd.DataFrame], whole: PhaseFit, forced: str | None, log: Log) -> list[PhaseFit]:
+def _fit_parts(pieces: list[pd.DataFrame], fit_to_all: PhaseFit, forced: str | None, log: Log) -> list[PhaseFit]:
     """Fit the rows between change points, with one kind of law for all; empty if some piece has too few durations.
 
-    The kind is that of the least sum of Akaike's criteria. A scenario's change gives a law other parameters, not another kind.
+    The kind is the one with the least sum of Akaike's criteria. All pieces need the same kind, because a change point of a
+    scenario changes parameters of a law, not its kind.
     """
     numbers = log.round_numbers()
     try:
-        fits = [_fit_rows(piece, whole.phase, whole.group, forced) for piece in pieces]
+        fits = [_fit_rows(piece, fit_to_all.phase, fit_to_all.group, forced) for piece in pieces]
     except UnfitError:
         return []
-    if len({fit.speed is None for fit in fits}) > 1 or min(fit.durations.complete for fit in fits) < _FEW:
+    if len({fit.speed is None for fit in fits}) > 1 or min(fit.durations.complete for fit in fits) < _FEW_DURATIONS:
         return []
     kinds = set.intersection(*({law.kind for law in fit.laws if law.parameters} for fit in fits))
     if not kinds or forced == "empirical":
@@ -314,10 +321,10 @@ def _fit_parts(pieces: list[pd.DataFrame], whole: PhaseFit, forced: str | None, 
         return sum(law.aic for fit in fits for law in fit.laws if law.kind == kind)
 
     kind = forced or min(sorted(kinds), key=total)
-    firsts = [int(piece.loc[piece["round"] > 0, "round"].min()) for piece in pieces[1:]]
-    starts = [1, *(int(np.searchsorted(numbers, first)) + 1 for first in firsts)]
+    first_rounds = [int(piece.loc[piece["round"] > 0, "round"].min()) for piece in pieces[1:]]
+    starts = [1, *(int(np.searchsorted(numbers, first)) + 1 for first in first_rounds)]
     return [
-        replace(fit, laws=_first(fit.laws, kind), first_round=start, typical=whole.typical)
+        replace(fit, laws=_choose_first(fit.laws, kind), first_round=start, typical=fit_to_all.typical)
         for fit, start in zip(fits, starts, strict=True)
     ]
 
@@ -328,30 +335,30 @@ def _doubts(rows: pd.DataFrame, fit: PhaseFit, where: str) -> list[str]:
     doubts = []
     if fit.speed is None and not durations.seconds[0] > 0.0:
         zeros = int(durations.counts[durations.seconds == 0.0].sum())
-        only = "only a shifted exponential fits them; leave these rows out if a clock was too coarse"
-        doubts.append(f"{where}: {zeros} of the durations are 0 s: {only}")
-    if durations.complete < _FEW:
+        remedy = "only a shifted exponential fits them; leave these rows out if a clock was too coarse"
+        doubts.append(f"{where}: {zeros} of the durations are 0 s: {remedy}")
+    if durations.complete < _FEW_DURATIONS:
         doubts.append(f"{where}: only {durations.complete} complete durations; intervals are rough")
-    if durations.censored_share > _MUCH_CUT:
+    if durations.censored_share > _LARGE_CUT_SHARE:
         share = 100 * durations.censored_share
         doubts.append(f"{where}: {share:.0f} % of the durations are cut off; the law beyond the deadline is extrapolated")
-    if fit.speed is None and law.deviation > _DEVIATES:
+    if fit.speed is None and law.deviation > _LARGE_DEVIATION:
         doubts.append(f"{where}: the law {law.kind} is off by up to {law.deviation:.2f} in probability; compare the figure")
     correlation = _autocorrelation(rows)
-    if correlation > _CORRELATED:
-        drawn = "the simulation draws them independently"
-        doubts.append(f"{where}: successive durations of a client are correlated ({correlation:.2f}); {drawn}")
+    if correlation > _LARGE_CORRELATION:
+        consequence = "the simulation draws them independently"
+        doubts.append(f"{where}: successive durations of a client are correlated ({correlation:.2f}); {consequence}")
     return doubts
 
 
 def _autocorrelation(rows: pd.DataFrame) -> float:
-    """Return the mean correlation of successive complete durations of a client, in logarithms; 0 where too few are known."""
-    whole = rows[~rows["cut"] & (rows["seconds"] > 0)].sort_values(["client", "round"], kind="stable")
-    logs = np.log(whole["seconds"].to_numpy(np.float64))
-    clients = whole["client"].to_numpy()
-    centred = logs - whole.assign(log=logs).groupby("client")["log"].transform("mean").to_numpy()
+    """Return the mean correlation of successive complete durations of a client, in logarithms; 0 if there are too few."""
+    complete = rows[~rows["cut"] & (rows["seconds"] > 0)].sort_values(["client", "round"], kind="stable")
+    logs = np.log(complete["seconds"].to_numpy(np.float64))
+    clients = complete["client"].to_numpy()
+    centred = logs - complete.assign(log=logs).groupby("client")["log"].transform("mean").to_numpy()
     same = clients[1:] == clients[:-1]
-    if same.sum() < 3 * _FEW or not np.any(centred):
+    if same.sum() < 3 * _FEW_DURATIONS or not np.any(centred):
         return 0.0
     return float((centred[1:] * centred[:-1])[same].mean() / np.mean(centred**2))
 
@@ -361,16 +368,16 @@ def _outcomes(rows: pd.DataFrame) -> np.ndarray[tuple[int, int], np.dtype[np.int
 
     Without rounds the columns are each client's transmissions in their order.
     """
-    seen = rows[~rows["cut"]]
-    clients = np.unique(seen["client"], return_inverse=True)[1]
-    numbers = seen["round"].to_numpy(np.int64)
+    complete = rows[~rows["cut"]]
+    clients = np.unique(complete["client"], return_inverse=True)[1]
+    numbers = complete["round"].to_numpy(np.int64)
     if len(numbers) and (numbers == 0).any():
-        numbers = seen.groupby("client").cumcount().to_numpy(np.int64) + 1
+        numbers = complete.groupby("client").cumcount().to_numpy(np.int64) + 1
     if not len(numbers):
         return np.full((1, 1), UNSEEN, np.int64)
     first, last = int(numbers.min()), int(numbers.max())
     table = np.full((int(clients.max()) + 1, last - first + 1), UNSEEN, np.int64)
-    table[clients, numbers - first] = seen["lost"].to_numpy(np.int64)
+    table[clients, numbers - first] = complete["lost"].to_numpy(np.int64)
     return table
 
 

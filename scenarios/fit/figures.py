@@ -15,11 +15,11 @@ def quantile_figure(fit: PhaseFit) -> ShownFigure:
     figure, (axes,) = new_figure()
     times, survival = fit.durations.survival()
     # Halfway down each step: the largest duration keeps a finite quantile.
-    places = 1.0 - 0.5 * (np.concatenate([[1.0], survival[:-1]]) + survival)
-    shown = np.unique(np.linspace(0, len(times) - 1, 200).astype(int))
+    positions = 1.0 - 0.5 * (np.concatenate([[1.0], survival[:-1]]) + survival)
+    drawn = np.unique(np.linspace(0, len(times) - 1, 200).astype(int))
     lines = []
     for index, law in enumerate(law for law in fit.laws if law.parameters):
-        (line,) = axes.plot(law.quantile(places[shown]), times[shown], marker=".", linewidth=1.0, **line_style(index))
+        (line,) = axes.plot(law.quantile(positions[drawn]), times[drawn], marker=".", linewidth=1.0, **line_style(index))
         lines.append((line, law.kind + (", chosen" if law is fit.law else "")))
     longest = float(times.max())
     axes.plot([0.0, longest], [0.0, longest], color="#8a8a8a", linewidth=0.8)

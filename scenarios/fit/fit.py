@@ -54,7 +54,7 @@ def fit_log(
         source: a CSV or Parquet file, a run's folder, or a table (`scenarios.fit.log`).
         out: a new or empty folder; it gets `scenario.toml`, `devices.csv`, `report.html`, `presence.csv` if
             presence was logged, and `downlink.csv` or `uplink.csv` if a measured bandwidth is replayed.
-        by: "class" or "client": what shares its laws.
+        by: "class": clients of one class share their laws; "client": each client has its own.
         laws: a law by name for some phases, such as {"upload": "gamma"}, a link or `present`; {"changes": "none"} fits one law
             to all rounds.
         deadline_s: the server's deadline in seconds; None: the longest time at which it cut an update off.
@@ -77,7 +77,7 @@ def fit_log(
         text = scenario_text(estimates, out.resolve().name, out)
         _write_scenario(estimates, text, folder)
         check, hold_out = _predictions(estimates, folder, laws, seeds, progress)
-        # Pictures need Matplotlib, which takes a second to load: only now, when nothing can be refused any more.
+        # Matplotlib takes a second to load, so it is imported last, after everything that may be refused.
         from scenarios.fit.report import report_html
 
         (folder / "report.html").write_text(report_html(estimates, text, check, hold_out, seeds), encoding="utf-8")
@@ -89,14 +89,15 @@ def _check_folder(out: Path, overwrite: bool) -> None:
     """Raise UserError unless `out` is new, empty, or an earlier fit that may be overwritten."""
     with writing(out):
         check_place(out)
-        held = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
-    if held - set(FILES):
-        raise UserError(f"{out}: holds files that no fit wrote ({sorted(held - set(FILES))[0]}); name a new folder")
-    if held and not overwrite:
+        names = {entry.name for entry in out.iterdir()} if out.is_dir() else set()
+    if names - set(FILES):
+        raise UserError(f"{out}: holds files that no fit wrote ({sorted(names - set(FILES))[0]}); name a new folder")
+    if names and not overwrite:
         raise UserError(f"{out}: holds an earlier fit; name a new folder, or give --overwrite")
 
 
 def _move(folder: Path, out: Path) -> None:
+    """Move the files of the fit into `out`, and delete files of an earlier fit that this one does not have."""
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for name in FILES:
@@ -121,14 +122,15 @@ def _write_scenario(estimates: Estimates, text: str, folder: Path) -> None:
     (folder / "scenario.toml").write_text(text, encoding="utf-8")
 
 
-def _quote(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"' if set(word) & set(',"\n') else word
+def _quote(cell: str) -> str:
+    """Return a cell of a CSV file, quoted if it must be."""
+    return '"' + cell.replace('"', '""') + '"' if set(cell) & set(',"\n') else cell
 
 
 def _predictions(
     estimates: Estimates, folder: Path, laws: Mapping[str, str] | None, seeds: int, progress: Callable[[int], None]
 ) -> tuple[list[Prediction], list[Prediction]]:
-    """Return the predictive check on all rounds, and that on the last rounds by a fit to the first."""
+    """Return the predictive check of all rounds, and of the last rounds by a fit to the first ones."""
     log, deadline_s, closes = estimates.log, estimates.deadline_s, estimates.first
     if not seeds or not log.rounds:
         if not log.rounds:
@@ -154,8 +156,9 @@ def _predictions(
 
 
 def _split(log: Log) -> tuple[Log | None, Log | None]:
+    """Return the log of the first 70 % of the rounds, and of the rest; None and None if there are too few rounds."""
     rounds = log.round_numbers()
     if len(rounds) < _LEAST_ROUNDS:
         return None, None
-    at = rounds[int(_FITTED_SHARE * len(rounds)) - 1]
-    return log.select_rounds(1, at), log.select_rounds(at + 1, rounds[-1])
+    last_fitted = rounds[int(_FITTED_SHARE * len(rounds)) - 1]
+    return log.select_rounds(1, last_fitted), log.select_rounds(last_fitted + 1, rounds[-1])

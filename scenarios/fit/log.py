@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PHASES = ("download", "compute", "upload", "total")
 PRESENT = "present"
 RATES = {"downlink": "download", "uplink": "upload"}
-"""Phases that are measurements of a link's bandwidth, such as intervals of iperf3, and the phase whose messages it carries."""
+"""Phases that measure the bandwidth of a link, such as intervals of iperf3, and the phase whose messages cross that link."""
 _OUTCOMES = (
     dict.fromkeys(("", "delivered", "complete", "ok", "overdue"), "complete")
     | dict.fromkeys(("lost",), "lost")
@@ -40,10 +40,10 @@ _OUTCOMES = (
 )
 _COLUMNS = ("client", "round", "phase", "start_s", "end_s", "seconds", "bytes", "samples", "outcome", "class")
 _LONGEST_S = 1e8
-"""Durations above three years are taken for another unit."""
+"""Longest duration, three years. A longer one is refused, because it probably has another unit."""
 _MOST_BYTES = 1e15
 _ROUNDING = 0.01
-"""Relative difference between `seconds` and the times of a row that rounded numbers may have."""
+"""Largest relative difference between `seconds` and `end_s - start_s`, which rounding may cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,10 @@ class Log:
             client), `bytes` and `samples` (NaN: not known), and `group`.
         names: name of each client in the log.
         groups: class of each client (K,).
-        source: what messages call the log.
+        source: name of the log in messages.
         deadline_s: deadline of the server, seconds after a round's start; None: it is not known.
         first: number of deliveries at which the server closed a round; None: it is not known.
-        doubts: what is doubtful about the rows, in sentences.
+        doubts: warnings about the rows, as sentences.
     """
 
     rows: pd.DataFrame
@@ -82,8 +82,8 @@ class Log:
 
     def phase(self, phase: str, group: str | None = None) -> pd.DataFrame:
         """Return the rows of a phase, of one class or of all."""
-        wanted = self.rows["phase"] == phase
-        return self.rows[wanted if group is None else wanted & (self.rows["group"] == group)]
+        matches = self.rows["phase"] == phase
+        return self.rows[matches if group is None else matches & (self.rows["group"] == group)]
 
     def phases(self) -> list[str]:
         """Return the phases that the log has, in the order in which they happen."""
@@ -104,7 +104,7 @@ class Log:
         return sorted(set(self.rows.loc[self.rows["round"] > 0, "round"].tolist()))
 
     def attempts(self) -> pd.DataFrame:
-        """Return a row an attempt: `round`, `client`, `group`, `seconds` of all its phases, `delivered`, `late`, `lost`."""
+        """Return a row for each attempt: `round`, `client`, `group`, `seconds` of all its phases, `delivered`, `late`, `lost`."""
         rows = self.rows[self.rows["phase"].isin(PHASES) & (self.rows["round"] > 0)]
         grouped = rows.groupby(["round", "client"], sort=True)
         attempts = grouped.agg(
@@ -122,7 +122,7 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
         by: "class": clients of one class share their laws; "client": each client is a class of its own.
 
     Raises:
-        UserError: a file or a column is missing, a value cannot be; the row and the remedy are named.
+        UserError: a file or a column is missing, or a value is not possible.
     """
     import pandas as pd
 
@@ -132,7 +132,7 @@ def read_log(source: str | Path | pd.DataFrame, *, by: str = "class") -> Log:
         return _check_log(source, "the table", by)
     path = Path(source)
     if (path / "clients.parquet").is_file():
-        server = _server_of(path)
+        server = _server_table(path)
         log = _check_log(run_log(path), str(path), by)
         return replace(log, deadline_s=server.get("deadline_s"), first=server.get("first"))
     if path.is_dir():
@@ -163,7 +163,7 @@ def run_log(folder: Path) -> pd.DataFrame:
     return attempts_log(pd.read_parquet(folder / "clients.parquet"), rounds)
 
 
-def _server_of(folder: Path) -> Tables:
+def _server_table(folder: Path) -> Tables:
     """Return the table `[server]` of a run's scenario; empty if the folder has no scenario."""
     file = folder / "scenario.toml"
     return dict(tomllib.loads(file.read_text(encoding="utf-8")).get("server", {})) if file.is_file() else {}
@@ -172,8 +172,9 @@ def _server_of(folder: Path) -> Tables:
 def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.DataFrame:
     """Return the log of a table `clients.parquet`: a row for each phase that an attempt began.
 
-    The phase in which a late, aborted or unfinished attempt ended is cut off there. A late attempt that ended after its round
-    was not cut off: its update arrived, when the server had stopped waiting. One that the run's end cut after its round is late.
+    The last phase of a late, aborted or unfinished attempt is cut off. Two exceptions: a late attempt that ended after the close
+    of its round was not cut off, because its update arrived although the server no longer waited; and an attempt that the end of
+    the run cut after the close of its round counts as late.
     """
     import pandas as pd
 
@@ -197,7 +198,7 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
         end = np.where(np.isfinite(end), end, until_s)
         lost = begun & last & (ended == "lost").to_numpy()
         outcome = np.where(cut, np.where(late, "late", "aborted"), np.where(lost, "lost", ""))
-        # All its phases say so: an upload that takes no time has no row.
+        # Mark all phases of the attempt, because an upload that takes no time has no row.
         outcome = np.where(begun & arrived_late, "overdue", outcome)
         size = {"download": "bytes_down", "upload": "bytes_up"}.get(phase)
         part = pd.DataFrame(
@@ -214,14 +215,14 @@ def attempts_log(attempts: pd.DataFrame, rounds: pd.DataFrame | None) -> pd.Data
             }
         )
         part = part[begun]
-        # A phase that never takes time and loses nothing is no part of the world.
+        # Leave out a phase that never takes time and never loses anything: there is nothing to fit.
         if (part["end_s"] > part["start_s"]).any() or (part["outcome"] == "lost").any():
             parts.append(part)
     return pd.concat(parts) if parts else pd.DataFrame(columns=_COLUMNS)
 
 
 def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
-    """Return the log of a table; raises UserError for missing or unknown columns, and values that cannot be."""
+    """Return the log of a table; raises UserError for missing or unknown columns, and impossible values."""
     import pandas as pd
 
     for column in table.columns:
@@ -234,14 +235,14 @@ def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
     if not len(table):
         raise UserError(f"{source}: has no row")
     table = table.reset_index(drop=True)
-    rows = pd.DataFrame({"phase": _words(table, "phase", "total")})
-    known = [*PHASES, PRESENT, *RATES]
-    _refuse(source, ~rows["phase"].isin(known), rows["phase"], "phase", f"must be one of {', '.join(known)}")
-    outcome = _words(table, "outcome", "").replace({"none": "", "nan": ""})
-    named = ", ".join(filter(None, _OUTCOMES))
-    _refuse(source, ~outcome.isin(_OUTCOMES), outcome, "outcome", f"must be empty, or one of {named}")
+    rows = pd.DataFrame({"phase": _text_column(table, "phase", "total")})
+    phases = [*PHASES, PRESENT, *RATES]
+    _refuse(source, ~rows["phase"].isin(phases), rows["phase"], "phase", f"must be one of {', '.join(phases)}")
+    outcome = _text_column(table, "outcome", "").replace({"none": "", "nan": ""})
+    outcomes = ", ".join(filter(None, _OUTCOMES))
+    _refuse(source, ~outcome.isin(_OUTCOMES), outcome, "outcome", f"must be empty, or one of {outcomes}")
     for name in ("start_s", "end_s", "seconds", "bytes", "samples", "round"):
-        rows[name] = _numbers(table, name, source)
+        rows[name] = _number_column(table, name, source)
     meaning = outcome.map(_OUTCOMES)
     rows["cut"], rows["lost"] = meaning == "cut", meaning == "lost"
     rows["late"] = outcome.isin(["late", "timeout", "censored", "overdue"])
@@ -250,15 +251,15 @@ def _check_log(table: pd.DataFrame, source: str, by: str) -> Log:
     _check_rates(rows, source)
     _refuse(source, rows["round"] % 1 > 0, rows["round"], "round", "must be a whole number")
     rows["round"] = rows["round"].fillna(0).astype(np.int64)
-    names, codes = _clients(table, source)
+    names, codes = _number_clients(table, source)
     rows["client"] = codes
-    groups = _groups(table, names, codes, source, by)
+    groups = _classes_of_clients(table, names, codes, source, by)
     rows["group"] = np.array(groups, dtype=object)[codes]
     return Log(rows, names, groups, source, doubts=tuple(_doubts(rows, names)))
 
 
 def _doubts(rows: pd.DataFrame, names: list[str]) -> list[str]:
-    """Return doubts about rows that are valid one by one: a clock that goes back, and repeated phases."""
+    """Return warnings about rows that are valid one by one: a clock that goes back, and repeated phases."""
     doubts = []
     numbered = rows[(rows["round"] > 0) & rows["phase"].isin(PHASES)]
     begins = numbered.groupby("round")["start_s"].min().dropna()
@@ -267,57 +268,62 @@ def _doubts(rows: pd.DataFrame, names: list[str]) -> list[str]:
         round, before = begins.index[back[0] + 1], begins.index[back[0]]
         more = f" (and {len(back) - 1} more rounds)" if len(back) > 1 else ""
         doubts.append(f"round {round} begins before round {before}{more}: the clock goes back; give all rows times of one clock")
-    twice = numbered.duplicated(["client", "round", "phase"])
-    if twice.any():
-        row = int(np.flatnonzero(twice)[0])
-        place = numbered.index[row] + 1
+    repeated = numbered.duplicated(["client", "round", "phase"])
+    if repeated.any():
+        row = int(np.flatnonzero(repeated)[0])
+        line = numbered.index[row] + 1
         client, round, phase = (numbered[name].iloc[row] for name in ("client", "round", "phase"))
-        where = f"row {place}: client {names[client]} has a second row of phase {phase} in round {round}"
-        doubts.append(f"{where} ({int(twice.sum())} such rows): the predictive check adds them up; remove copies")
+        problem = f"row {line}: client {names[client]} has a second row of phase {phase} in round {round}"
+        doubts.append(f"{problem} ({int(repeated.sum())} such rows): the predictive check adds them up; remove copies")
     return doubts
 
 
-def _words(table: pd.DataFrame, name: str, default: str) -> pd.Series[str]:
-    """Return a column as words without blanks around them; `default` where it has none. Each distinct value is read once."""
+def _text_column(table: pd.DataFrame, name: str, default: str) -> pd.Series[str]:
+    """Return a column as text without surrounding blanks, with `default` for missing values.
+
+    Logs are long and have few distinct values, so each distinct value is converted once.
+    """
     import pandas as pd
 
     if name not in table:
         return pd.Series(default, index=table.index)
     codes, values = pd.factorize(table[name])
-    words = np.array([*(str(value).strip() for value in values), default], dtype=object)
-    return pd.Series(words[codes], index=table.index)
+    texts = np.array([*(str(value).strip() for value in values), default], dtype=object)
+    return pd.Series(texts[codes], index=table.index)
 
 
-def _numbers(table: pd.DataFrame, name: str, source: str) -> pd.Series[float]:
+def _number_column(table: pd.DataFrame, name: str, source: str) -> pd.Series[float]:
+    """Return a column as numbers, NaN where it is empty; raises UserError for values that are not finite or below 0."""
     import pandas as pd
 
     if name not in table:
         return pd.Series(np.nan, index=table.index)
     numbers = pd.to_numeric(table[name], errors="coerce").astype(np.float64)
-    given = table[name].notna()
+    has_value = table[name].notna()
     if not pd.api.types.is_numeric_dtype(table[name]):
-        given &= table[name].astype(str).str.strip() != ""
-    _refuse(source, given & ~np.isfinite(numbers), table[name], name, "must be a finite number")
+        has_value &= table[name].astype(str).str.strip() != ""
+    _refuse(source, has_value & ~np.isfinite(numbers), table[name], name, "must be a finite number")
     _refuse(source, numbers < 0, table[name], name, "must be >= 0")
     return numbers
 
 
-def _refuse(source: str, bad: Any, values: Any, name: str, reason: str) -> None:
+def _refuse(source: str, is_bad: Any, values: Any, name: str, reason: str) -> None:
     """Raise a UserError about the first row that is bad; rows count from 1, below the header."""
-    places = np.flatnonzero(np.asarray(bad))
-    if len(places):
-        value = values.iloc[places[0]]
+    bad_rows = np.flatnonzero(np.asarray(is_bad))
+    if len(bad_rows):
+        value = values.iloc[bad_rows[0]]
         value = value.item() if isinstance(value, np.generic) else value
-        more = f" (and {len(places) - 1} more rows)" if len(places) > 1 else ""
-        raise UserError(f"{source}: row {places[0] + 1}: {name} = {value!r}: {reason}{more}")
+        more = f" (and {len(bad_rows) - 1} more rows)" if len(bad_rows) > 1 else ""
+        raise UserError(f"{source}: row {bad_rows[0] + 1}: {name} = {value!r}: {reason}{more}")
 
 
 def _set_seconds(rows: pd.DataFrame, source: str) -> None:
-    ends = rows["start_s"].notna() & rows["end_s"].notna()
-    _refuse(source, ends & (rows["end_s"] < rows["start_s"]), rows["end_s"], "end_s", "must not be before start_s")
+    """Fill the column `seconds` from `start_s` and `end_s` where it is empty; raises UserError for times that do not fit."""
+    has_times = rows["start_s"].notna() & rows["end_s"].notna()
+    _refuse(source, has_times & (rows["end_s"] < rows["start_s"]), rows["end_s"], "end_s", "must not be before start_s")
     span = rows["end_s"] - rows["start_s"]
-    apart = ends & ((rows["seconds"] - span).abs() > _ROUNDING * np.maximum(span, 1.0))
-    _refuse(source, apart, rows["seconds"], "seconds", "is not end_s - start_s; leave out the column that is wrong")
+    differs = has_times & ((rows["seconds"] - span).abs() > _ROUNDING * np.maximum(span, 1.0))
+    _refuse(source, differs, rows["seconds"], "seconds", "is not end_s - start_s; leave out the column that is wrong")
     rows["seconds"] = rows["seconds"].where(rows["seconds"].notna(), span)
     _refuse(source, rows["seconds"].isna(), rows["seconds"], "seconds", "is missing; give it, or start_s and end_s")
     too_long = (rows["seconds"] > _LONGEST_S) & (rows["phase"] != PRESENT)
@@ -333,29 +339,29 @@ def _check_rates(rows: pd.DataFrame, source: str) -> None:
     rows.loc[rates, "round"] = 0
 
 
-def _clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
+def _number_clients(table: pd.DataFrame, source: str) -> tuple[list[str], Any]:
     """Return the names of the clients, in order of number or of name, and the number of the client of each row."""
     import pandas as pd
 
-    words = _words(table, "client", "")
-    _refuse(source, words == "", table["client"], "client", "is missing; every row names its client")
-    codes, values = pd.factorize(words)
+    texts = _text_column(table, "client", "")
+    _refuse(source, texts == "", table["client"], "client", "is missing; every row names its client")
+    codes, values = pd.factorize(texts)
     distinct = sorted(values, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name))
     number = {name: index for index, name in enumerate(distinct)}
     return distinct, np.array([number[name] for name in values], np.int64)[codes]
 
 
-def _groups(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: str) -> list[str]:
+def _classes_of_clients(table: pd.DataFrame, names: list[str], codes: Any, source: str, by: str) -> list[str]:
     """Return the class of each client; raises UserError if a client has two."""
     if by == "client":
         return [f"client-{name}" for name in names]
     if "class" not in table or table["class"].isna().all():
         return ["all"] * len(names)
-    words = _words(table, "class", "")
-    pairs = words.to_frame("word").assign(code=codes).drop_duplicates()
-    known: dict[int, str] = {}
-    for row, word, code in pairs[pairs["word"] != ""].itertuples():
-        if known.setdefault(code, word) != word:
-            reason = f"client {names[code]} was of class {known[code]!r} before; a client has one class"
-            raise UserError(f"{source}: row {row + 1}: class = {word!r}: {reason}")
-    return [known.get(code, "other") for code in range(len(names))]
+    texts = _text_column(table, "class", "")
+    pairs = texts.to_frame("text").assign(code=codes).drop_duplicates()
+    class_of: dict[int, str] = {}
+    for row, text, code in pairs[pairs["text"] != ""].itertuples():
+        if class_of.setdefault(code, text) != text:
+            reason = f"client {names[code]} was of class {class_of[code]!r} before; a client has one class"
+            raise UserError(f"{source}: row {row + 1}: class = {text!r}: {reason}")
+    return [class_of.get(code, "other") for code in range(len(names))]

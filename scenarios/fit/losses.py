@@ -14,8 +14,8 @@ from scenarios.schema.section import Tables
 
 UNSEEN = -1
 """Entry of a table of outcomes where a client sent nothing in a round."""
-_STEPS = 200
-_GAIN = 1e-8
+_MOST_STEPS = 200
+_LEAST_GAIN = 1e-8
 _MOST_CELLS = 100_000
 _LEAST_ROUNDS = 50
 """Number of cells above which the laws are compared on the last rounds of a table only, and least number of these rounds."""
@@ -48,9 +48,9 @@ class FittedLoss:
 def fit_losses(outcomes: NDArray[np.int64]) -> list[FittedLoss]:
     """Fit both laws to outcomes (clients, rounds): 1 lost, 0 delivered, `UNSEEN` nothing sent. The better one comes first.
 
-    The chain of a client goes on through rounds in which it sends nothing. Without a loss, or without two transmissions of one
-    client to compare, only the independent law is fitted. In a large table bursts are sought if successive outcomes are
-    correlated, and the laws are compared on the last rounds; the share of lost transmissions is always that of all.
+    The chain of a client also moves in rounds in which it sends nothing. Only the independent law is fitted if nothing was lost,
+    or if no client sent twice. In a large table, bursts are sought only if successive outcomes are correlated, and the laws are
+    compared on the last rounds; the share of lost transmissions always comes from all rounds.
 
     >>> fit_losses(np.array([[0, 0, 1, 0, 0, 0, 0, 1, 0, 0]]))[0].parameters
     {'success': 0.8}
@@ -83,33 +83,34 @@ def _correlation(outcomes: NDArray[np.int64], p: float) -> float:
 
 
 def _independent(outcomes: NDArray[np.int64]) -> float:
-    """Return the log-likelihood of outcomes (clients, rounds) that are independent, at their own share of losses."""
+    """Return the log-likelihood of outcomes (clients, rounds) that are independent, at their mean share of losses."""
     lost, kept = int((outcomes == 1).sum()), int((outcomes == 0).sum())
     share = lost / max(1, lost + kept)
     return float(lost * np.log(share) + kept * np.log1p(-share)) if lost and kept else 0.0
 
 
 def _wilson(lost: int, number: int) -> Estimate:
+    """Return the share of losses with its interval after Wilson (1927)."""
     z = float(stats.norm.ppf((1 + LEVEL) / 2))
     p = lost / number
     middle = (p + z * z / (2 * number)) / (1 + z * z / number)
-    reach = z / (1 + z * z / number) * np.sqrt(p * (1 - p) / number + z * z / (4 * number * number))
-    return Estimate(p, float(max(0.0, middle - reach)), float(min(1.0, middle + reach)))
+    half_width = z / (1 + z * z / number) * np.sqrt(p * (1 - p) / number + z * z / (4 * number * number))
+    return Estimate(p, float(max(0.0, middle - half_width)), float(min(1.0, middle + half_width)))
 
 
 def _gilbert_elliott(outcomes: NDArray[np.int64], p: float, share: Estimate, number: int) -> FittedLoss:
     """Return the most likely two-state chain, by expectation and maximisation (Baum et al. 1970).
 
-    It begins in the stationary law, as the simulator's channel does. The search begins at short bursts whose bad state loses
-    nearly everything; several beginnings would only help where the data cannot tell the two laws apart.
+    The chain begins in its stationary distribution, as the simulator's channel does. The search begins at short bursts whose bad
+    state loses nearly all. More starting points would help only if the data cannot tell the two laws apart.
     """
     loss = np.array([0.2 * p, 0.9])
     change = np.array([0.1 * p + 0.02, 0.4])  # good to bad, bad to good
     before = -np.inf
-    for _ in range(_STEPS):
+    for _ in range(_MOST_STEPS):
         emission = _emission(outcomes, loss)
         likelihood, gamma, moves = forward_backward(emission, *_chain(change))
-        if likelihood - before < _GAIN * max(1.0, abs(likelihood)):
+        if likelihood - before < _LEAST_GAIN * max(1.0, abs(likelihood)):
             break
         before = likelihood
         change = np.clip([moves[0, 1] / moves[0].sum(), moves[1, 0] / moves[1].sum()], 1e-6, 1.0 - 1e-6)

@@ -1,4 +1,4 @@
-"""The predictive check: the fitted scenario is run with many seeds, and its rounds are measured as those of the log were."""
+"""The predictive check: run the fitted scenario with many seeds, and compare its rounds with those of the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A measured figure of rounds beside the simulated ones: their mean over seeds and the band that holds 95 % of the seeds."""
+    """A figure of rounds: measured, and simulated as a mean over seeds with the band that holds 95 % of the seeds."""
 
     name: str
     measured: float
@@ -38,8 +38,8 @@ class Prediction:
 def round_figures(log: Log, deadline_s: float | None, first: int | None = None) -> dict[str, float]:
     """Return figures of the rounds of a log: mean and 90 % quantile of their lengths, times of arrivals, shares.
 
-    A round ends as its last update does, at the deadline, or at its delivery number `first`. The time of the n-th arrival is the
-    mean over the rounds in which n updates arrived.
+    A round ends with its last update, at the deadline, or at its delivery number `first`. The time of the n-th arrival is a mean
+    over the rounds with n arrivals or more.
     """
     attempts = log.attempts()
     seconds = attempts["seconds"] if deadline_s is None else attempts["seconds"].clip(upper=deadline_s)
@@ -50,10 +50,10 @@ def round_figures(log: Log, deadline_s: float | None, first: int | None = None) 
         lengths.update(closing.set_index("round")["seconds"])
     figures = {"mean round (s)": float(lengths.mean()), "90 % quantile of rounds (s)": float(lengths.quantile(0.9))}
     arrived = attempts[attempts["delivered"]].sort_values(["round", "seconds"])
-    place = arrived.groupby("round").cumcount() + 1
-    usual = int(attempts.groupby("round").size().median())
-    for n in sorted({max(1, usual // 4), max(1, usual // 2), max(1, 3 * usual // 4)}):
-        times = arrived.loc[place == n, "seconds"]
+    rank = arrived.groupby("round").cumcount() + 1
+    usual_size = int(attempts.groupby("round").size().median())
+    for n in sorted({max(1, usual_size // 4), max(1, usual_size // 2), max(1, 3 * usual_size // 4)}):
+        times = arrived.loc[rank == n, "seconds"]
         if len(times):
             figures[f"arrival {n} of a round (s)"] = float(times.mean())
     figures["late (%)"] = 100.0 * float(attempts["late"].mean())
@@ -90,18 +90,21 @@ def predict(
 
 
 def _simulated_log(clients: pd.DataFrame, rounds: pd.DataFrame) -> Log:
+    """Return the log of a simulated run, from its tables."""
     return read_log(attempts_log(clients, rounds))
 
 
 def _compare_figure(name: str, measured: float, values: Any) -> Prediction:
+    """Return a measured figure beside its simulated values (seeds,)."""
     if np.isnan(values).all():
         return Prediction(name, measured, np.nan, np.nan, np.nan)
-    # A new measurement of the same world lies where a new seed would. No figure is negative, and no share above 100 %.
+    # The measured figure is one more value of the same distribution, so the band is a prediction interval. It stays within 0
+    # and, for a share, 100 %.
     spread = np.nanstd(values, ddof=1) if np.isfinite(values).sum() > 1 else 0.0
     mean = float(np.nanmean(values))
-    reach = _factor(int(np.isfinite(values).sum())) * float(spread)
-    most = 100.0 if name.endswith("(%)") else np.inf
-    return Prediction(name, measured, mean, max(0.0, mean - reach), min(most, mean + reach))
+    half_width = _factor(int(np.isfinite(values).sum())) * float(spread)
+    largest = 100.0 if name.endswith("(%)") else np.inf
+    return Prediction(name, measured, mean, max(0.0, mean - half_width), min(largest, mean + half_width))
 
 
 def _factor(number: int) -> float:

@@ -41,7 +41,7 @@ class FittedPresence:
 def presence_rows(log: Log) -> pd.DataFrame:
     """Return the intervals of presence: `client`, `start_s`, `end_s`, from the first time of the log on, and `cut`.
 
-    `cut`: the client was still there when the log ended.
+    `cut`: True if the client was still present when the log ended.
     """
     rows = log.phase(PRESENT)
     first_s = float(log.rows["start_s"].min())
@@ -61,13 +61,14 @@ def fit_presence(log: Log, kind: str | None = None) -> FittedPresence | None:
     if len(missing):
         raise UserError(f"{log.source}: row {missing[0] + 1}: start_s is missing; presence is an interval of time")
     rows = presence_rows(log)
-    _check_apart(log, rows)
+    _check_no_overlap(log, rows)
     if kind == "markov":
-        return _two_state(log, rows)
-    return _diurnal(log, rows) if kind == "diurnal" else FittedPresence("trace", {"kind": "trace"}, len(rows))
+        return _fit_markov(log, rows)
+    return _fit_diurnal(log, rows) if kind == "diurnal" else FittedPresence("trace", {"kind": "trace"}, len(rows))
 
 
-def _check_apart(log: Log, rows: pd.DataFrame) -> None:
+def _check_no_overlap(log: Log, rows: pd.DataFrame) -> None:
+    """Raise UserError if two intervals of presence of one client overlap."""
     same = rows["client"].to_numpy()[1:] == rows["client"].to_numpy()[:-1]
     overlaps = same & (rows["start_s"].to_numpy()[1:] < rows["end_s"].to_numpy()[:-1])
     if overlaps.any():
@@ -75,11 +76,11 @@ def _check_apart(log: Log, rows: pd.DataFrame) -> None:
         raise UserError(f"{log.source}: row {row}: client is present twice at once; merge intervals that overlap")
 
 
-def _two_state(log: Log, rows: pd.DataFrame) -> FittedPresence:
-    """Return exponential times on and off by class, of largest likelihood.
+def _fit_markov(log: Log, rows: pd.DataFrame) -> FittedPresence:
+    """Return the most likely exponential times on and off, by class; raises UserError.
 
-    A mean is the time in a state over the number of its ends: intervals that the log's end cuts count with their time only.
-    Before a client's first interval nothing is known.
+    The mean of a state is the total time in it divided by the number of its ends. An interval that the end of the log cuts adds
+    time but no end. The time before a client's first interval is unknown and adds nothing.
     """
     last_s = float(rows["end_s"].max())
     cut = (rows["cut"] | (rows["end_s"] >= last_s)).to_numpy()
@@ -90,29 +91,29 @@ def _two_state(log: Log, rows: pd.DataFrame) -> FittedPresence:
         group=np.array(log.groups, dtype=object)[rows["client"]],
         on_s=rows["end_s"] - rows["start_s"],
         off_s=np.where(cut, 0.0, until_s - rows["end_s"]),
-        went=~cut,
-        came=np.append(same, False) & ~cut,
+        leaves=~cut,
+        returns=np.append(same, False) & ~cut,
     )
     parameters: dict[str, Estimate] = {}
     for group, part in frame.groupby("group"):
-        for name, seconds, ends in (("mean_on_s", "on_s", "went"), ("mean_off_s", "off_s", "came")):
+        for name, seconds, ends in (("mean_on_s", "on_s", "leaves"), ("mean_off_s", "off_s", "returns")):
             number, total = int(part[ends].sum()), float(part[seconds].sum())
             if number == 0 or total <= 0:
-                what = "leaves" if ends == "went" else "comes back"
-                raise UserError(f"{log.source}: presence of class {group!r}: no client {what}; use --law present=trace")
+                event = "leaves" if ends == "leaves" else "comes back"
+                raise UserError(f"{log.source}: presence of class {group!r}: no client {event}; use --law present=trace")
             low, high = (2 * total / float(stats.chi2.ppf(p, 2 * number)) for p in ((1 + LEVEL) / 2, (1 - LEVEL) / 2))
             parameters[f"{group} {name}"] = Estimate(total / number, low, high)
     absent = [group for group in log.classes if f"{group} mean_on_s" not in parameters]
     if absent:
         raise UserError(f"{log.source}: class {absent[0]!r} has no row of phase 'present'; use --law present=trace")
     keys = ("mean_on_s", "mean_off_s")
-    values = {key: {group: _short(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
+    values = {key: {group: _round_digits(parameters[f"{group} {key}"].value) for group in log.classes} for key in keys}
     is_single = len(log.classes) == 1
-    table = {key: next(iter(each.values())) if is_single else {"by_group": each} for key, each in values.items()}
+    table = {key: next(iter(by_class.values())) if is_single else {"by_group": by_class} for key, by_class in values.items()}
     return FittedPresence("markov", {"kind": "markov", **table}, len(rows), parameters)
 
 
-def _diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
+def _fit_diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
     """Return the share of time that clients are present in each hour of the day, and the mean length of their sessions.
 
     Hours are those of the log's clock: its times are seconds since a midnight, such as those of Unix.
@@ -127,11 +128,12 @@ def _diurnal(log: Log, rows: pd.DataFrame) -> FittedPresence:
         low, high = hour * _HOUR_S, (hour + 1) * _HOUR_S
         present_s[hour % 24] += np.clip(np.minimum(end_s, high) - np.maximum(start_s, low), 0.0, None).sum()
         known_s[hour % 24] += max(0.0, min(last_s, high) - max(first_s, low)) * len(log.names)
-    shares = [_short(share) for share in (present_s / known_s).tolist()]
+    shares = [_round_digits(share) for share in (present_s / known_s).tolist()]
     sessions = rows["end_s"] - rows["start_s"]
-    table = {"kind": "diurnal", "by_hour": shares, "mean_session_s": _short(float(sessions.mean()))}
-    return FittedPresence("diurnal", table | {"start_h": _short(begin_s / _HOUR_S)}, len(rows))
+    table = {"kind": "diurnal", "by_hour": shares, "mean_session_s": _round_digits(float(sessions.mean()))}
+    return FittedPresence("diurnal", table | {"start_h": _round_digits(begin_s / _HOUR_S)}, len(rows))
 
 
-def _short(value: float) -> float:
+def _round_digits(value: float) -> float:
+    """Return the value with six significant digits."""
     return float(f"{value:.6g}")

@@ -30,8 +30,8 @@ def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], ho
     if check:
         sections.append(Section("Predictive check", _prediction_blocks("check", check, seeds, "all rounds of the log")))
     if hold_out:
-        what = "the last 30 % of the rounds, predicted from the first 70 %"
-        sections.append(Section("Hold-out", _prediction_blocks("hold-out", hold_out, seeds, what)))
+        rounds = "the last 30 % of the rounds, predicted from the first 70 %"
+        sections.append(Section("Hold-out", _prediction_blocks("hold-out", hold_out, seeds, rounds)))
     sections.append(Section("Scenario", [Code(text, "toml")]))
     lead = f"{len(log.rows):,} durations of {len(log.names)} clients in {len(log.classes)} classes, {log.rounds} rounds."
     document = Document(f"Fit of {log.source}", lead, sections)
@@ -39,6 +39,7 @@ def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], ho
 
 
 def _svg(picture: Picture) -> str:
+    """Return a figure of the report as inline SVG."""
     return inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
 
 
@@ -70,22 +71,25 @@ def _phase_blocks(fit: PhaseFit) -> list[Block]:
     name = f"laws-{fit.phase}-{_anchor(fit)}"
     blocks.append(Table(name, "Laws", (header, rows), note, words=(0, 1)))
     if len(fit.laws) > 1:
-        for make, what in ((survival_figure, "durations"), (quantile_figure, "quantiles")):
-            name = f"{what}-{fit.phase}-{_anchor(fit)}"
-            blocks.append(Picture(name, f"{fit.phase}, {fit.group}: {what}", make(fit)))
+        for make, quantity in ((survival_figure, "durations"), (quantile_figure, "quantiles")):
+            name = f"{quantity}-{fit.phase}-{_anchor(fit)}"
+            blocks.append(Picture(name, f"{fit.phase}, {fit.group}: {quantity}", make(fit)))
     return blocks
 
 
 def _anchor(fit: PhaseFit) -> str:
-    words = fit.group if fit.first_round == 1 else f"{fit.group} {fit.first_round}"
-    return "".join(letter if letter.isalnum() else "-" for letter in words.lower())
+    """Return the name of a class, and of its first round after a change, for the names of tables and figures."""
+    name = fit.group if fit.first_round == 1 else f"{fit.group} {fit.first_round}"
+    return "".join(letter if letter.isalnum() else "-" for letter in name.lower())
 
 
 def _cells(estimate: object) -> list[str]:
+    """Return an estimate and the ends of its interval as cells of a table."""
     return [f"{getattr(estimate, name):.4g}" for name in ("value", "low", "high")]
 
 
 def _bandwidth_table(estimates: Estimates) -> Table:
+    """Return the table of the laws of bandwidth that were fitted to each link and class."""
     rows = []
     for fit in estimates.links.values():
         for law in fit.laws:
@@ -98,6 +102,7 @@ def _bandwidth_table(estimates: Estimates) -> Table:
 
 
 def _loss_table(estimates: Estimates) -> Table:
+    """Return the table of the shares of lost transmissions, with the chosen law."""
     rows = []
     for loss in estimates.losses.values():
         law = loss.laws[0]
@@ -109,6 +114,7 @@ def _loss_table(estimates: Estimates) -> Table:
 
 
 def _presence_blocks(presence: FittedPresence) -> list[Block]:
+    """Return the blocks of the report on presence."""
     uses = {"trace": "they are replayed", "markov": "exponential times on and off", "diurnal": "shares by the hour of the day"}
     blocks: list[Block] = [Text(f"{presence.number:,} intervals; {presence.kind}: {uses[presence.kind]}.")]
     if presence.parameters:
@@ -120,13 +126,14 @@ def _presence_blocks(presence: FittedPresence) -> list[Block]:
     return blocks
 
 
-def _prediction_blocks(name: str, predictions: Sequence[Prediction], seeds: int, what: str) -> list[Block]:
-    wrong = [p.name for p in predictions if not p.agrees]
-    verdict = "Every measured figure lies in its band." if not wrong else f"Outside of their bands: {', '.join(wrong)}."
+def _prediction_blocks(name: str, predictions: Sequence[Prediction], seeds: int, rounds: str) -> list[Block]:
+    """Return the verdict and the table of a predictive check. `rounds`: the rounds that it predicts, for the note."""
+    outside = [p.name for p in predictions if not p.agrees]
+    verdict = "Every measured figure lies in its band." if not outside else f"Outside of their bands: {', '.join(outside)}."
     rows = [
         [p.name, f"{p.measured:.4g}", f"{p.simulated:.4g}", f"{p.low:.4g}", f"{p.high:.4g}", "yes" if p.agrees else "no"]
         for p in predictions
     ]
     header = ["figure", "measured", "simulated", "from", "to", "in the band"]
-    note = f"{what}; the fitted scenario with {seeds} seeds; the band holds 95 % of further seeds"
-    return [Text(verdict, warning=bool(wrong)), Table(name, "Measured and simulated", (header, rows), note, words=(0, 5))]
+    note = f"{rounds}; the fitted scenario with {seeds} seeds; the band holds 95 % of further seeds"
+    return [Text(verdict, warning=bool(outside)), Table(name, "Measured and simulated", (header, rows), note, words=(0, 5))]

@@ -26,7 +26,7 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
     log = estimates.log
     total = len(log.attempts()) or len(log.rows)
     head = [
-        f"# Fitted to {_plain(log.source)}: {total} attempts of {len(log.names)} clients in {len(log.classes)} classes.",
+        f"# Fitted to {_one_line(log.source)}: {total} attempts of {len(log.names)} clients in {len(log.classes)} classes.",
         "# n: durations; cut off: those of which only a bound is known; [..]: 95 % intervals.",
     ]
     tables: Tables = {
@@ -39,14 +39,14 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
     if estimates.first is not None:
         tables["server"]["first"] = min(estimates.first, tables["server"]["per_round"])
     if estimates.deadline_s is not None:
-        tables["server"]["deadline_s"] = _short(estimates.deadline_s)
+        tables["server"]["deadline_s"] = _round_digits(estimates.deadline_s)
     presence = estimates.presence
     if presence is not None:
         path = {"path": str(folder / "presence.csv")} if presence.kind == "trace" else {}
         tables["availability"] = {**presence.table, **path}
         tables["server"]["when_short"] = "proceed"
         values = ", ".join(_interval(name, value) for name, value in presence.parameters.items()) or "as measured"
-        head.append(f"# presence: n = {presence.number} intervals; {presence.kind}: {_plain(values)}")
+        head.append(f"# presence: n = {presence.number} intervals; {presence.kind}: {_one_line(values)}")
     text = "\n".join(head) + "\n" + tomli_w.dumps(tables)
     for phase in log.phases():
         fits = [estimates.phases[phase, group] for group in log.classes if (phase, group) in estimates.phases]
@@ -58,11 +58,13 @@ def scenario_text(estimates: Estimates, name: str, folder: Path) -> str:
     return text + _amounts_text(estimates)
 
 
-def _plain(words: str) -> str:
-    return " ".join(words.split())
+def _one_line(text: str) -> str:
+    """Return the text without line breaks, for a comment."""
+    return " ".join(text.split())
 
 
-def _short(value: float) -> float:
+def _round_digits(value: float) -> float:
+    """Return the value with six significant digits."""
     return float(f"{value:.6g}")
 
 
@@ -73,14 +75,14 @@ def _phase_text(fits: list[PhaseFit]) -> str:
     if len(speeds) < len(fits):
         laws = {fit.group: fit.law.table() for fit in fits}
         keys: Tables = {"delay": _join_classes(laws)}
-        return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
+        return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _toml_lines(keys)
     keys = {"delay": {"kind": "constant", "value_s": _join_numbers(speeds, lambda s: s.overhead_s.value)}}
     keys[_SPEEDS[phase]] = _join_numbers(speeds, lambda s: 1.0 / s.seconds_per_unit.value)
     if phase == "compute":
         keys["noise"] = {"kind": "log-normal", "sigma": _join_numbers(speeds, lambda s: s.sigma.value)}
     else:
         comments.append("# The spread of the bandwidth is not part of this scenario: its mean is.")
-    return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _inline(keys)
+    return "\n" + "\n".join(comments) + f"\n[{_TABLE[phase]}]\n" + _toml_lines(keys)
 
 
 def _comments(fit: PhaseFit) -> list[str]:
@@ -106,11 +108,11 @@ def _changes_text(fits: list[PhaseFit]) -> str:
         if part.speed is None:
             keys["delay"] = {name: value for name, value in part.law.table().items() if name != "kind"}
         else:
-            keys["delay"] = {"value_s": _short(part.speed.overhead_s.value)}
-            keys[_SPEEDS[part.phase]] = _short(1.0 / part.speed.seconds_per_unit.value)
+            keys["delay"] = {"value_s": _round_digits(part.speed.overhead_s.value)}
+            keys[_SPEEDS[part.phase]] = _round_digits(1.0 / part.speed.seconds_per_unit.value)
             if part.phase == "compute":
-                keys["noise"] = {"sigma": _short(part.speed.sigma.value)}
-        text += f"[[{_TABLE[part.phase]}.changes]]\n" + _inline(keys)
+                keys["noise"] = {"sigma": _round_digits(part.speed.sigma.value)}
+        text += f"[[{_TABLE[part.phase]}.changes]]\n" + _toml_lines(keys)
     return text
 
 
@@ -130,10 +132,11 @@ def _link_text(links: list[LinkFit], folder: Path) -> str:
         keys["bandwidth"] = {"kind": "trace", "path": str(folder / f"{link}.csv")}
     else:
         keys["bandwidth"] = _join_classes({fit.group: fit.law.table for fit in links})
-    return "\n" + "\n".join(comments) + f"\n[{link}]\n" + _inline(keys)
+    return "\n" + "\n".join(comments) + f"\n[{link}]\n" + _toml_lines(keys)
 
 
 def _loss_text(losses: list[LossFit]) -> str:
+    """Return the channel of a link as text, with a comment for each class."""
     comments = []
     for loss in losses:
         lost = loss.laws[0].lost
@@ -141,24 +144,24 @@ def _loss_text(losses: list[LossFit]) -> str:
             f"# losses, {loss.group}: n = {loss.laws[0].number}, lost {lost.value:.4f} [{lost.low:.4f}, {lost.high:.4f}]; "
             f"AIC: {', '.join(f'{law.kind} {law.aic:.1f}' for law in loss.laws)}"
         )
-    return "\n".join(comments) + "\n" + _channel(_LOSSES[losses[0].phase], losses)
+    return "\n".join(comments) + "\n" + _channel_text(_LOSSES[losses[0].phase], losses)
 
 
-def _channel(table: str, losses: list[LossFit]) -> str:
-    """Return the channel of a table: one kind for all classes, the chain where one of them needs it."""
+def _channel_text(table: str, losses: list[LossFit]) -> str:
+    """Return the channel of a table. All classes get one kind: a chain if one of them needs it."""
     if any(loss.laws[0].kind == "gilbert-elliott" for loss in losses):
-        chains = {loss.group: _chain(loss) for loss in losses}
+        chains = {loss.group: _chain_parameters(loss) for loss in losses}
         names = next(iter(chains.values())).keys()
         keys = {name: _join_numbers({group: chain[name] for group, chain in chains.items()}, float) for name in names}
         channel = {"kind": "gilbert-elliott", **keys}
     else:
         shares = {loss.group: 1.0 - loss.laws[0].lost.value for loss in losses}
         channel = {"kind": "bernoulli", "success": _join_numbers(shares, lambda share: share)}
-    return f"[{table}.channel]\n" + _inline(channel)
+    return f"[{table}.channel]\n" + _toml_lines(channel)
 
 
-def _chain(loss: LossFit) -> Mapping[str, float]:
-    """Return the parameters of a chain; independent losses are a chain whose two states lose alike."""
+def _chain_parameters(loss: LossFit) -> Mapping[str, float]:
+    """Return the parameters of a chain. Independent losses become a chain with two equal states."""
     law = loss.laws[0]
     if law.kind == "gilbert-elliott":
         return law.parameters
@@ -172,30 +175,33 @@ def _amounts_text(estimates: Estimates) -> str:
     for (phase, group), fit in estimates.phases.items():
         if fit.speed is not None:
             amounts.setdefault(phase, {})[group] = round(fit.typical or 1.0)
-    for (link, group), measured in estimates.links.items():
-        amounts.setdefault(RATES[link], {})[group] = round(measured.typical)
-    whole = {phase: sizes for phase, sizes in amounts.items() if len(sizes) == len(estimates.log.classes)}
-    if "compute" in whole:
+    for (link, group), link_fit in estimates.links.items():
+        amounts.setdefault(RATES[link], {})[group] = round(link_fit.typical)
+    complete = {phase: sizes for phase, sizes in amounts.items() if len(sizes) == len(estimates.log.classes)}
+    if "compute" in complete:
         text += "\n# An update trains on the median number of samples of its class.\n[work]\nsteps = 1\n"
-        text += _inline({"batch_size": _join_numbers(whole["compute"], int)})
-    sizes = {key: whole[phase] for phase, key in (("download", "down_bytes"), ("upload", "up_bytes")) if phase in whole}
+        text += _toml_lines({"batch_size": _join_numbers(complete["compute"], int)})
+    sizes = {key: complete[phase] for phase, key in (("download", "down_bytes"), ("upload", "up_bytes")) if phase in complete}
     if sizes:
         text += "\n# A message has the median size of its class.\n[payload]\n"
-        text += _inline({key: _join_numbers(values, int) for key, values in sizes.items()})
+        text += _toml_lines({key: _join_numbers(values, int) for key, values in sizes.items()})
     return text
 
 
 def _join_numbers(values: Mapping[str, object], value_of: Callable[[Any], float]) -> object:
+    """Return the numbers of all classes: one number if they are equal, else a table `by_group`."""
     numbers = {group: value_of(value) for group, value in values.items()}
-    numbers = {group: number if isinstance(number, int) else _short(number) for group, number in numbers.items()}
+    numbers = {group: number if isinstance(number, int) else _round_digits(number) for group, number in numbers.items()}
     return next(iter(numbers.values())) if len(set(numbers.values())) == 1 else {"by_group": numbers}
 
 
 def _interval(name: str, estimate: Any) -> str:
+    """Return a parameter with its interval, for a comment."""
     return f"{name} {estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
 
 
 def _law_comment(fit: PhaseFit, law: FittedLaw, since: str) -> str:
+    """Return the comment about the law of a phase of a class."""
     durations = fit.durations
     values = ", ".join(_interval(key, value) for key, value in law.parameters.items()) or f"{len(law.values_s)} quantiles"
     numbers = f"n = {durations.number}, cut off {100 * durations.censored_share:.1f} %"
@@ -203,24 +209,28 @@ def _law_comment(fit: PhaseFit, law: FittedLaw, since: str) -> str:
 
 
 def _speed_comment(group: str, speed: FittedSpeed) -> str:
+    """Return the comment about the speed of a class."""
     values = (("overhead_s", speed.overhead_s), ("seconds_per_unit", speed.seconds_per_unit), ("sigma", speed.sigma))
     cut = 100 * speed.censored / speed.number
     return f"# {group}: n = {speed.number}, cut off {cut:.1f} %; " + ", ".join(_interval(*pair) for pair in values)
 
 
-def _inline(keys: Mapping[str, object]) -> str:
-    return "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
+def _toml_lines(keys: Mapping[str, object]) -> str:
+    """Return keys and values as lines of TOML, with nested tables inline."""
+    return "".join(f"{key} = {_toml_value(value)}\n" for key, value in keys.items())
 
 
-def _value(value: object) -> str:
+def _toml_value(value: object) -> str:
+    """Return a value as TOML, with nested tables inline."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + " }"
+        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml_value(inner)}" for key, inner in value.items()) + " }"
     if isinstance(value, str):
         return tomli_w.dumps({"x": value}).split("=", 1)[1].strip()
     if isinstance(value, Iterable):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
     return repr(value)
 
 
-def _key(key: str) -> str:
+def _toml_key(key: str) -> str:
+    """Return a key as TOML, quoted if it must be."""
     return key if key.replace("-", "_").isidentifier() else tomli_w.dumps({key: 0}).split("=", 1)[0].strip()

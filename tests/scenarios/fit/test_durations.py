@@ -103,7 +103,7 @@ def test_durations_that_determine_nothing_are_refused(seconds: list[float], cens
 def test_many_durations_are_counted_and_give_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
     times = np.random.default_rng(11).gamma(2.0, 1.0, 3000)
     exact = cut(times, 4.0)
-    monkeypatch.setattr("scenarios.fit.durations._MANY", 1000)
+    monkeypatch.setattr("scenarios.fit.durations._MOST_EXACT", 1000)
     counted = cut(times, 4.0)
     assert counted.number == exact.number == len(exact.seconds) == 3000
     assert len(counted.seconds) < 3000
