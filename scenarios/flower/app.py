@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _PROJECT = "pyproject.toml"
 _ROOT = Path(__file__).parents[2]
 _LIBRARY = _ROOT / "scenarios" / "library"
-_NETSIM = tuple(f"{_ROOT / name}{os.sep}" for name in ("netsim", *FOLDERS))
+_NETSIM_FOLDERS = tuple(f"{_ROOT / name}{os.sep}" for name in ("netsim", *FOLDERS))
 """Beginnings of the names of netsim's files."""
 
 
@@ -42,10 +42,10 @@ class App:
     objects: tuple[Any, Any] | None = None
 
     def is_file(self, file: str) -> bool:
-        """Return True if `file` is one of the app's; of an app of objects: neither of a library nor of netsim."""
+        """Return True if `file` belongs to the app. For an app of objects: all files but those of libraries and of netsim."""
         if self.folder is not None:
             return file.startswith(f"{self.folder}{os.sep}")
-        return not (in_library(file) or f"{os.sep}flwr{os.sep}" in file or file.startswith(_NETSIM))
+        return not (in_library(file) or f"{os.sep}flwr{os.sep}" in file or file.startswith(_NETSIM_FOLDERS))
 
     def owns(self, module: str) -> bool:
         """Return True if a module of this name is one of the app's."""
@@ -70,21 +70,21 @@ class App:
         for name in hidden:
             del sys.modules[name]
         sys.path[:0] = self._paths()
-        written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         try:
             yield self._load("serverapp"), self._load("clientapp")
         finally:
-            sys.dont_write_bytecode = written
+            sys.dont_write_bytecode = before
             for name in _modules_of(self.folder):
                 del sys.modules[name]
             sys.modules.update(hidden)
 
     def _load(self, component: str) -> Any:
         """Import a component of the app; raises UserError if that fails."""
-        place: str = getattr(self, component)
-        module, sign, name = place.partition(":")
-        message = f"flower.app = {self.name!r}: {component} = {place!r}"
-        if not (module and sign and name):
+        location: str = getattr(self, component)
+        module, colon, name = location.partition(":")
+        message = f"flower.app = {self.name!r}: {component} = {location!r}"
+        if not (module and colon and name):
             raise UserError(f"{message}: must be of the form module:object, in [tool.flwr.app.components] of its {_PROJECT}")
         try:
             value: Any = import_module(module)
@@ -97,6 +97,7 @@ class App:
 
 
 def _remedy(error: BaseException) -> str:
+    """Return the remedy for a component that cannot be imported."""
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name}, or correct the name"
     return "correct the app"
@@ -112,24 +113,24 @@ def _top_modules(folder: Path) -> list[str]:
 def _modules_of(folder: Path | None) -> list[str]:
     """Return the modules in the process whose files are in `folder`."""
     assert folder is not None
-    # Words, not paths: there are thousands of modules.
-    modules, within = [], f"{folder}{os.sep}"
+    # Compare strings, because Path is slow for thousands of modules.
+    modules, prefix = [], f"{folder}{os.sep}"
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), None)
-        if file and file.startswith(within):
+        if file and file.startswith(prefix):
             modules.append(name)
     return modules
 
 
 def app_folder(app: str) -> Path:
     """Return the folder of an app: the user's, or an example of netsim; raises UserError."""
-    place = Path(app)
-    if not place.is_dir() and place.parent == Path():
-        place = next((file.parent for file in sorted(_LIBRARY.rglob(_PROJECT)) if file.parent.name == app), place)
-    if not (place / _PROJECT).is_file():
-        reason = f"has no {_PROJECT}" if place.is_dir() else "is no folder"
+    folder = Path(app)
+    if not folder.is_dir() and folder.parent == Path():
+        folder = next((file.parent for file in sorted(_LIBRARY.rglob(_PROJECT)) if file.parent.name == app), folder)
+    if not (folder / _PROJECT).is_file():
+        reason = f"has no {_PROJECT}" if folder.is_dir() else "is no folder"
         raise UserError(f"flower.app = {app!r}: {reason}; give the folder of a Flower app, in which its {_PROJECT} lies")
-    return place.resolve()
+    return folder.resolve()
 
 
 def app_files(app: str) -> list[Path]:
@@ -174,9 +175,9 @@ def _table(tables: Any, *keys: str) -> Tables:
     return tables if isinstance(tables, dict) else {}
 
 
-def join_run_config(own: Mapping[str, Any], given: Mapping[str, Any]) -> Tables:
-    """Return the run config `own` of an app with the values that are `given`; raises UserError for unknown keys."""
-    values = flatten(given)
+def join_run_config(own: Mapping[str, Any], changes: Mapping[str, Any]) -> Tables:
+    """Return the run config `own` of an app with the values in `changes`; raises UserError for unknown keys."""
+    values = flatten(changes)
     for name, value in values.items():
         if name not in own:
             message = f"flower.run_config.{name} = {value!r}: the app's run config has no such key"

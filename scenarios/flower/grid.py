@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_MOST_QUESTIONS = 1000
-"""Questions for nodes without a message between them, after which an app waits for ever, where no node comes or goes."""
+_MOST_POLLS = 1000
+"""Most calls of `get_node_ids` in a row without a message. After that the app would wait for ever if no node comes or goes."""
 _ERRORS = {
     engine.ABSENT: (internals.NODE_UNAVAILABLE, "the node is not connected"),
     engine.EXPIRED: (internals.REPLY_UNAVAILABLE, "the message has expired without a reply"),
@@ -42,10 +42,10 @@ _ERRORS = {
 
 
 def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
-    """Refuse calls from other threads; within the method time is real again."""
+    """Decorate a method that the app calls: refuse calls from other threads, and use real time within the method."""
 
     @wraps(method)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+    def checked(*args: P.args, **kwargs: P.kwargs) -> T:
         grid: Any = args[0]
         if threading.get_ident() != grid.time.thread:
             message = f"its ServerApp calls Grid.{method.__name__} in a thread of its own"
@@ -54,11 +54,11 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
         with inside(grid.time, False), grid.own_randomness():
             return method(*args, **kwargs)
 
-    return called
+    return checked
 
 
 class SimulatedGrid(Grid):
-    """Grid over the clients of `server`; `nodes` answer the messages, `reports` hear their metrics."""
+    """Grid over the clients of `server`; `nodes` answer messages, `reports` collect the reported metrics."""
 
     def __init__(
         self,
@@ -78,45 +78,50 @@ class SimulatedGrid(Grid):
         self._run = internals.run_details(run_config)
         self._replies: dict[str, Message] = {}
         self._waiting: Tables = {}
-        """Event of the last reply of a group, by message."""
+        """Messages whose replies the app waits for, with their group and the event of its last reply."""
         self._timeout_s = 0.0
         """Timeout of the present wait for replies; 0 outside of `send_and_receive`."""
-        self._numbers = 0
+        self._message_count = 0
         self._app_round = 0
         self._early = False
-        """True while the first round has messages that belong to none, such as questions for initial parameters."""
+        """True while the first round has only messages that belong to no round, such as requests for initial parameters."""
         self._pulled_s = -1.0
-        self._asked = 0
+        """Time of the last `pull_messages` without a reply; -1: none."""
+        self._polls = 0
         """Calls of `get_node_ids` since the last message was sent."""
         self._working = False
+        """True while a ClientApp runs."""
         self._randomness: tuple[Any, ...] | None = None
         """Random state of the ServerApp, kept while ClientApps run."""
         self.failure: Exception | None = None
-        """Failure that is none of the ServerApp's own; the app may have caught it, in a thread or by catching all exceptions."""
+        """Failure of the simulation or of a ClientApp. It is kept, because the ServerApp may catch it."""
         self._failed_at: types.TracebackType | None = None
 
     def check(self) -> None:
-        """Raise the failure that there was before, with the lines that led to it from here, and not through the app."""
+        """Raise the kept failure again, with its own traceback instead of the app's."""
         if self.failure is not None:
             raise self.failure.with_traceback(self._failed_at)
 
     @contextmanager
-    def _own_failures(self) -> Iterator[None]:
-        """Store exceptions of the block: they are not errors of the ServerApp."""
+    def _keep_failures(self) -> Iterator[None]:
+        """Context manager: keep an exception of the block, which is no error of the ServerApp."""
         try:
             yield
         except Exception as error:
             self.failure, self._failed_at = error, error.__traceback__
             raise
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise UserError for `what` the app does, and keep it."""
-        with self._own_failures():
-            raise UserError(f"flower.app = {self.section.app!r}: {what}")
+    def refuse(self, problem: str) -> NoReturn:
+        """Raise UserError for a mistake of the app, and keep it."""
+        with self._keep_failures():
+            raise UserError(f"flower.app = {self.section.app!r}: {problem}")
 
     @contextmanager
     def own_randomness(self) -> Iterator[None]:
-        """Restore the random state of the ServerApp after a wait in which ClientApps ran; once a wait, since it takes a while."""
+        """Context manager: restore the ServerApp's random state after a wait in which ClientApps ran.
+
+        It acts once for each wait, because restoring is slow.
+        """
         try:
             yield
         finally:
@@ -124,7 +129,7 @@ class SimulatedGrid(Grid):
                 restore_state(self._randomness)
                 self._randomness = None
 
-    # What the app sees
+    # Interface of the app
 
     @property
     def now(self) -> float:
@@ -145,8 +150,8 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def get_node_ids(self) -> list[int]:
-        self._refuse_endless_asking()
-        with self._own_failures():
+        self._refuse_endless_polls()
+        with self._keep_failures():
             return [internals.node_id(client) for client in self._server.choice.clients().tolist()]
 
     @_called_by_app
@@ -157,15 +162,15 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        wanted = list(message_ids)
-        replies = self._pull(wanted)
+        ids = list(message_ids)
+        replies = self._pull(ids)
         if replies:
             self._pulled_s = -1.0
             return replies
         if self._pulled_s == self._clock.now:
             # The app polls without a pause: run the next event.
-            self._let_pass(self._server.step)
-            replies = self._pull(wanted)
+            self._wait(self._server.step)
+            replies = self._pull(ids)
         self._pulled_s = self._clock.now
         return replies
 
@@ -180,26 +185,29 @@ class SimulatedGrid(Grid):
         finally:
             self._timeout_s = 0.0
 
-    # Engine
+    # Calls of the engine
 
-    def _refuse_endless_asking(self) -> None:
-        """Raise UserError for an app that waits for nodes which never come."""
-        self._asked += 1
+    def _refuse_endless_polls(self) -> None:
+        """Count a call of `get_node_ids`; raise UserError for an app that waits for nodes which never come."""
+        self._polls += 1
         pool = self._server.clients
-        if self._asked < _MOST_QUESTIONS or pool.under_way or float(pool.availability.next_change_s.min()) < math.inf:
+        if self._polls < _MOST_POLLS or pool.under_way or float(pool.availability.next_change_s.min()) < math.inf:
             return
         named, present = len(self._server.choice.clients()), int(self._server.messages.present().sum())
-        text = f"its ServerApp asked {_MOST_QUESTIONS:,} times for nodes without sending a message; {present} of {pool.count} are"
+        text = f"its ServerApp asked {_MOST_POLLS:,} times for nodes without sending a message; {present} of {pool.count} are"
         nodes = "present, and no node will come or go" if named == present else f"present, of which the policy names {named}"
         self.refuse(f"{text} {nodes}; let it wait for fewer, such as by min_available_nodes of its strategy")
 
     def _receive(self, ids: list[str], timeout: float | None) -> list[Message]:
-        """Return the replies to `ids` that arrive within `timeout` seconds; None: however long it takes."""
+        """Wait for the replies to `ids`, at most `timeout` seconds (None: without a limit); return those that arrived.
+
+        With `flower.polls.server_s` the app looks for replies at such intervals, as real strategies do.
+        """
         step_s, until_s = self.section.polls.server_s, self._clock.now + self._timeout_s
         while step_s:
             if all(name in self._replies for name in ids) or self._clock.now >= until_s:
                 return self._pull(ids)
-            self._let_pass(lambda: self._server.wait_until(self._clock.now + step_s))
+            self._wait(lambda: self._server.wait_until(self._clock.now + step_s))
         missing = {name for name in ids if name not in self._replies}
         if missing and timeout is not None and timeout <= 0:
             return self._pull(ids)
@@ -208,51 +216,54 @@ class SimulatedGrid(Grid):
             self._waiting = dict.fromkeys(missing, (missing, over))
             if timeout is not None:
                 self._clock.call_at(until_s, lambda _: None if over.triggered else over.succeed(), None, LAST)
-            self._let_pass(lambda: self._server.wait(over))
+            self._wait(lambda: self._server.wait(over))
             self._waiting = {}
         return self._pull(ids)
 
     def _now_s(self) -> float:
+        """Return the simulated time that code of the app sees; a ClientApp sees its own pauses."""
         return float(self._clock.now) + (self._nodes.pause_s if self._working else 0.0)
 
     def _sleep(self, seconds: float) -> None:
+        """Sleep for the app: a ClientApp works longer; a ServerApp lets simulated time pass."""
         if self._working:
             self._nodes.pause(seconds)
             return
         with inside(self.time, False), self.own_randomness():
-            self._let_pass(lambda: self._server.wait_until(self._clock.now + seconds))
+            self._wait(lambda: self._server.wait_until(self._clock.now + seconds))
 
-    def _let_pass(self, wait: Callable[[], None]) -> None:
+    def _wait(self, wait: Callable[[], None]) -> None:
+        """Call `wait`, which lets simulated time pass; raises UserError if the clock has no further event."""
         try:
-            with self._own_failures():
+            with self._keep_failures():
                 wait()
         except NothingScheduledError:
             message = f"its ServerApp waits at {self._clock.now:g} s, and nothing is left to happen"
             self.refuse(f"{message}; let it send messages, or return")
 
     def _pull(self, ids: Iterable[str]) -> list[Message]:
-        # In the order in which replies arrived, as a server finds them.
-        asked = set(ids)
-        names = [name for name in self._replies if name in asked]
+        """Return the replies to `ids` that have arrived, in order of arrival, and forget them."""
+        wanted = set(ids)
+        names = [name for name in self._replies if name in wanted]
         return [self._replies.pop(name) for name in names]
 
-    def _push(self, given: list[Any]) -> list[str]:
+    def _push(self, messages: list[Any]) -> list[str]:
         """Send messages of the app into the simulation; return their ids."""
-        if not given:
+        if not messages:
             return []
-        self._asked = 0
-        for message in given:
+        self._polls = 0
+        for message in messages:
             if not isinstance(message, Message):
                 self.refuse(f"its ServerApp sends a {type(message).__name__}; must send Messages of flwr.app")
-        with self._own_failures():
-            self._open_round(given)
+        with self._keep_failures():
+            self._open_round(messages)
         frozen: dict[int, tuple[RecordDict, int]] = {}
-        sent, ids = [], []
-        for message in given:
-            sent.append(self._prepare(message, frozen))
+        prepared, ids = [], []
+        for message in messages:
+            prepared.append(self._prepare(message, frozen))
             ids.append(message.metadata.message_id)
-        with self._own_failures():
-            self._server.send(sent)
+        with self._keep_failures():
+            self._server.send(prepared)
         return ids
 
     def _prepare(self, message: Message, frozen: dict[int, tuple[RecordDict, int]]) -> engine.Message:
@@ -261,8 +272,8 @@ class SimulatedGrid(Grid):
         client = internals.client_of(metadata.dst_node_id)
         if not 0 <= client < self._server.clients.count:
             raise ValueError(f"there is no node {metadata.dst_node_id}; Grid.get_node_ids names those that are present")
-        self._numbers += 1
-        name = internals.set_message_id(message, self._numbers)
+        self._message_count += 1
+        name = internals.set_message_id(message, self._message_count)
         internals.set_source(message, internals.SERVER_NODE)
         key = id(message.content)
         if key not in frozen:
@@ -271,7 +282,7 @@ class SimulatedGrid(Grid):
         content, size = frozen[key]
         instruction = internals.with_content(message, content)
 
-        answers: list[Answer] = []  # one at most
+        answers: list[Answer] = []  # the answer, once there is one
 
         def work(sent: engine.Message) -> Load:
             """Run the client's app on a copy of the message when its work begins; return the load that its reply states."""
@@ -319,19 +330,22 @@ class SimulatedGrid(Grid):
         return loss
 
     def _arrive(self, name: str, answer: Answer, kind: str) -> None:
-        self._numbers += 1
-        internals.set_message_id(answer.reply, self._numbers)
+        """Add the metrics of an answer to message `name` to the reports, and give its reply to the app."""
+        self._message_count += 1
+        internals.set_message_id(answer.reply, self._message_count)
         if answer.metrics:
             self._reports.add_reply(kind, answer.metrics, answer.load.samples)
         self._keep(name, answer.reply)
 
     def _fail(self, name: str, instruction: Message, code: int, reason: str) -> None:
+        """Give the app an error as the reply to message `name`."""
         with internals.task_identity(internals.SERVER_NODE):
             reply = Message(Error(code, reason), reply_to=instruction)
         internals.set_source(reply, internals.SERVER_NODE)
         self._keep(name, reply)
 
     def _keep(self, name: str, reply: Message) -> None:
+        """Store the reply to message `name`, and end the wait for its group if it is the last one."""
         reply.metadata.__dict__["_created_at"] = EPOCH_S + self._clock.now
         self._replies[name] = reply
         group, over = self._waiting.get(name, (None, None))
@@ -340,15 +354,18 @@ class SimulatedGrid(Grid):
             if not group and not over.triggered:
                 over.succeed()
 
-    def _open_round(self, given: list[Message]) -> None:
-        """Open a round if the app begins one: messages hold its number; otherwise each push is a round."""
-        numbers = [number for message in given if (number := _round_of(message)) is not None]
-        asks = any(engine.trains(message.metadata.message_type) for message in given)
+    def _open_round(self, messages: list[Message]) -> None:
+        """Open a round if the app begins one with these messages.
+
+        A round begins with a larger round number in the messages. Without numbers, each push of training messages begins one.
+        """
+        numbers = [number for message in messages if (number := _round_of(message)) is not None]
+        trains = any(engine.trains(message.metadata.message_type) for message in messages)
         if numbers:
             opens = max(numbers) > self._app_round
             self._app_round = max(self._app_round, *numbers)
         else:
-            opens = asks
+            opens = trains
         if not self._server.is_open:
             self._server.open_round()
             self._early = not opens
@@ -358,7 +375,7 @@ class SimulatedGrid(Grid):
 
 
 def _round_of(message: Message) -> int | None:
-    """Return the round of the app's own count to which a message belongs; None: it does not say."""
+    """Return the number of the app's round to which a message belongs; None if it has none."""
     if message.has_content():
         for record in internals.config_records(message.content):
             number = record.get("server-round")

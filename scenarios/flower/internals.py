@@ -94,7 +94,7 @@ def copy_content(content: RecordDict) -> RecordDict:
 
 
 def _copy_fields(record: Any) -> Any:
-    """Return a copy of a record, or of a dict of records, as their `copy` makes it, which takes several times as long."""
+    """Return a copy of a record, or of a dict of records. Equal to their own `copy`, and several times as fast."""
     fields, copied = record.__dict__, object.__new__(type(record))
     copied.__dict__.update(
         _check_key_fn=fields["_check_key_fn"], _check_value_fn=fields["_check_value_fn"], _data=fields["_data"].copy()
@@ -113,7 +113,7 @@ def with_content(message: Message, content: RecordDict | None) -> Message:
 
 
 @cache
-def _kinds() -> tuple[Any, Any]:
+def _record_classes() -> tuple[Any, Any]:
     """Return the classes of records of metrics and of configurations."""
     from flwr.app import ConfigRecord, MetricRecord
 
@@ -121,34 +121,35 @@ def _kinds() -> tuple[Any, Any]:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
+    """Return True for a number that is no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_OLD_METRICS = ("fitres.metrics", "evaluateres.metrics")
-_OLD_SAMPLES = ("fitres.num_examples", "evaluateres.num_examples")
-"""Records of replies of the old API: what the client reports beside its loss, and its number of samples."""
+_LEGACY_METRICS = ("fitres.metrics", "evaluateres.metrics")
+_LEGACY_SAMPLES = ("fitres.num_examples", "evaluateres.num_examples")
+"""Records of replies of the old API: the client's metrics, and its number of samples."""
 
 
 def reported_numbers(content: RecordDict) -> dict[str, int | float]:
     """Return the numbers that a reply reports, by name: those of all records of metrics, and of the metrics of the old API."""
-    # `RecordDict.metric_records` makes a synchronised dict at each call, which takes longer.
-    metrics, _ = _kinds()
+    # Not `RecordDict.metric_records`, which builds a synchronised dict at each call and is slower.
+    metrics, _ = _record_classes()
     numbers: dict[str, int | float] = {}
     for name, record in content.items():
-        if (isinstance(record, metrics) and name not in _OLD_SAMPLES) or name in _OLD_METRICS:
+        if (isinstance(record, metrics) and name not in _LEGACY_SAMPLES) or name in _LEGACY_METRICS:
             numbers |= {key: value for key, value in record.items() if _is_number(value)}
     return numbers
 
 
 def config_records(content: RecordDict) -> list[Any]:
     """Return the records of configurations."""
-    _, configurations = _kinds()
+    _, configurations = _record_classes()
     return [record for record in content.values() if isinstance(record, configurations)]
 
 
 def legacy_samples(content: RecordDict) -> int | None:
     """Return the number of samples in a reply of the old API (`fit`, `evaluate`); None for other replies."""
-    for name in _OLD_SAMPLES:
+    for name in _LEGACY_SAMPLES:
         if name in content:
             record: Any = content[name]
             return int(record["num_examples"])
@@ -157,7 +158,7 @@ def legacy_samples(content: RecordDict) -> int | None:
 
 def holds_results(content: RecordDict) -> bool:
     """Return True if a reply holds arrays or metrics: stages of secure aggregation hold configurations only."""
-    _, configurations = _kinds()
+    _, configurations = _record_classes()
     return any(len(record) > 0 for record in content.values() if not isinstance(record, configurations))
 
 
@@ -167,10 +168,12 @@ def count_bytes(content: RecordDict) -> int:
 
 
 def _record_bytes(record: Any) -> int:
+    """Return the bytes of a record: its keys and values."""
     return sum(len(key) + _value_bytes(value) for key, value in record.items())
 
 
 def _value_bytes(value: Any) -> int:
+    """Return the bytes of a value of a record, by its type."""
     if isinstance(value, list):
         return sum(map(_value_bytes, value))
     if isinstance(value, str):
@@ -184,7 +187,7 @@ def _value_bytes(value: Any) -> int:
 
 @contextmanager
 def replace_attributes(changes: list[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Give owners (modules or classes) other attributes within the block; `changes`: owner, name, value."""
+    """Context manager: replace attributes of modules or classes; `changes`: owner, name and value of each."""
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     for owner, name, value in changes:
         setattr(owner, name, value)

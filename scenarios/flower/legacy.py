@@ -17,12 +17,12 @@ _REGISTER_S = 3.0
 """Seconds between two looks at the nodes while a server of the old API waits for some."""
 
 
-class _SentError(Exception):
-    """Ends the first call of an instruction, once its message is known."""
+class _CollectedError(Exception):
+    """Ends the first call of an instruction, whose message has been collected."""
 
 
 class _Mail:
-    """Stands in for the Grid of proxies: collects the messages of instructions that run together, then hands out the replies."""
+    """Grid for proxies of clients. It collects the messages of all calls first, and later gives each call its replies."""
 
     def __init__(self, grid: SimulatedGrid) -> None:
         self._grid = grid
@@ -33,21 +33,21 @@ class _Mail:
         return getattr(self._grid, name)
 
     def collect(self, call: Callable[[], Any]) -> list[Any] | None:
-        """Return the messages that `call` sends at first, or None if it returns or raises without."""
+        """Return the first messages that `call` sends, and stop it there; None if it ends without sending."""
         self._messages = []
         try:
             call()
-        except _SentError:
+        except _CollectedError:
             return self._messages
         except Exception:
-            # The caller makes the call once more, in its turn: the exception is raised there, as without the collecting.
+            # The executor makes the call again later, and the exception is raised then.
             return None
         finally:
             self._messages = None
         return None
 
     def replay(self, call: Callable[[], Any], replies: list[Any]) -> Any:
-        """Return what `call` returns if its messages are answered by `replies`."""
+        """Return the result of `call`, whose messages get `replies`."""
         self._replies = replies
         try:
             return call()
@@ -57,49 +57,49 @@ class _Mail:
     def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
         if self._messages is not None:
             self._messages.extend(messages)
-            raise _SentError
+            raise _CollectedError
         if self._replies is not None:
             replies, self._replies = self._replies, None
             return replies
         return self._grid.send_and_receive(messages, timeout=timeout)
 
 
-class _Order(Future):  # type: ignore[type-arg]
-    """Future whose place in a set is that of its submission."""
+class _OrderedFuture(Future):  # type: ignore[type-arg]
+    """Future with a hash that is its number of submission, so that sets keep that order."""
 
-    def __init__(self, place: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self._place = place
+        self._number = number
 
     def __hash__(self) -> int:
-        return self._place
+        return self._number
 
 
-class _Together:
+class _BatchExecutor:
     """Executor that sends the messages of all calls together, in the order of their nodes, and completes the calls afterwards."""
 
     def __init__(self, mail: _Mail) -> None:
         self._mail = mail
-        self._calls: list[tuple[_Order, Callable[[], Any]]] = []
+        self._calls: list[tuple[_OrderedFuture, Callable[[], Any]]] = []
 
-    def __enter__(self) -> _Together:
+    def __enter__(self) -> _BatchExecutor:
         return self
 
     def __exit__(self, *error: object) -> None:
         return None
 
-    def submit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> _Order:
-        future = _Order(len(self._calls))
+    def submit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> _OrderedFuture:
+        future = _OrderedFuture(len(self._calls))
         self._calls.append((future, lambda: function(*args, **kwargs)))
         return future
 
     def run(self) -> None:
         """Run all calls that were submitted."""
         calls, self._calls = self._calls, []
-        asked = [self._mail.collect(call) for _, call in calls]
-        sent = [message for messages in asked for message in messages or ()]
+        collected = [self._mail.collect(call) for _, call in calls]
+        sent = [message for messages in collected for message in messages or ()]
         replies = {reply.metadata.reply_to_message_id: reply for reply in self._mail.send_and_receive(sent)} if sent else {}
-        for (future, call), messages in zip(calls, asked, strict=True):
+        for (future, call), messages in zip(calls, collected, strict=True):
             answers = [replies[name] for message in messages or () if (name := message.metadata.message_id) in replies]
             try:
                 future.set_result(call() if messages is None else self._mail.replay(call, answers))
@@ -108,18 +108,18 @@ class _Together:
 
 
 @contextmanager
-def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
-    """Run servers and workflows of the old API in the caller's thread within the block."""
+def run_in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
+    """Context manager: run servers and workflows of the old API in the caller's thread."""
     from flwr.server import server
     from flwr.server.compat import app, app_utils
     from flwr.server.compat.grid_client_proxy import GridClientProxy
     from flwr.server.workflow import default_workflows
 
     mail = _Mail(grid)
-    executors: list[_Together] = []
+    executors: list[_BatchExecutor] = []
 
-    def make_executor(max_workers: int | None = None) -> _Together:
-        executors.append(_Together(mail))
+    def make_executor(max_workers: int | None = None) -> _BatchExecutor:
+        executors.append(_BatchExecutor(mail))
         return executors[-1]
 
     def wait(fs: Any, timeout: float | None = None) -> tuple[list[Any], set[Any]]:
@@ -127,9 +127,9 @@ def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
         return sorted(fs, key=hash), set()
 
     def start_manager(given: Any, manager: Any) -> tuple[Any, Any, Any]:
-        _register(mail, manager, GridClientProxy)
-        nothing = types.SimpleNamespace(join=lambda: None, set=lambda: None, wait=lambda: None)
-        return nothing, nothing, nothing
+        _follow_nodes(mail, manager, GridClientProxy)
+        null_thread = types.SimpleNamespace(join=lambda: None, set=lambda: None, wait=lambda: None)
+        return null_thread, null_thread, null_thread
 
     futures = types.SimpleNamespace(ThreadPoolExecutor=make_executor, wait=wait, Future=Future)
     changes: list[tuple[Any, str, Any]] = [(server, "concurrent", types.SimpleNamespace(futures=futures))]
@@ -138,25 +138,25 @@ def in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
         yield
 
 
-def _register(mail: _Mail, manager: Any, proxy: Any) -> None:
-    """Make `manager` return the present nodes as its clients at every call."""
-    known: dict[int, Any] = {}
+def _follow_nodes(mail: _Mail, manager: Any, proxy: Any) -> None:
+    """Make every call of `manager` update its clients to the present nodes first."""
+    proxies: dict[int, Any] = {}
 
     def update() -> None:
         present = mail.get_node_ids()
-        for node in [node for node in known if node not in present]:
-            manager.unregister(known.pop(node))
+        for node in [node for node in proxies if node not in present]:
+            manager.unregister(proxies.pop(node))
         for node in present:
-            if node not in known:
-                known[node] = proxy(node_id=node, grid=mail, run_id=mail.run.run_id)
-                manager.register(known[node])
+            if node not in proxies:
+                proxies[node] = proxy(node_id=node, grid=mail, run_id=mail.run.run_id)
+                manager.register(proxies[node])
 
-    def updated(method: Callable[..., Any]) -> Callable[..., Any]:
-        def ask(*args: Any, **kwargs: Any) -> Any:
+    def with_update(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
             update()
             return method(*args, **kwargs)
 
-        return ask
+        return call
 
     def wait_for(num_clients: int, timeout: int = 86_400) -> bool:
         until_s = mail.now + timeout
@@ -168,5 +168,5 @@ def _register(mail: _Mail, manager: Any, proxy: Any) -> None:
 
     for name in ("num_available", "all", "sample"):
         with suppress(AttributeError):
-            setattr(manager, name, updated(getattr(manager, name)))
+            setattr(manager, name, with_update(getattr(manager, name)))
     manager.wait_for = wait_for

@@ -1,4 +1,4 @@
-"""The nodes of a run: each has a context of its own, and calls the ClientApp with its messages."""
+"""Nodes of a run. Each has its own context, and calls the ClientApp with its messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from scenarios.schema.flower import Flower
 
 
-_MOST_SAMPLES = 2**53
-"""Samples of a message must be fewer: whole numbers above are no longer all 64-bit floats."""
+_SAMPLES_LIMIT = 2**53
+"""Limit of the samples of a message. Above it, 64-bit floats do not represent every whole number."""
 
 
-def _name(message: Message) -> str:
+def _message_text(message: Message) -> str:
     """Describe a message by id, type and node."""
     metadata = message.metadata
     return f"message {metadata.message_id} ({metadata.message_type}) at node {metadata.dst_node_id}"
@@ -57,9 +57,9 @@ class Nodes:
         self._contexts: dict[int, Context] = {}
         self._calls: dict[int, int] = {}
         self.raised: list[str] = []
-        """Description of the exception that the ClientApp raised."""
+        """Descriptions of the exceptions that the ClientApp raised."""
         self.answered = 0
-        """Messages that the ClientApp answered."""
+        """Number of messages that the ClientApp answered."""
         self._pause_s = 0.0
 
     def pause(self, seconds: float) -> None:
@@ -72,6 +72,7 @@ class Nodes:
         return self._pause_s
 
     def _context(self, client: int) -> Context:
+        """Return the context of a client's node, created at its first message."""
         if client not in self._contexts:
             from flwr.app import Context, RecordDict
 
@@ -96,13 +97,13 @@ class Nodes:
             with internals.task_identity(node), inside(time, True):
                 reply: Any = self._app(message, self._context(client))
         except (Exception, SystemExit) as error:
-            return self._answer(message, self._error_reply(message, error))
+            return self._build_answer(message, self._error_reply(message, error))
         if not isinstance(reply, MessageClass):
             kind = f"returned {type(reply).__name__} to a message {message.metadata.message_type!r} at node {node}"
             raise UserError(f"flower.app = {self._section.app!r}: its ClientApp {kind}; must return a Message")
         self.answered += 1
         internals.set_source(reply, node)
-        return self._answer(message, reply)
+        return self._build_answer(message, reply)
 
     def _error_reply(self, message: Message, error: BaseException) -> Message:
         """Return the reply to a message whose ClientApp raised `error`."""
@@ -113,25 +114,25 @@ class Nodes:
         frames = traceback.extract_tb(error.__traceback__)[1:]
         frames = [frame for frame in frames if "flwr" not in Path(frame.filename).parts] or frames
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-        reason = f"{_name(message)}: {type(error).__name__}: {first_line(error)}{line}"
+        reason = f"{_message_text(message)}: {type(error).__name__}: {first_line(error)}{line}"
         self.raised.append(reason)
         logging.getLogger("netsim.flower").warning("the ClientApp raised: %s", reason)
         with internals.task_identity(message.metadata.dst_node_id):
             return MessageClass(Error(internals.APP_RAISED, reason), reply_to=message)
 
-    def _answer(self, message: Message, reply: Message) -> Answer:
+    def _build_answer(self, message: Message, reply: Message) -> Answer:
         """Return a reply with its load in the simulation: samples, and the times of `[flower.polls]`."""
         section, kind = self._section, message.metadata.message_type.partition(".")[0]
         if not reply.has_content():
             size = max(len(reply.error.reason or ""), 1)
             return Answer(reply, Load(size, besides_s=self._pause_s, look_s=section.polls.reply_s), {})
         metrics = internals.reported_numbers(reply.content)
-        samples = self._samples(message, reply, metrics)
+        samples = self._reported_samples(message, reply, metrics)
         weight = {"train": 1.0, "evaluate": section.evaluate_share}.get(kind, 0.0)
         if kind == "train" and section.epochs_key is not None:
-            weight *= self._epochs(section.epochs_key)
+            weight *= self._passes(section.epochs_key)
         if samples is None and weight and self._needs_samples and internals.holds_results(reply.content):
-            self._refuse_samples(message, metrics)
+            self._refuse_missing_samples(message, metrics)
         load = Load(
             bytes_up=max(internals.count_bytes(reply.content), 1),
             samples=samples,
@@ -141,21 +142,24 @@ class Nodes:
         )
         return Answer(reply, load, metrics)
 
-    def _samples(self, message: Message, reply: Message, metrics: Mapping[str, float]) -> int | None:
+    def _reported_samples(self, message: Message, reply: Message, metrics: Mapping[str, float]) -> int | None:
+        """Return the number of samples that a reply reports, or None; raises UserError for an impossible number."""
         key = self._section.samples_key
         if key not in metrics:
             return internals.legacy_samples(reply.content)
-        if not 0 <= metrics[key] < _MOST_SAMPLES:
-            problem = f"flower.samples_key = {key!r}: the reply to {_name(message)} reports {metrics[key]!r} samples"
+        if not 0 <= metrics[key] < _SAMPLES_LIMIT:
+            problem = f"flower.samples_key = {key!r}: the reply to {_message_text(message)} reports {metrics[key]!r} samples"
             raise UserError(f"{problem}; must be at least 0, and finite")
         return round(metrics[key])
 
-    def _refuse_samples(self, message: Message, metrics: Mapping[str, float]) -> None:
+    def _refuse_missing_samples(self, message: Message, metrics: Mapping[str, float]) -> None:
+        """Raise UserError for a reply without samples, which its simulated time needs."""
         names = ", ".join(metrics) or "no metrics"
-        reason = f"the reply to {_name(message)} has no such metric, and samples take time by [compute]; it has {names}"
+        reason = f"the reply to {_message_text(message)} has no such metric, and samples take time by [compute]; it has {names}"
         raise UserError(f"flower.samples_key = {self._section.samples_key!r}: {reason}; name the metric with the samples")
 
-    def _epochs(self, key: str) -> float:
+    def _passes(self, key: str) -> float:
+        """Return the passes over the samples that the run config sets under `key`; raises UserError."""
         value = self._run_config.get(key)
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
             problem = f"flower.epochs_key = {key!r}: the app's run config has {value!r} there"

@@ -15,8 +15,8 @@ _LOGGERS = (None, "flwr")
 
 
 @contextmanager
-def process_kept() -> Iterator[None]:
-    """Put back working folder, import path, environment, loggers and filters of warnings after the block."""
+def preserve_process() -> Iterator[None]:
+    """Context manager: restore working folder, import path, environment, loggers and filters of warnings after the block."""
     folder, path, environment, loggers = os.getcwd(), list(sys.path), dict(os.environ), _loggers_state()
     with warnings.catch_warnings():
         try:
@@ -33,5 +33,6 @@ def process_kept() -> Iterator[None]:
 
 
 def _loggers_state() -> list[tuple[logging.Logger, int, list[Any], bool]]:
+    """Return the loggers that apps configure, with level, handlers and state."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     return [(logger, logger.level, list(logger.handlers), logger.disabled) for logger in loggers]

@@ -34,13 +34,13 @@ def seed_all(*address: int) -> None:
     np.random.seed(np.frombuffer(digest[:16], np.uint32))  # noqa: NPY002
     torch = sys.modules.get("torch")
     if torch is not None:
-        # Not torch.manual_seed, which looks for accelerators: it takes longer than all else here.
+        # Not torch.manual_seed: it looks for accelerators, which is slow.
         torch.default_generator.manual_seed(int.from_bytes(digest[16:24], "little") >> 1)
 
 
 @contextmanager
-def states_kept() -> Iterator[None]:
-    """Restore the generators after the block, also after an exception."""
+def preserve_states() -> Iterator[None]:
+    """Context manager: restore the states of all global generators after the block."""
     state = save_state()
     try:
         yield

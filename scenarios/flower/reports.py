@@ -31,7 +31,10 @@ class Reported:
 
 @dataclass
 class Reports:
-    """Metrics of the round under way. `accuracy_key`, `loss_key`: as of `[flower]`; `samples_key`: the weight in means."""
+    """Metrics of the open round.
+
+    `accuracy_key`, `loss_key`: keys of `[flower]`, or None. `samples_key`: metric that weights the means.
+    """
 
     samples_key: str
     accuracy_key: str | None = None
@@ -40,7 +43,10 @@ class Reports:
     _sums: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def add_reply(self, kind: str, metrics: Mapping[str, float], samples: int | None) -> None:
-        """Add the `metrics` of a reply to a message of `kind`; rounds have their means, weighted by `samples`, None: as one."""
+        """Add the `metrics` of a reply to a message of `kind`.
+
+        A round reports their means, weighted by `samples`; None counts as one sample.
+        """
         weight = float(samples) if samples else 1.0
         sums = self._sums.setdefault(kind.partition(".")[0], {})
         for name, value in metrics.items():
@@ -61,29 +67,32 @@ class Reports:
         """Return the reports since the last call, or None without any."""
         if not (self._server or self._sums):
             return None
-        means = {kind: {name: total / weight for name, (total, weight) in of.items()} for kind, of in self._sums.items()}
-        evaluated, trained, server = means.get("evaluate", {}), means.get("train", {}), self._server
+        means = {kind: {name: total / weight for name, (total, weight) in sums.items()} for kind, sums in self._sums.items()}
+        evaluation, training, server = means.get("evaluate", {}), means.get("train", {}), self._server
         self._sums, self._server = {}, {}
-        loss = _metric("loss", self.loss_key, server, evaluated)
+        loss = _metric("loss", self.loss_key, server, evaluation)
         return Reported(
-            accuracy=_metric("acc", self.accuracy_key, server, evaluated),
+            accuracy=_metric("acc", self.accuracy_key, server, evaluation),
             loss=loss,
-            training_loss=_metric("loss", self.loss_key, trained),
-            metrics=dict(item for source, found in sorted({**means, "server": server}.items()) for item in _names(source, found)),
+            training_loss=_metric("loss", self.loss_key, training),
+            metrics=dict(
+                item for source, values in sorted({**means, "server": server}.items()) for item in _prefixed(source, values)
+            ),
         )
 
 
-def _names(source: str, metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+def _prefixed(source: str, metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Return the finite metrics in order of name, with `source` before each name."""
     return ((f"{source}.{name}", value) for name, value in sorted(metrics.items()) if math.isfinite(value))
 
 
-def _metric(word: str, key: str | None, *sources: Mapping[str, float]) -> float:
+def _metric(part: str, key: str | None, *sources: Mapping[str, float]) -> float:
     """Return a metric of the first of `sources` that has it; NaN if none has.
 
-    It is `key`. Without a key it is "accuracy" for `word` "acc", "loss" for "loss", else the first with `word` in its name.
+    It is `key`. Without a key it is "accuracy" for the `part` "acc", "loss" for "loss", else the first name that contains `part`.
     """
     for source in sources:
-        names = [key] if key is not None else [{"acc": "accuracy"}.get(word, word), *(name for name in source if word in name)]
+        names = [key] if key is not None else [{"acc": "accuracy"}.get(part, part), *(name for name in source if part in name)]
         for name in names:
             if name in source:
                 return source[name]
@@ -91,7 +100,7 @@ def _metric(word: str, key: str | None, *sources: Mapping[str, float]) -> float:
 
 
 class ReportedMetrics(NoLearner):
-    """Learner of a run whose app trains: it trains nothing, and hands on what the app reported of each round."""
+    """Learner of a run whose app trains. It trains nothing, and returns the metrics that the app reported."""
 
     round_columns: Sequence[str] = ("accuracy", "loss", "training_loss")
 
@@ -104,55 +113,60 @@ class ReportedMetrics(NoLearner):
 
 
 @contextmanager
-def watched(reports: Reports) -> Iterator[None]:
-    """Hear what strategies of flwr learn of the model at the server, within the block: `evaluate_fn`, and the old history."""
+def report_server_metrics(reports: Reports) -> Iterator[None]:
+    """Context manager: add metrics that strategies measure at the server to `reports`.
+
+    They come from `evaluate_fn` of a strategy, and from the history of the old API.
+    """
     from flwr.server.history import History
     from flwr.serverapp.strategy import Strategy
 
     add_loss, add_metrics = History.add_loss_centralized, History.add_metrics_centralized
 
-    # Named as in flwr, which gives them by name.
-    def heard_loss(self: Any, server_round: int, loss: float) -> None:
+    # The parameters need flwr's names, because flwr passes them by keyword.
+    def report_loss(self: Any, server_round: int, loss: float) -> None:
         reports.add_server({"loss": loss})
         add_loss(self, server_round, loss)
 
-    def heard_metrics(self: Any, server_round: int, metrics: Any) -> None:
+    def report_metrics(self: Any, server_round: int, metrics: Any) -> None:
         reports.add_server(metrics)
         add_metrics(self, server_round, metrics)
 
-    starting = [kind for kind in _family(Strategy) if "start" in vars(kind)]
-    changes: list[tuple[Any, str, Any]] = [(kind, "start", _heard_start(vars(kind)["start"], reports)) for kind in starting]
-    changes += [(History, "add_loss_centralized", heard_loss), (History, "add_metrics_centralized", heard_metrics)]
+    starting = [kind for kind in _subclasses(Strategy) if "start" in vars(kind)]
+    changes: list[tuple[Any, str, Any]] = [(kind, "start", _with_reports(vars(kind)["start"], reports)) for kind in starting]
+    changes += [(History, "add_loss_centralized", report_loss), (History, "add_metrics_centralized", report_metrics)]
     with replace_attributes(changes):
         yield
 
 
-def _family(kind: Any) -> list[Any]:
+def _subclasses(kind: Any) -> list[Any]:
     """Return a class and all classes that are derived from it, also those of the app."""
-    return list(dict.fromkeys([kind, *(subclass for derived in kind.__subclasses__() for subclass in _family(derived))]))
+    return list(dict.fromkeys([kind, *(subclass for derived in kind.__subclasses__() for subclass in _subclasses(derived))]))
 
 
-def _heard_start(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
-    """Return the method `start` of a strategy with an `evaluate_fn` that also reports its results."""
+def _with_reports(start: Callable[..., Any], reports: Reports) -> Callable[..., Any]:
+    """Return the method `start` of a strategy, with an `evaluate_fn` that also adds its results to `reports`."""
     signature = inspect.signature(start)
 
-    def heard_start(*args: Any, **kwargs: Any) -> Any:
+    def start_with_reports(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
-        given = next((held for held in (bound.arguments, *bound.arguments.values()) if _holds(held)), None)
-        if given is not None:
-            evaluate = given["evaluate_fn"]
+        # `evaluate_fn` is an argument itself, or an entry of a dict of keyword arguments.
+        holder = next((place for place in (bound.arguments, *bound.arguments.values()) if _has_evaluate(place)), None)
+        if holder is not None:
+            evaluate = holder["evaluate_fn"]
 
-            def heard(*arguments: Any, **named: Any) -> Any:
+            def evaluate_and_report(*arguments: Any, **named: Any) -> Any:
                 result = evaluate(*arguments, **named)
                 if isinstance(result, Mapping):
                     reports.add_server(result)
                 return result
 
-            given["evaluate_fn"] = heard
+            holder["evaluate_fn"] = evaluate_and_report
         return start(*bound.args, **bound.kwargs)
 
-    return heard_start
+    return start_with_reports
 
 
-def _holds(arguments: Any) -> bool:
+def _has_evaluate(arguments: Any) -> bool:
+    """Return True if `arguments` is a dict with an `evaluate_fn`."""
     return isinstance(arguments, dict) and arguments.get("evaluate_fn") is not None

@@ -10,9 +10,9 @@ from netsim.servers.messages import RunOverError
 from netsim.simulation import AppSimulation
 from scenarios.flower import internals
 from scenarios.flower.app import app_of
-from scenarios.flower.process_state import process_kept
-from scenarios.flower.randomness import seed_all, states_kept
-from scenarios.flower.reports import watched
+from scenarios.flower.process_state import preserve_process
+from scenarios.flower.randomness import preserve_states, seed_all
+from scenarios.flower.reports import report_server_metrics
 from scenarios.flower.simulated_time import inside, simulated
 from scenarios.schema.errors import UserError, first_line
 from scenarios.schema.flower import check_work
@@ -28,7 +28,7 @@ _SERVER_ADDRESS = -1
 
 
 def app_simulation(scenario: Scenario, server: Any, keywords: dict[str, Any]) -> AppSimulation:
-    """Return the simulation of the app of `scenario` over `server`; `keywords` as of `AppSimulation`. Raises UserError."""
+    """Return the simulation of the app of `scenario` over `server`; `keywords`: its other arguments. Raises UserError."""
     section = scenario.flower
     assert section is not None
     needs_samples = check_work(scenario.compute)
@@ -45,7 +45,10 @@ def app_simulation(scenario: Scenario, server: Any, keywords: dict[str, Any]) ->
 
 
 class AppRun:
-    """Runs an app over `server`; `seed`: of its random numbers; `needs_samples`: the samples of a message take time."""
+    """Callable that runs an app over `server`.
+
+    `seed`: seed of the app's random numbers. `needs_samples`: True if the time of a message depends on its samples.
+    """
 
     def __init__(
         self, *, app: App, server: MessageServer, reports: Reports, section: Flower, seed: int, needs_samples: bool
@@ -55,31 +58,32 @@ class AppRun:
         self.nodes: Any = None
 
     def try_import(self) -> None:
-        """Raise UserError for components that do not import or are none, before anything of the run is written."""
-        with process_kept(), states_kept(), self.app.components() as (serverapp, clientapp):
+        """Import the app's components, before the run writes anything; raises UserError."""
+        with preserve_process(), preserve_states(), self.app.components() as (serverapp, clientapp):
             self._check(serverapp, clientapp)
 
     def __call__(self) -> None:
         """Run the ServerApp to its end; raises RunOverError if the run is over before, and UserError."""
-        with process_kept(), states_kept(), self.app.components() as (serverapp, clientapp):
+        with preserve_process(), preserve_states(), self.app.components() as (serverapp, clientapp):
             self._check(serverapp, clientapp)
             self._run(serverapp, clientapp)
 
     def _check(self, serverapp: Any, clientapp: Any) -> None:
+        """Raise UserError unless the components are a ServerApp and a ClientApp."""
         from flwr.clientapp import ClientApp
         from flwr.serverapp import ServerApp
 
-        for name, component, wanted in (("serverapp", serverapp, ServerApp), ("clientapp", clientapp, ClientApp)):
-            if not isinstance(component, wanted):
+        for name, component, required in (("serverapp", serverapp, ServerApp), ("clientapp", clientapp, ClientApp)):
+            if not isinstance(component, required):
                 message = f"flower.app = {self.app.name!r}: {name} is a {type(component).__name__}"
-                raise UserError(f"{message}; must be a {wanted.__name__} of flwr")
+                raise UserError(f"{message}; must be a {required.__name__} of flwr")
 
     def _run(self, serverapp: Any, clientapp: Any) -> None:
         """Run the ServerApp on a simulated grid, to its end."""
         from flwr.app import Context, RecordDict
 
         from scenarios.flower.grid import SimulatedGrid
-        from scenarios.flower.legacy import in_one_thread
+        from scenarios.flower.legacy import run_in_one_thread
         from scenarios.flower.nodes import Nodes
 
         config, clients = self.app.run_config, self.server.clients.count
@@ -105,8 +109,8 @@ class AppRun:
         seed_all(self.seed, _SERVER_ADDRESS)
         with ExitStack() as stack:
             stack.enter_context(internals.task_identity(internals.SERVER_NODE))
-            stack.enter_context(watched(self.reports))
-            stack.enter_context(in_one_thread(grid))
+            stack.enter_context(report_server_metrics(self.reports))
+            stack.enter_context(run_in_one_thread(grid))
             stack.enter_context(simulated(grid.time, self.app.owns))
             try:
                 with inside(grid.time, True):
@@ -117,11 +121,12 @@ class AppRun:
                 grid.check()
                 # A ServerApp may leave by sys.exit().
                 if not (isinstance(error, SystemExit) and error.code in (None, 0)):
-                    raise UserError(self._told(error)) from error
+                    raise UserError(self._error_text(error)) from error
         grid.check()
-        self._refuse_silence()
+        self._refuse_no_messages()
 
-    def _told(self, error: BaseException) -> str:
+    def _error_text(self, error: BaseException) -> str:
+        """Return the message about an exception of the ServerApp, with its line in the app."""
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if self.app.is_file(frame.filename)]
         line = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
         message = f"flower.app = {self.app.name!r}: its ServerApp raised {type(error).__name__}: {first_line(error)}{line}"
@@ -129,7 +134,7 @@ class AppRun:
             message += f"; before, its ClientApp raised at {self.nodes.raised[0]}"
         return f"{message} (round {self.server.round + 1}, {self.server.clients.clock.now:g} s, seed {self.seed})"
 
-    def _refuse_silence(self) -> None:
+    def _refuse_no_messages(self) -> None:
         """Raise UserError for an app that sent no message, or whose ClientApp never answered one."""
         if not self.server.clients.started:
             raise UserError(

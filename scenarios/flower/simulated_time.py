@@ -45,21 +45,21 @@ class AppTime:
         self.inside = False
         """True while code of the app runs."""
         self._is_file = is_file
-        self._known: dict[str, bool] = {}
+        self._sees_app_time: dict[str, bool] = {}
 
     def is_for(self, file: str) -> bool:
-        """Return True if code in `file` sees simulated time: of the app, of flwr, and of no installed package."""
-        known = self._known.get(file)
-        if known is None:
-            known = self._known[file] = self._is_file(file) or not in_library(file)
-        return known
+        """Return True if code in `file` sees simulated time: all code but that of installed packages other than flwr."""
+        answer = self._sees_app_time.get(file)
+        if answer is None:
+            answer = self._sees_app_time[file] = self._is_file(file) or not in_library(file)
+        return answer
 
 
 _present: AppTime | None = None
 
 
 def _app_time(caller: types.FrameType) -> AppTime | None:
-    """Return the time of the app of which `caller` is code; None: it sees real time."""
+    """Return the app's time if `caller` is code that sees it, else None, for real time."""
     present = _present
     if present is None or not present.inside or threading.get_ident() != present.thread:
         return None
@@ -67,6 +67,7 @@ def _app_time(caller: types.FrameType) -> AppTime | None:
 
 
 def _clock(name: str, start_s: float) -> Callable[[], Any]:
+    """Return the replacement of a clock of the module `time`, which shows `start_s` at the beginning of the run."""
     real = _REAL[name]
 
     def seconds() -> Any:
@@ -81,6 +82,7 @@ def _clock(name: str, start_s: float) -> Callable[[], Any]:
 
 
 def _sleep(seconds: float) -> None:
+    """Sleep in simulated time for code of the app, in real time for other code."""
     app = _app_time(sys._getframe(1))
     if app is None:
         _REAL["sleep"](seconds)
@@ -90,7 +92,7 @@ def _sleep(seconds: float) -> None:
     app.sleep(float(seconds))
 
 
-class _Like(type):
+class _DatetimeMeta(type):
     """Metaclass by which `isinstance` treats the class like `datetime`."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -101,11 +103,12 @@ class _Like(type):
 
 
 def _present_datetime(caller: types.FrameType, zone: Any) -> datetimes.datetime:
+    """Return the present date and time in `zone` as `caller` sees it."""
     app = _app_time(caller)
     return _DATETIME.now(zone) if app is None else _DATETIME.fromtimestamp(EPOCH_S + app.now_s(), zone)
 
 
-class _SimulatedDatetime(_DATETIME, metaclass=_Like):
+class _SimulatedDatetime(_DATETIME, metaclass=_DatetimeMeta):
     """`datetime` whose present is simulated. Its results are plain datetimes."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -131,7 +134,7 @@ class _SimulatedDatetime(_DATETIME, metaclass=_Like):
 class _DatetimeModule(types.ModuleType):
     """The module `datetime`, whose class `datetime` is the simulated one for code of the app.
 
-    Others must have the real class: an extension module that is imported while the app runs checks the layout of what it derives.
+    Other code must get the real class: an extension module checks its layout when it is imported, perhaps while the app runs.
     """
 
     @property
@@ -146,7 +149,7 @@ _BY_REAL = {id(_REAL[name]): replaced for name, replaced in _REPLACED.items()} |
 
 @contextmanager
 def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
-    """Give the code of an app its simulated time within the block; `is_app`: True for names of the app's modules.
+    """Context manager: give the code of an app its simulated time. `is_app`: returns True for names of the app's modules.
 
     Names that modules of flwr or of the app hold are replaced for the block, also those of modules that the block imports.
     """
@@ -161,7 +164,7 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
 
     for name, value in _REPLACED.items():
         replace(times, name, value)
-    plain, datetimes.__class__ = datetimes.__class__, _DatetimeModule
+    module_class, datetimes.__class__ = datetimes.__class__, _DatetimeModule
     for module_name, module in list(sys.modules.items()):
         if module is not None and (module_name.partition(".")[0] == "flwr" or is_app(module_name)):
             for name, value in list(vars(module).items()):
@@ -171,21 +174,21 @@ def simulated(app: AppTime, is_app: Callable[[str], bool]) -> Iterator[None]:
         yield
     finally:
         _present = before
-        datetimes.__class__ = plain
+        datetimes.__class__ = module_class
         for module, name, value in reversed(changed):
             setattr(module, name, value)
         # Modules that were imported in the block have bound the replacements.
-        back = {id(replaced): _REAL[name] for name, replaced in _REPLACED.items()} | {id(_SimulatedDatetime): _DATETIME}
+        originals = {id(replaced): _REAL[name] for name, replaced in _REPLACED.items()} | {id(_SimulatedDatetime): _DATETIME}
         for module_name in sys.modules.keys() - imported:
             module = sys.modules[module_name]
             for name, value in list(getattr(module, "__dict__", {}).items()):
-                if id(value) in back:
-                    setattr(module, name, back[id(value)])
+                if id(value) in originals:
+                    setattr(module, name, originals[id(value)])
 
 
 @contextmanager
 def inside(app: AppTime, value: bool) -> Iterator[None]:
-    """Run code of the app (`value`), or code of netsim that the app called."""
+    """Context manager: mark the code of the block as the app's (`value` True), or as netsim's, called by the app."""
     before, app.inside = app.inside, value
     try:
         yield

@@ -27,48 +27,46 @@ class Argument:
 
     @property
     def default(self) -> Any:
-        """`...` where it has to be given."""
+        """Default value; `...` if the argument is required."""
         return ... if self.parameter.default is self.parameter.empty else self.parameter.default
 
 
 @cache
 def arguments_of(target: Any) -> tuple[tuple[str, Argument], ...]:
-    """Return the arguments of a component's constructor by name, in order, those in sets of parameters in the place of their
-    set.
-    """
+    """Return the arguments of a component's constructor by name, in order. A set of parameters is replaced by its fields."""
     arguments: list[tuple[str, Argument]] = []
     for name, parameter in inspect.signature(target).parameters.items():
-        held = _set_behind(target, name)
-        if held is None:
+        set_class = _parameter_set(target, name)
+        if set_class is None:
             arguments.append((name, Argument(target, parameter)))
         else:
-            fields = inspect.signature(held).parameters.items()
-            arguments.extend((field, Argument(held, behind, name)) for field, behind in fields)
+            fields = inspect.signature(set_class).parameters.items()
+            arguments.extend((field, Argument(set_class, field_parameter, name)) for field, field_parameter in fields)
     return tuple(arguments)
 
 
 @cache
 def argument_names(target: Any) -> frozenset[str]:
-    """Names of all arguments of a constructor or function; kept, as reading a signature takes longer than building a law."""
+    """Return the names of all arguments of a constructor or function. Cached, because reading a signature is slow."""
     return frozenset(inspect.signature(target).parameters)
 
 
 def gather(target: object, keywords: Mapping[str, object]) -> dict[str, Any]:
-    """Return the keywords of a component's constructor, in which keys of sets of parameters are collected into these sets.
+    """Return the keywords of a component's constructor: keys of a set of parameters become an object of that set.
 
-    Raises as the constructors of the sets do.
+    Raises the errors of the constructors of the sets.
     """
     within = {name: argument.within for name, argument in arguments_of(target)}
     own = {name: value for name, value in keywords.items() if within.get(name) is None}
-    for holder in dict.fromkeys(place for place in within.values() if place is not None):
+    for holder in dict.fromkeys(name for name in within.values() if name is not None):
         fields = {name: value for name, value in keywords.items() if within.get(name) == holder}
-        held = _set_behind(target, holder)
-        assert held is not None
-        own[holder] = held(**fields)
+        set_class = _parameter_set(target, holder)
+        assert set_class is not None
+        own[holder] = set_class(**fields)
     return own
 
 
-def _set_behind(target: object, name: str) -> Any:
+def _parameter_set(target: object, name: str) -> Any:
     """Return the class of the set of parameters that an argument takes; None if it takes none."""
     try:
         hint = annotation_of(target, name)

@@ -46,8 +46,8 @@ from scenarios.schema.section import Section, problem, refusal
 Keywords = dict[str, Any]
 """Keyword arguments of a constructor, by name."""
 KINDS_OF, IN_A_GROUP, THAT_FIT = "kinds-of-", "-in-a-group", "-that-fit"
-"""Beginning, and ends where laws by group or what does not fit are left out, of the comment that marks a choice of components in
-the JSON Schema."""
+"""Parts of the comment that marks a choice of components in the JSON Schema: its beginning, the end of a choice without laws by
+group, and the end of a choice without unfit classes."""
 GIANT = 10**12
 PER_CLIENT_GROUPS = frozenset({"policy", "delay", "bandwidth", "noise", "channel", "availability", "reward", "states"})
 """Groups of components whose parameters may differ between clients (for sub-channels: between these)."""
@@ -70,8 +70,8 @@ class Component(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_giants(cls, value: object) -> object:
-        # Parameters have no limits here, because constructors check them; but constructors expect at most 64 bits.
+    def _refuse_giants(cls, value: object) -> object:
+        # Constructors check their parameters, but expect numbers of at most 64 bits.
         if isinstance(value, dict):
             for key, entry in value.items():
                 if isinstance(entry, int) and abs(entry) > GIANT:
@@ -103,7 +103,7 @@ def component_model(group: str, kind: str, base: type[Component] = Component) ->
 
 
 def _supplied_keys(target: object, group: str) -> dict[str, str]:
-    """Return the refusals of keys that name an argument which the builder supplies, by key."""
+    """Return the messages about keys that name an argument which the builder supplies, by key."""
     names = [name for name, _ in arguments_of(target) if name in supplied_arguments(group)]
     remedy = "leave the key out, or rename the argument of a class of your own that means something else"
     return {name: f"is no key: netsim supplies this argument of a {group}, {SUPPLIED[name]}; {remedy}" for name in names}
@@ -127,12 +127,12 @@ def _key_type(argument: Argument, name: str, group: str, kind: str) -> Any:
 
 
 def _description(doc: str) -> str:
-    """Return a docstring without its sections and examples for Python users: a user of scenarios sees errors as messages."""
+    """Return a docstring without the sections and examples that are for Python users only."""
     return re.split(r"\n(?:(?:Raises|Returns|Examples?):\n|>{3} )", doc)[0].strip()
 
 
 def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
-    """Return the arguments of a constructor that become keys: all but those that the builder supplies, by name or by place.
+    """Return the arguments of a constructor that become keys: all but those that the builder supplies by name or position.
 
     Raises UserError for an argument that cannot be a key.
     """
@@ -145,16 +145,16 @@ def _parameters(target: object, group: str, kind: str) -> dict[str, Argument]:
         # A module class without a constructor has *args and **kwargs, which are left empty.
         names = [name for name in names if "VAR" not in dict(arguments)[name].parameter.kind.name]
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise UserError(f"{kind!r}: argument {twice!r} of its constructor is also a field of a set of parameters; rename one")
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise UserError(f"{kind!r}: argument {repeated!r} of its constructor is also a field of a set of parameters; rename one")
     parameters = {name: dict(arguments)[name] for name in names}
     for name, argument in parameters.items():
         parameter = argument.parameter
-        by_name = group in ANY_ORDER and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        if parameter.kind is not parameter.KEYWORD_ONLY and not by_name:
+        may_be_positional = group in ANY_ORDER and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        if parameter.kind is not parameter.KEYWORD_ONLY and not may_be_positional:
             remedy = "write each of its keywords out" if "VAR" in parameter.kind.name else "put it after a '*'"
             raise UserError(f"{kind!r}: argument {name!r} of its constructor must be keyword-only; {remedy}")
-        if by_name and parameter.default is parameter.empty and parameter.annotation is parameter.empty:
+        if may_be_positional and parameter.default is parameter.empty and parameter.annotation is parameter.empty:
             remedy = "call it inputs (the shape of a sample) or classes, or annotate it if it is a key of the scenario"
             raise UserError(f"{kind!r}: nothing is known to pass as argument {name!r}; {remedy}")
         if name == "kind" or name[0] == "_" or hasattr(Component, name):
@@ -174,19 +174,19 @@ def per_client_parameters(group: str, kind: str) -> frozenset[str]:
 
 @cache
 def table_of(model: type[Component]) -> JsonSchemaValue:
-    """Return the JSON Schema of a section, kept while that of a scenario is made, in which each occurs several times.
+    """Return the JSON Schema of a section. It is cached, because the schema of a scenario contains a section several times.
 
-    What it names depends on the classes that are registered: `json_schema` clears it.
+    The schema depends on the registered classes, so `json_schema` clears the cache.
     """
     return model.model_json_schema(by_alias=True)
 
 
 class _ComponentOf:
-    """Marks a field as a component of a group: validated by the model of its `kind`, described as any of the known kinds.
+    """Marker of a field that holds a component of `group`. The model of its `kind` validates it.
 
-    `described`: models written out for kinds whose classes must not be imported to read a scenario. `base`: what the models of
-    all others are made from. `nested`: this is a component within another one, and holds no further one of its own group.
-    `fits`: which classes may stand there, None: all; `why` says what the others lack.
+    `described`: models of kinds whose classes must not be imported to read a scenario. `base`: base class of all other models.
+    `nested`: True for a component within another one, which holds no further one of its own group. `fits`: returns True for
+    allowed classes, None: all; `why`: reason for the message about other classes.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class _ComponentOf:
         if self.described and ":" not in kind and kind not in known_names(self.group):
             remedy = f"{did_you_mean(kind, self.kinds())}, or name a class as 'package.module:Class'"
             raise UserError(f"unknown {self.group} {kind!r}; {remedy}")
-        check_trusted(self.group, kind)  # models are kept: one that was made before must not be given out
+        check_trusted(self.group, kind)  # check each time, because models are cached
         if self.innermost and not self._fits_within(kind):
             raise UserError(f"{kind!r} cannot stand within another {self.group}; choose one of {', '.join(self.kinds())}")
         if self.fits is not None and not self.fits(resolve(self.group, kind)):
@@ -231,13 +231,15 @@ class _ComponentOf:
         return component_model(self.group, kind, self.base)
 
     def _fits_within(self, kind: str) -> bool:
-        """Return True if a component of this kind fits within another of its group: it contains no further one, and does not
-        share.
+        """Return True if this kind fits within another component of its group.
+
+        It must not contain one of that group itself, and must not let clients share a sub-channel.
         """
         target = resolve(self.group, kind)
         return self.group not in argument_names(target) and not (self.group == "scheduler" and target.contends)
 
     def read(self, value: object) -> object:
+        """Return the validated section of a table; a section is returned unchanged. Raises errors of pydantic."""
         if isinstance(value, BaseModel):
             return value
         if isinstance(value, dict) and "kind" in value:
@@ -246,8 +248,8 @@ class _ComponentOf:
             except UserError as error:
                 raise problem(("kind",), value["kind"], str(error)) from error
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-            known = ", ".join(self.kinds())
-            kinds = f"one of: {known}" if known else "such as 'package.module:name'"
+            names = ", ".join(self.kinds())
+            kinds = f"one of: {names}" if names else "such as 'package.module:name'"
             raise refusal(f"must be a table with a key kind, {kinds}")
         try:
             model = self.model(value["kind"])
@@ -259,7 +261,7 @@ class _ComponentOf:
         kinds = []
         for kind in self.kinds():
             table = deepcopy(table_of(self.model(kind)))
-            # `kind` has a default in the section (the user has written it, or another model would have been chosen).
+            # The section has a default for `kind`, but a user must write it: it chooses the section.
             table["required"] = ["kind", *table.get("required", [])]
             kinds.append(table)
         own = {"type": "string", "pattern": OWN_CLASS, "description": "A class of your own, as package.module:Class."}
@@ -313,25 +315,24 @@ def construct(
 ) -> Any:
     """Build the object that a component describes.
 
-    `keywords`: its parameters, resolved. `supplied`: values of arguments; those that its group is not supplied with are unused.
+    `keywords`: its parameters, resolved. `supplied`: values for arguments that the builder may supply; arguments that the class
+    does not take are unused. `protocol`: Protocol that the object must fulfil; None: that of its group.
 
-    `protocol`: what is asked of it, None: what is asked of its group.
-
-    Raises UserError with the key's full path where the constructor refuses a value, and where a class of the user's own fails or
-    lacks what the engine calls. Any other error of a built-in class is a fault of netsim's, and passes.
+    Raises UserError with the full path of the key if the constructor refuses a value, and if a class of the user's own fails or
+    lacks a member that the engine calls. Other errors of a built-in class are faults of netsim, and pass unchanged.
     """
     target = resolve(group, section.kind)
     own = is_own(group, section.kind)
     keywords = {
-        name: _inner(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
+        name: _construct_nested(value, name, f"{path}.{name}", supplied) if isinstance(value, Component) else value
         for name, value in keywords.items()
     }
     taken = supplied_arguments(group) & argument_names(target)
-    wanted = {name: supplied[name] for name in taken if name in supplied}
-    keys = {name: key for name, key in _SUPPLIED_BY.items() if name in wanted}
+    used = {name: supplied[name] for name in taken if name in supplied}
+    keys = {name: key for name, key in _SUPPLIED_BY.items() if name in used}
     try:
-        with refusals_at(path, {*keywords, *wanted}, keys):
-            component = target(**gather(target, keywords), **wanted)
+        with refusals_at(path, {*keywords, *used}, keys):
+            component = target(**gather(target, keywords), **used)
     except UserError:
         raise
     except ValueError as error:
@@ -353,8 +354,8 @@ def construct(
     return component
 
 
-def _inner(section: Component, name: str, path: str, supplied: Keywords) -> Any:
-    """Return the component within a component, as its constructor's argument `name` wants it."""
+def _construct_nested(section: Component, name: str, path: str, supplied: Keywords) -> Any:
+    """Return the nested component for argument `name` of the outer constructor: an object, or a factory of objects."""
     component = construct(section, NESTED[name], path, section.parameters(), supplied)
     if is_own(NESTED[name], section.kind):
         from scenarios.registry.protocols import check_component_within
@@ -367,9 +368,9 @@ def _inner(section: Component, name: str, path: str, supplied: Keywords) -> Any:
 
 @contextmanager
 def refusals_at(path: str, names: Iterable[str], keys: Mapping[str, str] = _SUPPLIED_BY) -> Iterator[None]:
-    """Raise UserError, with the key in the scenario, where a parameter of `names` is refused; other errors pass.
+    """Context manager: turn ParameterErrors about `names` into UserErrors about keys; other errors pass unchanged.
 
-    The key is the parameter's name below `path`, but for parameters in `keys`, which has the whole key.
+    A key is the name of the parameter below `path`, or the whole key from `keys`.
     """
     try:
         yield

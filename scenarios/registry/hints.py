@@ -18,7 +18,7 @@ from pydantic import Strict
 
 from scenarios.schema.per_client import PerClientField
 
-_PLAIN = (bool, int, float, str, datetime, date, time, type(None))
+_SCALARS = (bool, int, float, str, datetime, date, time, type(None))
 _LISTS = (list, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable)
 _TABLES = (dict, abc.Mapping, abc.MutableMapping)
 REMEDY = (
@@ -36,27 +36,27 @@ def annotation_of(target: object, name: str) -> Any:
 
     Other arguments are not evaluated: they may name types that are imported for type checkers only. Raises HintError.
     """
-    annotation, names = _annotation(target, name)
+    annotation, names = _stated_annotation(target, name)
     try:
         holder = types.SimpleNamespace(__annotations__={name: annotation})
-        return _meant(target, typing.get_type_hints(holder, names, include_extras=True)[name])
+        return _resolve_type_parameter(target, typing.get_type_hints(holder, names, include_extras=True)[name])
     except Exception as error:  # evaluating a user's annotation may raise anything
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise HintError(f"is annotated {_hint_text(annotation)}, which cannot be read ({reason}); {REMEDY}") from error
 
 
-def _meant(target: object, hint: object) -> object:
+def _resolve_type_parameter(target: object, hint: object) -> object:
     """Return the type that `target` gives a type parameter of its generic parent; return other annotations unchanged."""
     bases = [base for parent in getattr(target, "__mro__", ()) for base in getattr(parent, "__orig_bases__", ())]
     for base in bases if isinstance(hint, typing.TypeVar) else ():
-        meant = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
-        if meant.get(hint, hint) is not hint:
-            return meant[hint]
+        given = dict(zip(getattr(get_origin(base), "__parameters__", ()), get_args(base), strict=False))
+        if given.get(hint, hint) is not hint:
+            return given[hint]
     return hint
 
 
-def _annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """Return the annotation as written, and the names of the module in which it is written."""
+def _stated_annotation(target: Any, name: str) -> tuple[Any, dict[str, Any]]:
+    """Return an argument's annotation, unevaluated, and the names of the module in which it is written."""
     if is_parameter_set(target):
         # The generated constructor of a dataclass knows only the names of its own module, but a field may come from its parent.
         owner = next(parent for parent in target.__mro__ if name in vars(parent).get("__annotations__", {}))
@@ -89,7 +89,7 @@ def key_type(hint: object, *, per_client: bool) -> Any:
 
     Raises HintError.
     """
-    hint = _plain(hint)
+    hint = _unwrap(hint)
     options = _options(hint)
     if not any(_is_array(option) for option in options):
         return _file_type(hint)
@@ -103,11 +103,11 @@ def key_type(hint: object, *, per_client: bool) -> Any:
 
 def takes_per_client(hint: object) -> bool:
     """Return True if an argument with this annotation takes a number or an array with one number a client."""
-    options = _options(_plain(hint))
+    options = _options(_unwrap(hint))
     return float in options and any(_is_array(option) for option in options)
 
 
-def _plain(hint: object) -> object:
+def _unwrap(hint: object) -> object:
     """Return a hint without the wrappers around it: a `type` statement, a NewType, Annotated."""
     while True:
         if sys.version_info >= (3, 12) and isinstance(hint, typing.TypeAliasType):
@@ -124,41 +124,43 @@ def _options(hint: object) -> list[Any]:
     """Return the members of a union, those of unions within it too; any other hint alone."""
     if get_origin(hint) not in (Union, types.UnionType):
         return [hint]
-    return [option for member in get_args(hint) for option in _options(_plain(member))]
+    return [option for member in get_args(hint) for option in _options(_unwrap(member))]
 
 
 def _is_array(hint: object) -> bool:
+    """Return True for the annotation of a NumPy array."""
     return hint is np.ndarray or get_origin(hint) is np.ndarray
 
 
 def _file_type(hint: object) -> object:
-    """Return the type by which a file's value for `hint` is checked, where it is no number per client. Raises HintError."""
-    hint = _plain(hint)
+    """Return the type that checks a file's value for `hint`, which is no per-client number. Raises HintError."""
+    hint = _unwrap(hint)
     origin, args = get_origin(hint) or hint, get_args(hint)
     if hint in (Any, object, inspect.Parameter.empty):
         return Any
-    # By identity: NumPy data types equal plain types, and are none.
-    if any(hint is plain for plain in (*_PLAIN, None)):
+    # Compare by identity: NumPy data types equal Python types, but a file cannot hold them.
+    if any(hint is scalar for scalar in (*_SCALARS, None)):
         return hint
     if origin in (Union, types.UnionType):
         return Union[tuple(_file_type(option) for option in args)]  # noqa: UP007 (made of a list)
     if origin is Literal and all(isinstance(value, str | int | None) for value in args):
         return hint
-    # Not strict: a file has lists only, also for a tuple, and a default may be a tuple, also for a list.
+    # Not strict: a file has lists for tuples, too, and a default may be a tuple for a list.
     if origin in _LISTS:
         return Annotated[list[_file_type(args[0]) if args else Any], Strict(False)]  # type: ignore[misc]
     if origin is tuple:
         members = tuple(arg if arg is Ellipsis else _file_type(arg) for arg in args) or (Any, ...)
         return Annotated[tuple[members], Strict(False)]  # type: ignore[valid-type]
-    if origin in _TABLES and (not args or _plain(args[0]) in (str, Any)):
+    if origin in _TABLES and (not args or _unwrap(args[0]) in (str, Any)):
         return dict[str, _file_type(args[1]) if args else Any]  # type: ignore[misc]
     raise HintError(f"is annotated {_hint_text(hint)}, which a file cannot hold; {REMEDY}")
 
 
 def _hint_text(hint: object) -> str:
+    """Return an annotation as text for messages."""
     if isinstance(hint, str):
         return repr(hint)
     if isinstance(hint, type) and not get_args(hint):
         return hint.__name__
-    # NDArray[...] is written out in full where it is evaluated.
+    # An evaluated NDArray[...] has a long text: shorten it.
     return re.sub(r"numpy\.ndarray\[.*?numpy\.dtype\[(?:numpy\.)?(.*?)\]\]", r"NDArray[\1]", str(hint)).replace("typing.", "")

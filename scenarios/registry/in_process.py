@@ -13,37 +13,36 @@ from scenarios.schema.errors import UserError
 IN_MEMORY = "in_memory"
 """Pseudo-module of classes that cannot be imported: those of a notebook, a script, or a function."""
 _OBJECTS: dict[str, Any] = {}
-"""Each of these by its "in_memory:Name"."""
+"""Classes and other objects of this process, by "in_memory:Name"."""
 _REGISTERED: dict[str, dict[str, str]] = {}
 """Group -> name -> "module:Name"."""
 
 
 def place_of(target: Any) -> str:
-    """Return the "module:Name" of a class or function; for one that cannot be imported by it, "in_memory:Name", in this process
-    only.
+    """Return the address of a class or function: "module:Name", or "in_memory:Name" if it cannot be imported.
+
+    An address "in_memory:Name" holds in this process only.
     """
     module, name = target.__module__, target.__qualname__
     loaded = sys.modules.get(module)
-    # A module that was imported has a specification; one made by hand has none, and the script that runs is called __main__.
-    named = loaded is not None and loaded.__spec__ is not None and module != "__main__"
-    if named and vars(loaded).get(name) is target:
+    # An imported module has a specification. A module made by hand has none, and the running script is called __main__.
+    importable = loaded is not None and loaded.__spec__ is not None and module != "__main__"
+    if importable and vars(loaded).get(name) is target:
         return f"{module}:{name}"
     return place_of_object(re.sub(r"\W", "_", target.__name__), target)
 
 
-def place_of_object(word: str, target: object) -> str:
-    """Return "in_memory:word" for an object of this process, or word_2, word_3, ... if that is another one."""
-    taken, number = f"{IN_MEMORY}:{word}", 1
-    while _OBJECTS.setdefault(taken, target) is not target:
+def place_of_object(name: str, target: object) -> str:
+    """Return "in_memory:NAME" for an object of this process; NAME_2, NAME_3, ... if another object has that name."""
+    address, number = f"{IN_MEMORY}:{name}", 1
+    while _OBJECTS.setdefault(address, target) is not target:
         number += 1
-        taken = f"{IN_MEMORY}:{word}_{number}"
-    return taken
+        address = f"{IN_MEMORY}:{name}_{number}"
+    return address
 
 
 def spell(group: str, kind: object) -> object:
-    """Return a `kind` in the form that a scenario stores: "module:Name" for a class, function or registered name; raises
-    UserError.
-    """
+    """Return a `kind` as a scenario stores it: "module:Name" for a class, function or registered name. Raises UserError."""
     if isinstance(kind, str):
         return _REGISTERED.get(group, {}).get(kind, kind)
     if inspect.isclass(kind) or inspect.isfunction(kind):
@@ -55,7 +54,7 @@ def spell(group: str, kind: object) -> object:
 
 
 def name_in_text(value: object) -> Any:
-    """Return a copy of tables and lists, with classes and functions in them by their names."""
+    """Return a copy of tables and lists, with the address of each class and function in its place."""
     if isinstance(value, Mapping):
         return {key: name_in_text(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -64,7 +63,7 @@ def name_in_text(value: object) -> Any:
 
 
 def registered_names(group: str) -> dict[str, str]:
-    """Names that were registered in this process, and where their classes are."""
+    """Return the names that were registered in this process, with the addresses of their classes."""
     return dict(_REGISTERED.get(group, {}))
 
 
@@ -74,7 +73,7 @@ def keep(group: str, name: str, target: object) -> None:
 
 
 def find(place: str) -> Any:
-    """Return the class or function behind an "in_memory:Name"; None for any other place."""
+    """Return the object behind an address "in_memory:Name"; None for any other address."""
     return _OBJECTS.get(place)
 
 
@@ -83,20 +82,20 @@ def objects() -> dict[str, Any]:
     return dict(_OBJECTS)
 
 
-def adopt(given: Mapping[str, object]) -> None:
-    """Know what another process knows."""
-    _OBJECTS.update(given)
+def adopt(others: Mapping[str, object]) -> None:
+    """Add the `objects` of another process to those of this one."""
+    _OBJECTS.update(others)
 
 
 def refuse_unnamed(tables: object, path: str = "") -> None:
-    """Raise UserError where the tables of a scenario name a class that no file can name."""
+    """Raise UserError if the tables of a scenario contain a class that cannot be imported, which no file can name."""
     items = tables.items() if isinstance(tables, Mapping) else enumerate(tables) if isinstance(tables, list | tuple) else ()
     for key, inner in items:
-        here = f"{path}.{key}" if path else str(key)
+        key_path = f"{path}.{key}" if path else str(key)
         if isinstance(inner, str) and inner.startswith(f"{IN_MEMORY}:"):
             raise UserError(
-                f"{here} = {inner.partition(':')[2]}: is of this Python process alone (of a notebook, a script or a "
+                f"{key_path} = {inner.partition(':')[2]}: is of this Python process alone (of a notebook, a script or a "
                 "function), which no scenario.toml can name; move it to a module, such as mine.py in this folder, and import it "
                 "from there, or run in memory, without out"
             )
-        refuse_unnamed(inner, here)
+        refuse_unnamed(inner, key_path)

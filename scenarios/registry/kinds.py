@@ -277,7 +277,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "file": "models.laws.sub_channels.jammers:File",
         "reactive": "models.laws.sub_channels.jammers:Reactive",
     },
-    # All of them are users' own: what netsim itself does needs no script.
+    # All scripts are users' own.
     "script": {},
     # The trainer of netsim follows from the network and the optimizer.
     "trainer": {},
@@ -289,22 +289,21 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 @cache
 def _entry_points() -> Any:
-    """Return the components of installed packages for all groups: the search takes as long for one group as for all."""
+    """Return the entry points of installed packages. One slow search serves all groups."""
     return entry_points()
 
 
 @cache
 def shared_names(group: str) -> dict[str, str]:
-    """Return the names of a group that every process knows, with the places of their classes: built-in, and of installed
-    packages.
-    """
+    """Return the names of a group with the addresses of their classes: built-in, and from installed packages."""
     installed = {point.name: point.value for point in _entry_points().select(group=f"netsim.{group}")}
     return installed | BUILT_IN[group]
 
 
 def known_names(group: str) -> dict[str, str]:
-    """Return the names of a group with the places of their classes: built-in and, if foreign code may be imported, of installed
-    packages and registered in this process.
+    """Return the names of a group with the addresses of their classes.
+
+    They are built-in and, if foreign code is allowed, from installed packages and registered in this process.
     """
     return dict(BUILT_IN[group]) if own_code_refused() else registered_names(group) | shared_names(group)
 
@@ -315,17 +314,15 @@ def supplied_arguments(group: str) -> frozenset[str]:
 
 
 def is_own(group: str, kind: str) -> bool:
-    """Return True if the class behind `kind` is a user's: errors in it are not faults of netsim."""
+    """Return True if the class behind `kind` is the user's own, so that its errors are not faults of netsim."""
     return kind not in BUILT_IN[group]
 
 
 def resolve(group: str, kind: str) -> Any:
-    """Return the class, or in `FUNCTIONS` the function, behind a name or a "package.module:Class"; raises UserError if there is
-    none.
-    """
+    """Return the class behind a name or a "package.module:Class", or for `FUNCTIONS` the function; raises UserError."""
     check_trusted(group, kind)
     place = kind if ":" in kind else BUILT_IN[group].get(kind)
-    if place is None:  # to look through what packages register takes a while
+    if place is None:  # only now, because the search through installed packages is slow
         place = known_names(group).get(kind)
     if place is None:
         raise UserError(
@@ -353,37 +350,36 @@ def load(place: str) -> Any:
 
 
 def _refuse_hidden(module_name: str) -> None:
-    """Raise UserError where a module of the user's is beside the scenario and netsim's of that name would be imported instead."""
+    """Raise UserError if a module of the user has the name of a netsim package, which would be imported instead."""
     top = module_name.partition(".")[0]
     if top not in ("netsim", *FOLDERS):
         return
-    ours = Path(__file__).parents[2] / top / "__init__.py"
-    for theirs in (Path.cwd() / f"{top}.py", Path.cwd() / top / "__init__.py"):
-        if theirs.is_file() and theirs.resolve() != ours.resolve():
-            raise UserError(
-                f"{top!r} belongs to two packages: netsim's own ({ours}), which hides yours, {theirs}; rename yours, such as "
-                f"my_{top}"
-            )
+    netsim_file = Path(__file__).parents[2] / top / "__init__.py"
+    for user_file in (Path.cwd() / f"{top}.py", Path.cwd() / top / "__init__.py"):
+        if user_file.is_file() and user_file.resolve() != netsim_file.resolve():
+            problem = f"belongs to two packages: netsim's own ({netsim_file}), which hides yours, {user_file}"
+            raise UserError(f"{top!r} {problem}; rename yours, such as my_{top}")
 
 
 def check_trusted(group: str, kind: str) -> None:
-    """Raise UserError where `kind` is code that is not netsim's, and such may not be imported."""
+    """Raise UserError if `kind` is foreign code and foreign code may not be imported."""
     if is_own(group, kind) and (":" in kind or kind in registered_names(group) | shared_names(group)):
         refuse_own_code(kind)
 
 
 def load_own(place: str) -> Any:
-    """Return the user's own object at "package.module:Name"; raises UserError where it cannot be had."""
+    """Return the user's own object at "package.module:Name"; raises UserError if it cannot be imported."""
     refuse_own_code(place)
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", place):
         raise UserError(f"{place!r} is not of the form 'package.module:Class'")
-    held = find(place)
-    if held is not None:
-        return held
+    in_memory = find(place)
+    if in_memory is not None:
+        return in_memory
     module_name, _, name = place.partition(":")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)  # as with `python -m`: a module beside the scenario needs no installing
+    # As with `python -m`, a module in the working folder needs no installation.
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.append(folder)
     _refuse_hidden(module_name)
     try:
         module = importlib.import_module(module_name)

@@ -66,11 +66,12 @@ def members(protocol: type) -> list[str]:
 
 
 def _bases(protocol: type) -> list[type]:
+    """Return the Protocol and its bases, without those of Python."""
     return [base for base in protocol.__mro__ if base.__module__ not in ("typing", "builtins")]
 
 
 def complete(group: str, target: type) -> None:
-    """Add the members to a user's class that it leaves out and for which the group's Protocols have a default.
+    """Add to a user's class the optional members that it leaves out, with the defaults of the group's Protocols.
 
     This is the only place that checks members: the engine calls every member. Raises UserError for a class that cannot be
     extended, such as a built-in one.
@@ -98,7 +99,7 @@ def defaults(protocol: type) -> dict[str, Any]:
 def check_component(group: str, component: Any, kind: str, path: str, clients: int, protocol: type | None = None) -> None:
     """Raise UserError if `component`, built from the class `kind`, lacks a member of its Protocol, or one has a wrong form.
 
-    `protocol`: what is asked for, None: the first of the group.
+    `protocol`: Protocol to check; None: the first of the group.
     """
     if group == "topology" and not isinstance(component, PeerGraph):
         raise UserError(f"{path}: {kind!r} returns {type(component).__name__}; must return a PeerGraph (see models.peers.graph)")
@@ -108,8 +109,8 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
         return
     _check_members(protocol or PROTOCOLS[group][0], component, kind, path)
     all_clients = np.arange(clients)
-    for name, checks in _QUESTIONS.get(group, {}).items():
-        answer = checks(component, all_clients)
+    for name, call in _SAMPLE_CALLS.get(group, {}).items():
+        answer = call(component, all_clients)
         valid = np.shape(answer) == (clients,) and np.asarray(answer).dtype.kind in "fiub"
         if not (valid and np.isfinite(answer).all() and np.min(answer, initial=0.0) >= 0):
             raise UserError(f"{path}: {kind!r}: {name} returns {answer!r}; must be {clients} numbers, each finite and >= 0")
@@ -122,14 +123,15 @@ def check_component_within(group: str, component: object, kind: str, path: str) 
 
 
 def _check_members(protocol: type, component: object, kind: str, path: str) -> None:
-    lacking = [name for name in members(protocol) if not hasattr(component, name)]
-    if lacking:
+    """Raise UserError if `component` lacks a member of `protocol`."""
+    missing = [name for name in members(protocol) if not hasattr(component, name)]
+    if missing:
         needed = f"see {protocol.__name__} in {protocol.__module__} for all that is called"
-        raise UserError(f"{path}: {kind!r} lacks {', '.join(lacking)}; {needed}")
+        raise UserError(f"{path}: {kind!r} lacks {', '.join(missing)}; {needed}")
 
 
-# The ends and the middle of [0, 1): a law that answers these finitely is not sure to be right, but the usual slips show.
-_QUESTIONS: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
+# Calls that show usual mistakes of a law; quantiles are at the ends and the middle of [0, 1).
+_SAMPLE_CALLS: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
     "delay": {
         "quantile(0)": lambda law, k: law.quantile(np.zeros(len(k)), k),
         "quantile(0.5)": lambda law, k: law.quantile(np.full(len(k), 0.5), k),

@@ -50,14 +50,14 @@ class ServerWorld(Protocol):
         """
 
     def probing(self, pool: ClientPool) -> Probing | None:
-        """Return what asks clients before a policy selects, or None if the policy does not ask."""
+        """Return the probing of clients before a policy selects, or None if the policy does not probe."""
 
     def meter(self, per_round: int) -> RewardMeter | None:
         """Return the meter of `metrics.reward`, or None without one."""
 
 
 class ServerMode(Protocol):
-    """A server's parameters, and how it is put together of the engine's rules."""
+    """A user's server: its parameters, and `compose`, which builds it from the engine's rules."""
 
     selects: bool = True
     """True if a policy selects clients: `[policy]` is then required, otherwise it is refused."""

@@ -13,7 +13,7 @@ _REFUSED: ContextVar[bool] = ContextVar("_REFUSED", default=False)
 
 @contextmanager
 def forbid_own_code(refused: bool = True) -> Iterator[None]:
-    """Forbid components other than netsim's within the block (`refused` False: allow them)."""
+    """Context manager: forbid all components but netsim's (`refused` False: allow them)."""
     before = _REFUSED.set(refused)
     try:
         yield
@@ -22,12 +22,12 @@ def forbid_own_code(refused: bool = True) -> Iterator[None]:
 
 
 def own_code_refused() -> bool:
-    """Return True if only netsim's own components may be named here."""
+    """Return True within `forbid_own_code`: only netsim's own components may be imported."""
     return _REFUSED.get()
 
 
 def refuse_own_code(place: str) -> None:
-    """Raise UserError where `place`, code that is not netsim's, may not be imported."""
+    """Raise UserError if foreign code is forbidden here. `place`: its address, for the message."""
     if own_code_refused():
         raise UserError(
             f"{place!r} is code that is not netsim's, and --no-import forbids to import it; read it, and leave the option out if "

@@ -14,20 +14,20 @@ from scenarios.schema.errors import UserError
 
 @contextmanager
 def make_folder(out: Path) -> Iterator[None]:
-    """Create a folder, and its parents, for the block; new folders that stay empty are removed again."""
-    new = [place for place in (out, *out.parents) if not place.exists()]
+    """Context manager: create a folder and its parents; after the block, remove new folders that are still empty."""
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         make(out)
         yield
     finally:
-        for place in new:
+        for folder in new:
             with suppress(OSError):
-                place.rmdir()
+                folder.rmdir()
 
 
 @contextmanager
-def orderly(out: Path) -> Iterator[None]:
-    """Report the state of the run in `out` if a file cannot be written, or the user stops it, within the block.
+def report_state(out: Path) -> Iterator[None]:
+    """Context manager: if a file cannot be written or the user stops the run in `out`, tell how to go on.
 
     A run that cannot be resumed is removed. Raises UserError for an OSError, and adds a text to a KeyboardInterrupt.
     """
@@ -37,16 +37,16 @@ def orderly(out: Path) -> Iterator[None]:
         inside = error.filename is None or Path(str(error.filename)).is_relative_to(out)
         reason = error.strerror or error
         message = f"{out}: cannot be written ({reason})" if inside else f"{error.filename}: {reason}"
-        raise UserError(f"{message}; make room, or put right what is wrong there, and then: {_further(out)}") from error
+        raise UserError(f"{message}; make room, or put right what is wrong there, and then: {_next_step(out)}") from error
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(str(error) or f"to go on: {_further(out)}") from None
+        raise KeyboardInterrupt(str(error) or f"to go on: {_next_step(out)}") from None
     except UserError:
-        _further(out)
+        _next_step(out)
         raise
 
 
-def _further(out: Path) -> str:
-    """Return how to go on with the run in a folder, in words; remove a run that has not begun."""
+def _next_step(out: Path) -> str:
+    """Return text that tells how to go on with the run in a folder; remove a run that has not begun."""
     if (out / SCENARIO).is_file():
         return f"netsim resume {out}"
     with suppress(OSError, UserError):

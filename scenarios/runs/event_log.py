@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from netsim.simulation import Simulation
 
 FILE = "tensorboard/events.out.tfevents.netsim"
-"""Below the folder of a run; TensorBoard knows such files by the middle of their names."""
+"""Path in the folder of a run. TensorBoard finds event files by "tfevents" in their names."""
 _FLUSH_S = 2.0
+"""Real seconds between two flushes of the file."""
 TAGS = (
     *("accuracy", "loss", "training_loss", "delivered", "lost", "late", "aborted", "in_flight", "bytes_down", "bytes_up"),
     *("max_leak", "reward", "sum_age", "oracle_sum_age", "jammed", "opinion", "consensus_s", "agreed_s", "disagreement"),
@@ -63,16 +64,17 @@ class EventLog:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         self._path.parent.mkdir(exist_ok=True)
-        begins = not self._path.exists()
+        is_new = not self._path.exists()
         self._writer = RecordWriter(self._path.open("ab"))
-        if begins:
+        if is_new:
             first = Event(wall_time=now_s, file_version="brain.Event:2")
         else:
-            # What was logged after the checkpoint that the run goes on from is void.
+            # A START mark makes TensorBoard ignore earlier events from this step on: they are after the checkpoint.
             first = Event(wall_time=now_s, step=step, session_log=SessionLog(status=SessionLog.START))
         self._writer.write(first.SerializeToString())
 
     def _write(self, values: dict[str, float], step: int, now_s: float) -> None:
+        """Append an event with the values of one round."""
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 

@@ -1,4 +1,4 @@
-"""One process at a time writes a folder of results."""
+"""Locks on folders of results, so that one process at a time writes there."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def hold_lock(folder: Path) -> Iterator[None]:
 
 def lock_file(folder: Path) -> Path:
     """Return the path of the lock file for a folder that cannot be locked itself."""
-    whole = folder.resolve()
-    return whole.with_name(f".{whole.name}.netsim-lock")
+    resolved = folder.resolve()
+    return resolved.with_name(f".{resolved.name}.netsim-lock")
 
 
 @contextmanager
 def _hold_lock_file(folder: Path) -> Iterator[None]:
     """Hold a lock by a file beside the folder within the block; raises UserError if another process holds it."""
-    path, mine = lock_file(folder), _process(os.getpid())
-    while not _create(path, mine):
-        holder = _holder(path)
+    path, this_process = lock_file(folder), _process(os.getpid())
+    while not _create(path, this_process):
+        holder = _read_holder(path)
         if holder is not None and not _has_ended(holder):
-            who = f"process {holder['pid']} on {holder['host']} writes there" if holder else "another process writes there"
-            raise UserError(f"{folder}: {who}; wait until it has ended, or name another folder (has it ended? remove {path})")
+            writer = f"process {holder['pid']} on {holder['host']} writes there" if holder else "another process writes there"
+            raise UserError(f"{folder}: {writer}; wait until it has ended, or name another folder (has it ended? remove {path})")
         if holder is not None:
             _remove(path, holder)
     try:
@@ -61,7 +61,7 @@ def _hold_lock_file(folder: Path) -> Iterator[None]:
 
 
 def _create(path: Path, content: Notes) -> bool:
-    """Create the lock and return True if it is ours now; warn where no lock can be made."""
+    """Create the lock file; return False if another process has it. If it cannot be created, warn and go on without."""
     try:
         with path.open("x", encoding="utf-8") as file:
             json.dump(content, file)
@@ -73,15 +73,15 @@ def _create(path: Path, content: Notes) -> bool:
     return True
 
 
-def _holder(path: Path) -> Notes | None:
-    """Return the holder named in a lock file; empty: unknown; None: the lock was removed meanwhile."""
+def _read_holder(path: Path) -> Notes | None:
+    """Return the process that a lock file names; {} if it is unreadable, None if the file no longer exists."""
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
         return {}
-    return held if isinstance(held, dict) and isinstance(held.get("pid"), int) and "host" in held else {}
+    return content if isinstance(content, dict) and isinstance(content.get("pid"), int) and "host" in content else {}
 
 
 def _process(pid: int) -> Notes:
@@ -114,7 +114,7 @@ def _remove(path: Path, stale: Notes) -> None:
     aside = path.with_name(f"{path.name}-{os.getpid()}")
     with suppress(FileNotFoundError):
         path.rename(aside)
-        if _holder(aside) == stale:
+        if _read_holder(aside) == stale:
             aside.unlink()
         else:
             aside.rename(path)

@@ -49,9 +49,9 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
         problem = "ended by --event-limit, and the limit is not stored with the run"
         raise UserError(f"{folder}: {problem}; run it again without, and replay that")
     with temporary_folder() as scratch:
-        again = scratch / "run"
+        copy = scratch / "run"
         try:
-            summary = run(scenario, again, after_round=after_round)
+            summary = run(scenario, copy, after_round=after_round)
         except UserError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
@@ -61,9 +61,9 @@ def replay(folder: Path, *, after_round: Callable[[Simulation], None] | None = N
             raise UserError(f"{where}; make room there, or name another folder in TMPDIR, and try again") from error
         if summary["ended"] == INTERRUPTED:
             raise KeyboardInterrupt
-        # A table that a later command added is not the run's.
-        tables = sorted({file.name for place in (folder, again) for file in place.glob("*.parquet")} - {WHAT_IFS})
-        lines = [line for name in tables if (line := _difference(folder / name, again / name)) is not None]
+        # Leave out the table that a later command adds to the folder.
+        tables = sorted({file.name for run_folder in (folder, copy) for file in run_folder.glob("*.parquet")} - {WHAT_IFS})
+        lines = [line for name in tables if (line := _difference(folder / name, copy / name)) is not None]
     if not lines:
         return []
     original = read_summary(folder)
@@ -88,12 +88,12 @@ def _difference(first_file: Path, second_file: Path) -> str | None:
     if first.num_rows != second.num_rows:
         return f"{table}: {first.num_rows} rows, and {second.num_rows} the second time"
     for name in dict.fromkeys([*first.schema.names, *second.schema.names]):
-        here, there = _values(first, name), _values(second, name)
-        values = zip(here, there, strict=True)
+        old, new = _values(first, name), _values(second, name)
+        values = zip(old, new, strict=True)
         # NaN differs from itself; two NaN count as equal.
         row = next((i for i, (a, b) in enumerate(values) if a != b and (a == a or b == b)), None)
         if row is not None:
-            return f"{table}: {name} of row {row} is {here[row]}, and {there[row]} the second time"
+            return f"{table}: {name} of row {row} is {old[row]}, and {new[row]} the second time"
     return f"{table}: the same values in other bytes"
 
 

@@ -23,7 +23,7 @@ from netsim.simulation import Simulation
 from scenarios.registry.in_process import refuse_unnamed
 from scenarios.runs import checkpoint
 from scenarios.runs.books import refuse_unbalanced
-from scenarios.runs.ending import make_folder, orderly
+from scenarios.runs.ending import make_folder, report_state
 from scenarios.runs.failures import refusing
 from scenarios.runs.fixed_tables import NAMES, given_tables
 from scenarios.runs.folders import SCENARIO, SUMMARY, check_run, not_a_run, open_run, read_run_marker, write_json
@@ -131,7 +131,7 @@ def _from_the_start(
     checkpoint_s: float,
 ) -> Notes:
     """Write the beginning of a run into its folder, and simulate it."""
-    with orderly(out):
+    with report_state(out):
         marker = open_run(out, files)
         atomic.write(out / SCENARIO, to_toml(scenario).encode())
         for name, table in given.items():
@@ -182,7 +182,7 @@ def go_on(
             check_run(folder, True, files)
             with built.start_workers():
                 return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
-        with built.start_workers(), orderly(folder):
+        with built.start_workers(), report_state(folder):
             return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
 

@@ -91,10 +91,10 @@ def test_the_models_are_those_of_a_plain_loop() -> None:
         models.append(result.arrays.to_numpy_ndarrays()[0])
 
     done = netsim.run(world() | {"flower": {"app": "x"}}, app=(server(main), weights_app()))
-    from scenarios.flower.randomness import seed_all, states_kept
+    from scenarios.flower.randomness import preserve_states, seed_all
 
     plain, calls = np.zeros(3), dict.fromkeys(range(3), 0)
-    with states_kept():
+    with preserve_states():
         for _ in range(2):
             sent, total = plain, np.zeros(3)
             for node in range(3):
