@@ -531,7 +531,7 @@ def _limit_time(wall: WallLimit) -> Iterator[None]:
     except KeyboardInterrupt as error:
         if not wall.reached:
             raise
-        raise TimeoutError(str(error) if wall.words in str(error) else f"{wall.words}; {error}") from None
+        raise TimeoutError(str(error) if wall.reason in str(error) else f"{wall.reason}; {error}") from None
 
 
 def _finish(summary: Mapping[str, object], folder: Path, *, shown: Iterable[Caution] = (), resumable: bool = True) -> Run:

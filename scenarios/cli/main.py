@@ -144,7 +144,7 @@ def run(
 
         shown.begin(built.simulation)
         summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs, wall=wall)
-    reason = wall.words if wall.reached else "interrupted"
+    reason = wall.reason if wall.reached else "interrupted"
     tell(summary, folder, shown=built.cautions, strict=strict, why=reason, resumable=study.flower is None)
 
 
@@ -195,7 +195,7 @@ def resume(
             wall=wall,
             machines=TrainingMachines(workers=workers, cluster=cluster),
         )
-    tell(summary, folder, why=wall.words if wall.reached else "interrupted")
+    tell(summary, folder, why=wall.reason if wall.reached else "interrupted")
 
 
 @contextmanager

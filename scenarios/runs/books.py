@@ -34,15 +34,15 @@ SUMMED = (
 )
 """Columns of `rounds.parquet` that add up over rounds, and that servers count over the whole run (`Server.counts`)."""
 OpenTables = Mapping[TableName, Callable[[], AbstractContextManager[OpenTable]]]
-"""The tables that a run left, each with what opens it."""
+"""Tables of a finished run, each with a function that opens it."""
 _UPDATES = ("selected", (*OUTCOMES, "in_flight"))
 _BYTES = ("bytes_down", "bytes_up")
 _JOULES = ("compute_j", "send_j", "receive_j")
 _MESSAGES = ("messages", ("messages_delivered", "messages_lost", "messages_in_flight"))
-# Sums of floats in another order; a release that was left out changes a leak by much more.
-_CLOSE = 1e-9
-# Products of numbers that are smaller still have few digits left.
-_NOTHING_J = 1e-290
+# Relative difference that another order of summation may cause. A missing release changes a leak by much more.
+_TOLERANCE = 1e-9
+# Joules below which float products have lost most of their digits.
+_LEAST_J = 1e-290
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +60,17 @@ class Accounts:
     def close(cls, energy: Energy, now_s: float, probes_j: Mapping[str, float]) -> Accounts:
         """Return the accounts at the end of a run, at `now_s`. `probes_j`: energy drawn by probes."""
         accounts = energy.accounts(now_s)
-        both = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
-        attempts_j = {name: joules - probes_j.get(name, 0.0) for name, joules in both.items()}
+        total = {name: energy.spent.attempts_j[state] for name, state in COLUMNS.items() if name in _JOULES}
+        attempts_j = {name: joules - probes_j.get(name, 0.0) for name, joules in total.items()}
         return cls(attempts_j, probes_j, accounts)
 
     def _differ(self, first_j: float, second_j: float) -> bool:
-        whole_j = sum(integral for _, integral in self.accounts.values())
-        return not math.isclose(first_j, second_j, rel_tol=_CLOSE, abs_tol=max(_CLOSE * whole_j, _NOTHING_J))
+        """Return True if two sums of joules differ by more than rounding."""
+        total_j = sum(integral for _, integral in self.accounts.values())
+        return not math.isclose(first_j, second_j, rel_tol=_TOLERANCE, abs_tol=max(_TOLERANCE * total_j, _LEAST_J))
 
     def problems(self) -> list[str]:
-        """Return the disagreements of the two, in words."""
+        """Return the differences between the two accounts, as text."""
         return [
             f"{name}: {booked!r} J are accounted for, and the integral of power over time is {integral!r} J"
             for name, (booked, integral) in self.accounts.items()
@@ -77,7 +78,7 @@ class Accounts:
         ]
 
     def differences(self, table_j: Mapping[str, float], drawn_j: Mapping[str, float]) -> list[str]:
-        """Return the sums over a table that differ from the joules of attempts or probes, in words."""
+        """Return the sums over a table that differ from the joules of attempts or probes, as text."""
         return [
             f"{name} adds up to {joules!r}, not {drawn_j[name]!r}"
             for name, joules in table_j.items()
@@ -95,16 +96,16 @@ def audit(
 ) -> Notes:
     """Audit the books of a run with complete `tables` and return the entry `books` of its summary.
 
-    `counts`: what the server counted (`Server.counts`); `summed`: the sums of the columns SUMMED over the `rounds` records that
-    passed by; `max_leak`: the largest leak that the accountant knows of; `energy`: None where it is not counted.
+    `counts`: what the server counted (`Server.counts`); `summed`: sums of the columns SUMMED over the `rounds` records of rounds.
+    `max_leak`: largest leak of the accountant. `energy`: None if energy is not counted.
     """
     problems = _find_imbalances(counts) + ([] if energy is None else energy.problems())
     checks: dict[TableName, Callable[[OpenTable], list[str]]] = {
-        "rounds": lambda file: _rounds(file, counts, summed, rounds),
-        "clients": lambda file: _clients(file, counts, max_leak, energy),
-        "probes": lambda file: _probes(file, counts, energy),
-        "jams": lambda file: _rows(file, counts.get("jam_dwells", 0)),
-        "messages": lambda file: _messages(file, counts),
+        "rounds": lambda file: _check_rounds(file, counts, summed, rounds),
+        "clients": lambda file: _check_clients(file, counts, max_leak, energy),
+        "probes": lambda file: _check_probes(file, counts, energy),
+        "jams": lambda file: _check_row_count(file, counts.get("jam_dwells", 0)),
+        "messages": lambda file: _check_messages(file, counts),
     }
     checked = [name for name in checks if name in tables]
     for name in checked:
@@ -123,6 +124,7 @@ def refuse_unbalanced(books: Mapping[str, Any], place: Path | str, kept: str = "
 
 
 def _find_imbalances(counts: Mapping[str, int]) -> list[str]:
+    """Return the counts of attempts and messages that do not add up, as text."""
     imbalances = []
     for begun, ends in (_UPDATES, _MESSAGES):
         total = sum(counts.get(name, 0) for name in ends)
@@ -132,17 +134,17 @@ def _find_imbalances(counts: Mapping[str, int]) -> list[str]:
     return imbalances
 
 
-def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int], rounds: int) -> list[str]:
+def _check_rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int], rounds: int) -> list[str]:
     """Return differences between the table of rounds, the server's `counts`, and the sums taken as rounds were recorded."""
-    known = {name: counts[name] for name in SUMMED if name in counts}
-    table = file.read([*known, "in_flight"])
+    counted = {name: counts[name] for name in SUMMED if name in counts}
+    table = file.read([*counted, "in_flight"])
     columns = {name: numbers(table[name], 0).astype(np.int64) for name in table.column_names}
     problems = _differences({"rows": table.num_rows}, {"rows": rounds})
-    problems += _differences({name: int(columns[name].sum()) for name in known}, {name: summed[name] for name in known})
+    problems += _differences({name: int(columns[name].sum()) for name in counted}, {name: summed[name] for name in counted})
     problems += [
-        f"{name} adds up to {summed[name]}, more than the {counted} counted"
-        for name, counted in known.items()
-        if summed[name] > counted
+        f"{name} adds up to {summed[name]}, more than the {count} counted"
+        for name, count in counted.items()
+        if summed[name] > count
     ]
     open_at_close = columns["selected"].cumsum() - sum(columns[name].cumsum() for name in OUTCOMES)
     wrong = np.flatnonzero(open_at_close != columns["in_flight"])
@@ -153,7 +155,7 @@ def _rounds(file: OpenTable, counts: Mapping[str, int], summed: Mapping[str, int
     return problems
 
 
-def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy: Accounts | None) -> list[str]:
+def _check_clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy: Accounts | None) -> list[str]:
     """Return differences between the client table and the counts of the server, the largest leak, and the energy."""
     leak = 0.0
     rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(_JOULES if energy is not None else (), 0.0)
@@ -161,15 +163,16 @@ def _clients(file: OpenTable, counts: Mapping[str, int], max_leak: float, energy
         _add_up(table, rows, sent, joules)
         leak = max(leak, float(numbers(table["leak"], 0.0).max(initial=0.0)))
     begun, outcomes = _UPDATES
-    of_attempts = {name: counts[name] - counts.get(f"probe_{name}", 0) for name in _BYTES}
+    attempt_bytes = {name: counts[name] - counts.get(f"probe_{name}", 0) for name in _BYTES}
     sums = {begun: rows.total()} | {name: rows[name] for name in outcomes} | sent
-    problems = _differences(sums, {**counts, **of_attempts})
-    if not math.isclose(leak, max_leak, rel_tol=_CLOSE):
+    problems = _differences(sums, {**counts, **attempt_bytes})
+    if not math.isclose(leak, max_leak, rel_tol=_TOLERANCE):
         problems.append(f"the largest leak is {leak!r}, and {max_leak!r} was spent")
     return problems + ([] if energy is None else energy.differences(joules, energy.attempts_j))
 
 
-def _probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None) -> list[str]:
+def _check_probes(file: OpenTable, counts: Mapping[str, int], energy: Accounts | None) -> list[str]:
+    """Return differences between the table of probes, the server's counts, and the energy."""
     drawn_j = energy.probes_j if energy is not None else {}
     rows, sent, joules = Counter[str](), dict.fromkeys(_BYTES, 0), dict.fromkeys(drawn_j, 0.0)
     for table in file.pieces(["outcome", *sent, *joules]):
@@ -189,7 +192,8 @@ def _add_up(table: pa.Table, rows: Counter[str], sent: dict[str, int], joules: d
     rows.update(count_words(table["outcome"]))
 
 
-def _messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:
+def _check_messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:
+    """Return differences between the table of messages and the server's counts."""
     rows = Counter[str]()
     for table in file.pieces(["outcome"]):
         rows.update(count_words(table["outcome"]))
@@ -200,9 +204,11 @@ def _messages(file: OpenTable, counts: Mapping[str, int]) -> list[str]:
     )
 
 
-def _rows(file: OpenTable, expected: int) -> list[str]:
+def _check_row_count(file: OpenTable, expected: int) -> list[str]:
+    """Return a text if a table does not have the expected number of rows."""
     return _differences({"rows": file.rows}, {"rows": expected})
 
 
-def _differences(found: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
-    return [f"{name} is {count}, not {expected[name]}" for name, count in found.items() if count != expected[name]]
+def _differences(actual: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
+    """Return the numbers that differ from the expected ones, as text."""
+    return [f"{name} is {count}, not {expected[name]}" for name, count in actual.items() if count != expected[name]]

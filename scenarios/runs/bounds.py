@@ -1,9 +1,9 @@
-"""The bounds of Theorems 2 to 5 of the channel study for finished runs, as curves to draw beside their AoI regrets.
+"""Bounds of Theorems 2 to 5 of the channel study for finished runs, as curves beside their AoI regrets.
 
-Only where they apply: all four are against the oracle `means`, and of clients that always take part, whose transmissions arrive
-exactly where their sub-channel is Good (`beyond`). Theorems 2 (any scheduler, from below, on its worst instance) and
-3 (M-Exp3, from above) are of states that are fixed beforehand; Theorems 4 (any, from below) and 5 (GLR-CUCB, from above) of means
-that are constant between breakpoints. Theorem 3 asks for more (`theorem3_unmet`), and bounds the regret at the end of the run.
+All four bound the regret against the oracle `means`, for clients that always take part and whose transmissions arrive exactly if
+their sub-channel is Good (`beyond`). For states that are fixed beforehand: Theorem 2 (any scheduler, lower bound, on its worst
+instance) and Theorem 3 (M-Exp3, upper bound). For means that are constant between breakpoints: Theorem 4 (any scheduler, lower
+bound) and Theorem 5 (GLR-CUCB, upper bound). Theorem 3 has further conditions (`theorem3_unmet`); it holds at the end of a run.
 """
 
 from __future__ import annotations
@@ -29,37 +29,37 @@ FIXED, PIECEWISE = ("adversarial", "file"), ("stationary", "piecewise-stationary
 def aoi_bounds(runs: Sequence[Run]) -> list[Bound]:
     """Return the bounds that apply to some of `runs`, one for each size of the world."""
     bounds: dict[str, Bound] = {}
-    fifth: dict[tuple[int, int], list[Run]] = {}
+    glr_cucb_runs: dict[tuple[int, int], list[Run]] = {}
     sizes = {_sizes(run) for run in runs if oracle_name(run) == "means" and beyond(run) is None}
     for run in runs:
         if oracle_name(run) != "means" or beyond(run) is not None:
             continue
         clients, channels = _sizes(run)
-        kind = _states(run)
+        kind = _states_kind(run)
         # In a sweep over sizes, every size has its own bounds.
-        of = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
+        suffix = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
         size = {"clients": clients, "channels": channels}
-        found: list[Bound] = []
+        run_bounds: list[Bound] = []
         if kind in FIXED:
-            words = "any scheduler on its worst instance, constants of the proof (eq. 67)"
-            found.append(Bound(f"Theorem 2, lower{of}", words, _curve(partial(theorem2_lower, **size))))
+            text = "any scheduler on its worst instance, constants of the proof (eq. 67)"
+            run_bounds.append(Bound(f"Theorem 2, lower{suffix}", text, _curve(partial(theorem2_lower, **size))))
             if run.summary["policy"] == "m-exp3" and theorem3_unmet(run) is None:
-                found.append(_theorem3(int(run.summary["rounds"]), size, of))
+                run_bounds.append(_theorem3(int(run.summary["rounds"]), size, suffix))
         elif kind in PIECEWISE:
-            words = "any scheduler on its worst instance, constants of the proof (eq. 74)"
-            found.append(Bound(f"Theorem 4, lower{of}", words, _curve(partial(theorem4_lower, **size))))
+            text = "any scheduler on its worst instance, constants of the proof (eq. 74)"
+            run_bounds.append(Bound(f"Theorem 4, lower{suffix}", text, _curve(partial(theorem4_lower, **size))))
             if run.summary["policy"] == "glr-cucb":
-                fifth.setdefault((clients, channels), []).append(run)
-        bounds |= {bound.label: bound for bound in found}
-    for (clients, channels), several in fifth.items():
-        of = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
-        bound = _theorem5(several, clients, channels, of)
+                glr_cucb_runs.setdefault((clients, channels), []).append(run)
+        bounds |= {bound.label: bound for bound in run_bounds}
+    for (clients, channels), group in glr_cucb_runs.items():
+        suffix = f", N = {channels}, K = {clients}" if len(sizes) > 1 else ""
+        bound = _theorem5(group, clients, channels, suffix)
         bounds[bound.label] = bound
     return sorted(bounds.values(), key=lambda bound: bound.label)
 
 
 def bound_notes(runs: Sequence[Run]) -> list[str]:
-    """Why bounds that are of this oracle's regret are not drawn, a sentence for each reason among the runs."""
+    """Return a sentence for each reason why bounds on the regret against `means` are not drawn."""
     reasons: dict[str, dict[str, None]] = {}
     for run in runs:
         if oracle_name(run) != "means":
@@ -74,7 +74,7 @@ def bound_notes(runs: Sequence[Run]) -> list[str]:
 
 
 def beyond(run: Run) -> str | None:
-    """Return what decides over a run's updates beside the states of its sub-channels, in words, or None."""
+    """Return the first reason why the theorems do not apply to a run, as text; None if they do."""
     scenario, totals = run.scenario, run.summary["totals"]
     for key in ("jammers", "outages", "script"):
         if scenario.get(key):
@@ -94,8 +94,7 @@ def beyond(run: Run) -> str | None:
 
 
 def theorem3_unmet(run: Run) -> str | None:
-    """Return the first condition of Theorem 3 that a run of M-Exp3 does not meet, as text; None if it meets all conditions that
-    its tables show.
+    """Return the first condition of Theorem 3 that a run of M-Exp3 does not meet, as text; None if its tables show none.
 
     The tables do not show how often the oracle's clients succeed; the note of the bound states that condition.
     """
@@ -103,9 +102,9 @@ def theorem3_unmet(run: Run) -> str | None:
     clients, channels = _sizes(run)
     rounds, planned = int(run.summary["rounds"]), int(run.scenario["rounds"])
     least = theorem3_holds_from(clients=clients, channels=channels)
-    if _states(run) not in FIXED:
+    if _states_kind(run) not in FIXED:
         return "its states are not fixed beforehand"
-    if _states(run) == "file" or float(states.get("dwell_rounds", 0.0)) != 1.0:
+    if _states_kind(run) == "file" or float(states.get("dwell_rounds", 0.0)) != 1.0:
         return (
             "its proof (eq. 20) takes a client's mean age as one over its rate of success, which wants independent rounds: "
             "channels.states.dwell_rounds = 1"
@@ -123,9 +122,9 @@ def theorem3_unmet(run: Run) -> str | None:
     return None
 
 
-def _theorem3(rounds: int, size: Mapping[str, int], of: str) -> Bound:
-    """Return the bound of Theorem 3 at the end of the run alone, since gamma is tuned to its length; `of` ends the label."""
-    words = (
+def _theorem3(rounds: int, size: Mapping[str, int], suffix: str) -> Bound:
+    """Return the bound of Theorem 3 at the end of the run alone, since gamma is tuned to its length; `suffix` ends the label."""
+    text = (
         "M-Exp3 with its tuned gamma, constants of eq. 21, at the end of the run; where each client of the oracle's set succeeds "
         "in at least one of C(N, K) rounds"
     )
@@ -133,10 +132,10 @@ def _theorem3(rounds: int, size: Mapping[str, int], of: str) -> Bound:
     def value_at(horizon: int) -> float:
         return theorem3_upper(rounds, clients=size["clients"], channels=size["channels"]) if horizon == rounds else math.nan
 
-    return Bound(f"Theorem 3, upper, at T = {rounds:,}{of}", words, _curve(value_at))
+    return Bound(f"Theorem 3, upper, at T = {rounds:,}{suffix}", text, _curve(value_at))
 
 
-def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Bound:
+def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> Bound:
     """Return the mean of the bounds of the runs' instances, which bounds their mean regret."""
     instances = []
     for run in runs:
@@ -146,7 +145,7 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Boun
         c = max(lemma3_constant(row) for row in best)
         instances.append((len(means), c, float(means.min())))
     spread = [" to ".join(f"{end:.3g}" for end in sorted({min(v), max(v)})) for v in zip(*instances, strict=True)]
-    words = (
+    text = (
         f"GLR-CUCB, eq. 28, mean over {len(runs)} runs: segments {spread[0]}, not known to it; c' of Lemma 3, the largest of all "
         f"segments, {spread[1]}; least mean {spread[2]}; the constant of Lemma 4, which the paper does not give, taken as 1"
     )
@@ -158,7 +157,7 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, of: str) -> Boun
         ]
         return float(np.mean(values))
 
-    return Bound(f"Theorem 5, upper{of}", words, _curve(value_at))
+    return Bound(f"Theorem 5, upper{suffix}", text, _curve(value_at))
 
 
 def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:
@@ -166,23 +165,25 @@ def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:
 
     def values(rounds: FloatArray) -> FloatArray:
         out = np.full(len(rounds), np.nan)
-        for place, horizon in enumerate(rounds.tolist()):
+        for index, horizon in enumerate(rounds.tolist()):
             try:
                 value = bound(int(horizon))
             except ValueError:
                 continue
             if value > 0.0:
-                out[place] = value
+                out[index] = value
         return out
 
     return values
 
 
 def _sizes(run: Run) -> tuple[int, int]:
+    """Return the numbers of clients and of sub-channels of a run."""
     scenario: Mapping[str, Any] = run.scenario
     return int(scenario["clients"]["count"]), int(scenario["channels"]["count"])
 
 
-def _states(run: Run) -> str:
+def _states_kind(run: Run) -> str:
+    """Return the kind of `channels.states` of a run; empty without it."""
     states = run.scenario["channels"].get("states") or {}
     return str(states.get("kind", ""))

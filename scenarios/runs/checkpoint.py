@@ -1,8 +1,8 @@
 """Checkpoints: the whole state of a run at a round boundary in one file. A resumed run equals an uninterrupted one.
 
 The file is a NumPy archive of plain arrays: the tree of the state as JSON, and beside it every array the tree holds. Nothing in
-it is executed as it is read. Behind the archive, where readers of such archives do not look, is a line with the format and the
-SHA-256 of what comes before.
+it is executed when it is read. After the archive, where readers of such archives do not look, comes a line with the format and
+the SHA-256 of the archive.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ _PART = 1 << 20
 _LAST_LINE = re.compile(rb"\nnetsim checkpoint (\d{1,9}) sha256 ([0-9a-f]{64})\n\Z")
 
 
-_LARGE, _FEW = 10_000, 8
-"""Arrays with at least `_LARGE` entries are stored sparsely if at most one entry in `_FEW` differs from the most common one."""
+_SPARSE_SIZE, _SPARSE_SHARE = 10_000, 8
+"""Arrays with at least `_SPARSE_SIZE` entries are stored sparsely if at most one entry in `_SPARSE_SHARE` differs from the most
+common one."""
 _WHOLE_BYTES = tuple(np.dtype(kind) for kind in (np.float64, np.int64, np.float32, np.int32))
 
 
 class StateError(TypeError):
-    """A state holds something that a checkpoint cannot."""
+    """Error: a state has a value that a checkpoint cannot store."""
 
 
 def save(folder: Path, state: State) -> None:
@@ -109,7 +110,7 @@ def exists(folder: Path) -> bool:
 
 
 def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
-    """Return `value` as JSON. Types that JSON lacks are lists that begin with their kind."""
+    """Return `value` as JSON; add its arrays to `arrays`. Types that JSON lacks become lists that begin with their kind."""
     if value is None or isinstance(value, bool | int | float | str):
         return value.item() if isinstance(value, np.generic) else value
     if isinstance(value, np.ndarray):
@@ -131,13 +132,14 @@ def _pack(value: object, arrays: dict[str, NDArray[Any]]) -> object:
 def _pack_array(value: NDArray[Any], arrays: dict[str, NDArray[Any]]) -> object:
     """Return a sparse form of a large array with mostly equal entries, such as those of clients that were never selected."""
     name = f"a{len(arrays)}"
-    if value.ndim == 1 and value.size >= _LARGE and value.dtype in _WHOLE_BYTES:
-        # By their bits: -0.0 is not 0.0, and NaN is like itself.
+    if value.ndim == 1 and value.size >= _SPARSE_SIZE and value.dtype in _WHOLE_BYTES:
+        # Compare bits, so that -0.0 differs from 0.0, and NaN equals itself.
         bits = value.view(f"u{value.itemsize}")
         middle = value.size // 2
+        # If two entries agree, they probably have the most common value.
         usual = middle if bits[middle] == bits[-1] else 0
         others = np.flatnonzero(bits != bits[usual])
-        if len(others) <= value.size // _FEW:
+        if len(others) <= value.size // _SPARSE_SHARE:
             arrays[name] = value[usual : usual + 1].copy()
             arrays[f"{name}at"], arrays[f"{name}is"] = others, value[others]
             return ["mostly", [name, value.size]]
@@ -154,9 +156,9 @@ def _unpack(value: object, arrays: dict[str, NDArray[Any]]) -> Any:
         return arrays[content]
     if kind == "mostly":
         name, size = content
-        whole = np.repeat(arrays[name], size)
-        whole[arrays[f"{name}at"]] = arrays[f"{name}is"]
-        return whole
+        full = np.repeat(arrays[name], size)
+        full[arrays[f"{name}at"]] = arrays[f"{name}is"]
+        return full
     if kind == "dict":
         return {_unpack(key, arrays): _unpack(item, arrays) for key, item in content}
     if kind == "bytes":

@@ -28,7 +28,7 @@ _REMEDY = "remove it, and go on with the run or run it again: netsim resume {0}"
 
 @contextmanager
 def writing(out: Path, kind: str = "folder") -> Iterator[None]:
-    """Raise UserError for an OSError of the block, which writes to `out`; the remedy names another `kind` of place."""
+    """Context manager: turn an OSError of writing to `out` into a UserError; `kind`: "folder" or "file", for the remedy."""
     try:
         yield
     except OSError as error:
@@ -37,18 +37,19 @@ def writing(out: Path, kind: str = "folder") -> Iterator[None]:
 
 def check_place(out: Path) -> None:
     """Raise UserError unless `out` is a folder that can be written, or could be made one; writes nothing."""
-    if "\0" in str(out) or not _is_utf8(str(out.absolute())):
+    if "\0" in str(out) or not _has_utf8_name(str(out.absolute())):
         raise UserError(f"--out {str(out)!r}: tables can be written to folders only whose names are UTF-8; name another folder")
-    place = out
-    while not place.exists():
-        place = place.parent
-    if not place.is_dir():
-        raise UserError(f"--out {str(out)!r}: {place} is a file; name a folder")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"--out {str(out)!r}: {place} cannot be written (permission denied); name another folder")
+    existing = out
+    while not existing.exists():
+        existing = existing.parent
+    if not existing.is_dir():
+        raise UserError(f"--out {str(out)!r}: {existing} is a file; name a folder")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise UserError(f"--out {str(out)!r}: {existing} cannot be written (permission denied); name another folder")
 
 
-def _is_utf8(name: str) -> bool:
+def _has_utf8_name(name: str) -> bool:
+    """Return True if a name can be written in UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -57,16 +58,14 @@ def _is_utf8(name: str) -> bool:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return the names in a folder, but for the rest of a process that was killed as it wrote its first file."""
+    """Return the names in a folder, without the temporary file that a killed process may leave."""
     if not folder.is_dir():
         return set()
     return {entry.name for entry in folder.iterdir()} - {atomic.temporary(folder / MARKER).name}
 
 
-def _marker(out: Path) -> Marker | None:
-    """Return the marker in `out`, None for a new or an empty folder; raises UserError where `out` holds other things than
-    results.
-    """
+def _read_marker(out: Path) -> Marker | None:
+    """Return the marker in `out`, or None for a new or an empty folder; raises UserError for a folder with other files."""
     with writing(out):
         check_place(out)
         names = _names(out)
@@ -74,26 +73,26 @@ def _marker(out: Path) -> Marker | None:
     if marker is not None or not names:
         return marker
     if MANIFEST in names:
-        what = f"holds a sweep {_EARLIER}"
+        problem = f"holds a sweep {_EARLIER}"
     elif {SCENARIO, "rounds.parquet"} <= names:
-        what = f"holds a run {_EARLIER}"
+        problem = f"holds a run {_EARLIER}"
     else:
-        what = "is a folder with other things in it"
-    raise UserError(f"--out {str(out)!r}: {what}; name a new or an empty folder")
+        problem = "is a folder with other things in it"
+    raise UserError(f"--out {str(out)!r}: {problem}; name a new or an empty folder")
 
 
 def check_run(out: Path, overwrite: bool, files: Iterable[str] = ()) -> None:
     """Raise UserError unless a run that writes `files` may go to `out`: new, empty or, with `overwrite`, an earlier run's."""
-    marker = _marker(out)
+    marker = _read_marker(out)
     if marker is None:
         return
     if marker.kind != "run":
         raise UserError(f"--out {str(out)!r}: holds a sweep; name a new or an empty folder")
     present = marker.present()
     if present and not overwrite:
-        further = f", or go on with it: netsim resume {out}" if checkpoint.exists(out) else ""
+        resume_text = f", or go on with it: netsim resume {out}" if checkpoint.exists(out) else ""
         raise UserError(
-            f"--out {str(out)!r}: already holds a run ({', '.join(present)}); give --overwrite or another folder{further}"
+            f"--out {str(out)!r}: already holds a run ({', '.join(present)}); give --overwrite or another folder{resume_text}"
         )
     marker.check()
     marker.check_free(files)
@@ -106,7 +105,7 @@ def make(out: Path) -> None:
 
 
 def open_run(out: Path, files: Iterable[str]) -> Marker:
-    """Take what an earlier run wrote out of the folder of a run that writes `files`; the folder's marker."""
+    """Remove the files of an earlier run from `out`, list `files` as those of the new run, and return the marker."""
     with writing(out):
         marker = Marker.read(out) or Marker(out, "run")
         marker.remove()
@@ -142,7 +141,7 @@ def check_sweep(out: Path, overwrite: bool, runs: Iterable[str] = ()) -> None:
 
     `runs`: the folders below `out` that its runs go to.
     """
-    marker = _marker(out)
+    marker = _read_marker(out)
     if marker is None:
         return
     if marker.kind != "sweep":
@@ -156,6 +155,7 @@ def check_sweep(out: Path, overwrite: bool, runs: Iterable[str] = ()) -> None:
 
 
 def _check_run_of_sweep(out: Path, run: Path) -> None:
+    """Raise UserError unless a run of a sweep may go to the folder `run`."""
     if not _names(run):
         return
     marker = Marker.read(run)
@@ -165,7 +165,7 @@ def _check_run_of_sweep(out: Path, run: Path) -> None:
 
 
 def clear_sweep(out: Path, manifest: Notes, runs: Iterable[str]) -> None:
-    """Take the runs, figures and tables of an earlier sweep out of the folder of a sweep with `runs`."""
+    """Remove the runs, figures and tables of an earlier sweep from `out`, and write the manifest of the new one."""
     with writing(out):
         marker = Marker.read(out) or Marker(out, "sweep")
         for name in marker.runs:
@@ -177,7 +177,7 @@ def clear_sweep(out: Path, manifest: Notes, runs: Iterable[str]) -> None:
 
 
 def extend_sweep(out: Path, runs: Iterable[str]) -> None:
-    """Note that further runs go to the folder of a sweep that goes on."""
+    """List further runs in the marker of a sweep that goes on."""
     marker = Marker.read(out)
     if marker is not None:
         with writing(out):
@@ -185,18 +185,19 @@ def extend_sweep(out: Path, runs: Iterable[str]) -> None:
 
 
 def _remove_run(run: Path) -> None:
+    """Remove the files of a run of an earlier sweep, and its folders if they are then empty."""
     marker = Marker.read(run)
     if marker is None:
         return
     marker.remove()
     (run / MARKER).unlink()
     for folder in (run, run.parent):
-        with suppress(OSError):  # there is something of the user's in it, or another run
+        with suppress(OSError):  # not empty: it holds files of the user, or another run
             folder.rmdir()
 
 
 def write_manifest(out: Path, manifest: Notes) -> None:
-    """List a sweep's runs; in one go, so that no reader sees half a list."""
+    """Write the list of a sweep's runs in one step, so that no reader sees half of it."""
     with writing(out):
         write_json(out / MANIFEST, manifest)
 
@@ -206,12 +207,12 @@ def write_json(path: Path, content: Notes) -> None:
     atomic.write(path, (json.dumps(add_checksum(content), indent=2) + "\n").encode())
 
 
-def add_files(out: Path, made: Path) -> list[Path]:
-    """Move the files below `made` to the same places below `out`. Only netsim's own files are replaced.
+def add_files(out: Path, source_folder: Path) -> list[Path]:
+    """Move the files below `source_folder` to the same places below `out`. Only netsim's own files are replaced.
 
     Returns their new paths. Raises UserError.
     """
-    files = sorted(path.relative_to(made) for path in made.rglob("*") if path.is_file())
+    files = sorted(path.relative_to(source_folder) for path in source_folder.rglob("*") if path.is_file())
     marker = Marker.read(out)
     if marker is None:
         raise UserError(f"{out}: holds results {_EARLIER}; name a place elsewhere with --out")
@@ -220,7 +221,7 @@ def add_files(out: Path, made: Path) -> list[Path]:
         marker.claim(file.as_posix() for file in files)
         for file in files:
             (out / file).parent.mkdir(exist_ok=True)
-            with (made / file).open("rb") as source, atomic.replacing(out / file) as target:
+            with (source_folder / file).open("rb") as source, atomic.replacing(out / file) as target:
                 shutil.copyfileobj(source, target)
     return [out / file for file in files]
 
@@ -237,10 +238,10 @@ def read_ending(run: Path) -> str | None:
     """Return how the run in a folder ended, or None if it has not; raises UserError if the summary cannot be read."""
     if not os.path.lexists(run / SUMMARY):
         return None
-    how = read_summary(run).get("ended")
-    if not isinstance(how, str):
+    ending = read_summary(run).get("ended")
+    if not isinstance(ending, str):
         raise UserError(f"{run / SUMMARY}: does not say how the run ended; {_REMEDY.format(run)}")
-    return how
+    return ending
 
 
 def read_beginning(run: Path) -> str | None:

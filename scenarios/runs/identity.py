@@ -16,27 +16,28 @@ from scenarios.runs.unfinished import version
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.data_files import data_file
 
-_NAMES = {"name", "description", "seed", "sweep"}
-"""Keys that a run's tables do not depend on, and the seed, which comes in afterwards."""
-_OF_FILES = ("path", "devices")
+_EXCLUDED_KEYS = {"name", "description", "seed", "sweep"}
+"""Keys that do not affect the tables of a run, and the seed, which `run_id` adds."""
+_FILE_KEYS = ("path", "devices")
 """Keys whose values are names of files."""
 
 
 def study_digest(scenario: Scenario, code: Fingerprint) -> str:
-    """Return the SHA-256 of everything that all seeds of a scenario share: its keys without names, netsim's version, the files
-    that it names, its code.
+    """Return the SHA-256 of all that the seeds of a scenario share: keys, version of netsim, data files and user's code.
 
     `code`: fingerprint of the user's components (`own_code`).
     """
-    tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
+    tables = scenario.model_dump(mode="json", exclude=_EXCLUDED_KEYS, exclude_none=True, by_alias=True)
     return _digest({"scenario": tables, "version": version(), "files": named_files(scenario), "own_code": code})
 
 
 def named_files(scenario: Scenario) -> dict[str, str]:
     """Return the SHA-256 of every data file that a scenario names, by its name there."""
-    tables = scenario.model_dump(mode="json", exclude=_NAMES, exclude_none=True, by_alias=True)
-    found = {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
-    return found if scenario.flower is None else found | {str(file): sha256_of(file) for file in app_files(scenario.flower.app)}
+    tables = scenario.model_dump(mode="json", exclude=_EXCLUDED_KEYS, exclude_none=True, by_alias=True)
+    digests = {name: sha256_of(file) for name, file in sorted(_files(tables, scenario.clients.count))}
+    return (
+        digests if scenario.flower is None else digests | {str(file): sha256_of(file) for file in app_files(scenario.flower.app)}
+    )
 
 
 def changed_files(state: Mapping[str, Any], scenario: Scenario) -> list[str]:
@@ -51,17 +52,16 @@ def run_id(study: str, seed: int) -> str:
 
 
 def _digest(content: Mapping[str, object]) -> str:
+    """Return the SHA-256 of plain data, independent of the order of keys."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _files(value: object, clients: int, key: str = "") -> Iterator[tuple[str, Path]]:
-    """Return the data files named by keys of a scenario: existing files among values that look like paths or belong to keys of
-    files.
-    """
+    """Yield name and path of the data files in a scenario: values that look like paths, or of a file key, and exist."""
     if isinstance(value, str):
-        looks = (Path(value).suffix or key in _OF_FILES) and "\0" not in value and len(value) < 4096
+        is_path = (Path(value).suffix or key in _FILE_KEYS) and "\0" not in value and len(value) < 4096
         names = [value.replace(CLIENT, str(client)) for client in range(clients)] if CLIENT in value else [value]
-        for name in names if looks else ():
+        for name in names if is_path else ():
             file = data_file(name)
             if file.is_file():
                 yield name, file

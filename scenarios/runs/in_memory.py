@@ -27,6 +27,7 @@ from scenarios.workers.interrupts import stop_requests
 
 @contextmanager
 def _open_table(table: object) -> Iterator[OpenTable]:
+    """Context manager that opens a table in memory as it would be opened from a file."""
     yield TableInMemory(table)
 
 

@@ -16,7 +16,7 @@ _PROCESS = Path("/proc/self")
 
 
 class Effort:
-    """Wall time, processor time and memory of this process since a moment."""
+    """Wall time, processor time and memory of this process since the object was created."""
 
     def __init__(self, before_s: float = 0.0) -> None:
         """Begin to measure now. `before_s`: wall time of earlier parts of the run."""
@@ -29,7 +29,7 @@ class Effort:
         return time.perf_counter() - self._started
 
     def notes(self) -> Notes:
-        """For the summary."""
+        """Return the entry `machine` of a summary."""
         return {
             "cpu": _processor(),
             "cores": os.cpu_count(),
@@ -51,7 +51,7 @@ def _processor() -> str:
 
 
 def _forget_peak() -> None:
-    """Reset the process's peak of memory, if the system can: a worker simulates one run after the other."""
+    """Reset the peak of memory if the system can, because a worker simulates several runs one after another."""
     try:
         (_PROCESS / "clear_refs").write_text("5", encoding="ascii")
     except OSError:

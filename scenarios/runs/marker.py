@@ -39,9 +39,9 @@ class Marker:
         if path.is_symlink():
             raise UserError(f"{path}: is a symbolic link, which netsim does not follow; {_REMEDY}")
         try:
-            read = json.loads(path.read_bytes())
-            content = remove_checksum(read)
-            if KEY not in read or content["format"] != FORMAT:
+            stored = json.loads(path.read_bytes())
+            content = remove_checksum(stored)
+            if KEY not in stored or content["format"] != FORMAT:
                 raise ValueError("it has no checksum, or its format is another")
             if not all(isinstance(name, str) and "\0" not in name for name in (*content["files"], *content["runs"])):
                 raise ValueError("it lists something else than files")
@@ -75,35 +75,35 @@ class Marker:
     def check_free(self, files: Iterable[str], runs: Iterable[str] = ()) -> None:
         """Raise UserError as `claim` does; writes nothing."""
         for name in files:
-            self._check_plain(name)
+            self._check_path(name)
             if name not in self.files and os.path.lexists(self.folder / name):
                 raise UserError(f"{self.folder / name}: was not written by netsim, which needs that name; move it elsewhere")
         for name in runs:
-            self._check_plain(name)
+            self._check_path(name)
 
     def check(self) -> None:
         """Raise UserError where a listed file is something else by now, or lies behind a symbolic link."""
         for name in [*self.files, *self.runs]:
-            self._check_plain(name)
+            self._check_path(name)
         for name in self.files:
             if (self.folder / name).is_dir():
                 raise UserError(f"{self.folder / name}: is a folder, and netsim wrote a file there; {_REMEDY}")
 
     def remove(self, below: str = "") -> None:
         """Remove the listed files, or those in the folder `below`, and the folder if it is then empty."""
-        gone = [name for name in self.files if not below or name.startswith(f"{below}/")]
-        for name in gone:
-            self._check_plain(name)
+        removed = [name for name in self.files if not below or name.startswith(f"{below}/")]
+        for name in removed:
+            self._check_path(name)
         # Remove the summary first: a folder without one is no complete run, even if the process is killed during the removal.
-        for name in sorted(gone, key=lambda name: name != "summary.json"):
+        for name in sorted(removed, key=lambda name: name != "summary.json"):
             (self.folder / name).unlink(missing_ok=True)
             atomic.temporary(self.folder / name).unlink(missing_ok=True)
-        above = {parent for name in gone for parent in PurePosixPath(name).parents[:-1]}
+        above = {parent for name in removed for parent in PurePosixPath(name).parents[:-1]}
         for parent in sorted(above, key=lambda parent: len(parent.parts), reverse=True):
-            with suppress(OSError):  # something of the user's is in it, or it is not there
+            with suppress(OSError):  # it holds files of the user, or does not exist
                 (self.folder / parent).rmdir()
-        if gone:
-            self.files = [name for name in self.files if name not in gone]
+        if removed:
+            self.files = [name for name in self.files if name not in removed]
             self.write()
 
     def present(self) -> list[str]:
@@ -112,19 +112,21 @@ class Marker:
 
     def foreign(self) -> list[str]:
         """Return the names directly in the folder that are neither listed nor folders of listed files, but for empty folders."""
-        ours = {PurePosixPath(name).parts[0] for name in [*self.files, *self.runs]} | {MARKER}
-        ours |= {atomic.temporary(self.folder / name).name for name in ours}
-        # Where a folder of netsim's could not be removed, it is left, empty.
-        return sorted(entry.name for entry in self.folder.iterdir() if entry.name not in ours and not _empty_folder(entry))
+        listed = {PurePosixPath(name).parts[0] for name in [*self.files, *self.runs]} | {MARKER}
+        listed |= {atomic.temporary(self.folder / name).name for name in listed}
+        # Ignore empty folders: netsim leaves one where it cannot remove it.
+        return sorted(entry.name for entry in self.folder.iterdir() if entry.name not in listed and not _empty_folder(entry))
 
-    def _check_plain(self, name: str) -> None:
+    def _check_path(self, name: str) -> None:
+        """Raise UserError for a path that leads out of the folder, or through a symbolic link."""
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:
             raise UserError(f"{self.folder / MARKER}: lists {name!r}, which is outside of the folder; {_REMEDY}")
-        for place in [path, *path.parents[:-1]]:
-            if (self.folder / place).is_symlink():
-                raise UserError(f"{self.folder / place}: is a symbolic link, which netsim does not follow; {_REMEDY}")
+        for part in [path, *path.parents[:-1]]:
+            if (self.folder / part).is_symlink():
+                raise UserError(f"{self.folder / part}: is a symbolic link, which netsim does not follow; {_REMEDY}")
 
 
 def _empty_folder(path: Path) -> bool:
+    """Return True for an empty folder that is no symbolic link."""
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())

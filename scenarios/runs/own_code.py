@@ -25,10 +25,10 @@ Fingerprint = dict[str, dict[str, str]]
 
 OWN_FUNCTIONS = ("learner.local_training", "learner.metrics")
 """Keys that hold functions of the user's own, beside every `kind`."""
-_NETSIM = ("analysis", "models", "netsim", "scenarios")
-_SEEN: dict[str, tuple[ModuleSpec | None, dict[str, str]]] = {}
-# A process goes on with the code that it has imported, whatever becomes of the file: its fingerprint is taken once, unless the
-# module is imported again, which gives it another spec.
+_NETSIM_PACKAGES = ("analysis", "models", "netsim", "scenarios")
+_FINGERPRINTS: dict[str, tuple[ModuleSpec | None, dict[str, str]]] = {}
+# Fingerprint of each module, with the spec of its import. A process runs the code that it has imported, even if the file changes
+# later: so a fingerprint is taken once, and again only if the module is imported again, which gives it another spec.
 
 
 def own_code(scenario: Scenario) -> Fingerprint:
@@ -40,12 +40,12 @@ def own_code(scenario: Scenario) -> Fingerprint:
 def learner_code(scenario: Scenario) -> Fingerprint:
     """Return the fingerprint of the components that train: by place, where there is a file to look at."""
     places = [own.place for own in own_components(scenario) if own.path.startswith("learner.")]
-    return {place: found for place in sorted(places) if (found := _modules(place))}
+    return {place: digests for place in sorted(places) if (digests := _modules(place))}
 
 
-def refuse_other_code(wanted: Fingerprint) -> None:
-    """Raise UserError where this process finds other code than `wanted`, as of `learner_code`."""
-    changed = changes(wanted, {place: _modules(place) for place in wanted})
+def refuse_other_code(expected: Fingerprint) -> None:
+    """Raise UserError where this process finds other code than `expected`, a result of `learner_code`."""
+    changed = changes(expected, {place: _modules(place) for place in expected})
     if changed:
         raise UserError(f"the code of {', '.join(changed)} is other than that of the run; give it the same files")
 
@@ -95,36 +95,39 @@ class OwnComponent:
 
 def own_components(scenario: Scenario) -> list[OwnComponent]:
     """Return all users' components of a scenario, without those of other variants of its sweep, which a run does not use."""
-    # Names have no group here: entry points have short ones, which no two groups of theirs need to tell apart.
+    # Look names up in all groups at once: entry points of different groups hardly ever share a name.
     groups = [(known_names(group), built_in) for group, built_in in reversed(BUILT_IN.items())]
     named = {name: place for known, built_in in groups for name, place in known.items() if name not in built_in}
     return list(_find_components(scenario.model_dump(exclude={"sweep"}, exclude_none=True, by_alias=True), "", named))
 
 
 def _find_components(value: object, path: str, named: Mapping[str, str]) -> Iterator[OwnComponent]:
+    """Yield the users' components in tables of a scenario. `named`: addresses of registered names."""
     items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     for key, inner in items:
-        here = f"{path}.{key}" if path else str(key)
-        if isinstance(inner, str) and (key == "kind" or path in OWN_FUNCTIONS or here in OWN_FUNCTIONS):
+        key_path = f"{path}.{key}" if path else str(key)
+        if isinstance(inner, str) and (key == "kind" or path in OWN_FUNCTIONS or key_path in OWN_FUNCTIONS):
             place = inner if ":" in inner else named.get(inner)
             if place is not None:
-                yield OwnComponent(here, inner, place)
-        yield from _find_components(inner, here, named)
+                yield OwnComponent(key_path, inner, place)
+        yield from _find_components(inner, key_path, named)
 
 
 def _modules(place: str) -> dict[str, str]:
+    """Return the fingerprint of a component: SHA-256 of its module's file and of those that it imports."""
     load_own(place)
     name = place.partition(":")[0]
     if name == IN_MEMORY:
         return {}  # made in a notebook or a script: there is no file to look at
     spec = sys.modules[name].__spec__
-    seen = _SEEN.get(name)
-    if seen is None or seen[0] is not spec:
-        seen = _SEEN[name] = (spec, _read(name, spec))
-    return seen[1]
+    cached = _FINGERPRINTS.get(name)
+    if cached is None or cached[0] is not spec:
+        cached = _FINGERPRINTS[name] = (spec, _fingerprint(name, spec))
+    return cached[1]
 
 
-def _read(name: str, spec: ModuleSpec | None) -> dict[str, str]:
+def _fingerprint(name: str, spec: ModuleSpec | None) -> dict[str, str]:
+    """Return the SHA-256 of the file of a module and of the user's modules that it imports, by name."""
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         return {}  # made in a notebook, or built in: there is no file to look at
     origin = Path(spec.origin)
@@ -138,26 +141,27 @@ def _read(name: str, spec: ModuleSpec | None) -> dict[str, str]:
 def _reachable(name: str, root: Path, within: str | None) -> dict[str, Path]:
     """Return the modules below `root` that importing `name` may import, itself included, and their files."""
     files: dict[str, Path] = {}
-    waiting = [name]
-    while waiting:
-        module = waiting.pop()
+    pending = [name]
+    while pending:
+        module = pending.pop()
         top, _, above = module.partition(".")
-        if module in files or top in _NETSIM or within not in (None, top):
+        if module in files or top in _NETSIM_PACKAGES or within not in (None, top):
             continue
-        file = _file(module, root)
+        file = _module_file(module, root)
         if file is None:
             continue
         files[module] = file
         if above:
-            waiting.append(module.rpartition(".")[0])
+            pending.append(module.rpartition(".")[0])
         if file.suffix == ".py":
-            waiting += _imports(module, file)
+            pending += _imports(module, file)
     return files
 
 
-def _file(module: str, root: Path) -> Path | None:
-    place = root.joinpath(*module.split("."))
-    candidates = [place / "__init__.py", place.with_name(f"{place.name}.py"), *sorted(place.parent.glob(f"{place.name}.*.so"))]
+def _module_file(module: str, root: Path) -> Path | None:
+    """Return the file of a module below `root`, or None."""
+    base = root.joinpath(*module.split("."))
+    candidates = [base / "__init__.py", base.with_name(f"{base.name}.py"), *sorted(base.parent.glob(f"{base.name}.*.so"))]
     return next((file for file in candidates if file.is_file()), None)
 
 

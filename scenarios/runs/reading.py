@@ -1,4 +1,4 @@
-"""From a TOML file and overrides to a checked `Scenario`, and back; every refusal in the user's terms."""
+"""Conversion of a TOML file and overrides to a checked `Scenario`, and back, with messages in terms of the file."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from scenarios.schema.section import NO_VALUE, Tables
 FOLDER = Path(__file__).parents[1] / "library"
 APP_FILE = "pyproject.toml"
 """Name of a TOML file that is no scenario: it belongs to a Flower app."""
-_SHOWN = 5
-_DEEPEST = 32
+_MOST_MESSAGES = 5
+_MOST_LEVELS = 32
 Changes = Mapping[str, Any] | Iterable[tuple[str, Any]]
 
 
@@ -33,15 +33,15 @@ def shipped_files() -> list[Path]:
 
 def read_file(path: str | Path) -> Tables:
     """Return the tables of a scenario file, unchecked. A name without a folder may name a library scenario."""
-    place = Path(path)
+    file = Path(path)
     shipped = {file.stem: file for file in shipped_files()}
     try:
-        if not place.is_file() and place.parent == Path():
-            place = shipped.get(str(path).removesuffix(".toml"), place)
-        return _not_too_deep(tomllib.loads(text_of(place)), str(path))
+        if not file.is_file() and file.parent == Path():
+            file = shipped.get(str(path).removesuffix(".toml"), file)
+        return _check_depth(tomllib.loads(text_of(file)), str(path))
     except FileNotFoundError as error:
         nearby = [file.name for file in Path().glob("*.toml")]
-        raise UserError(f"scenario file {str(path)!r} does not exist; {did_you_mean(place.name, [*shipped, *nearby])}") from error
+        raise UserError(f"scenario file {str(path)!r} does not exist; {did_you_mean(file.name, [*shipped, *nearby])}") from error
     except IsADirectoryError as error:
         raise UserError(f"scenario file {str(path)!r} is a folder; name a .toml file") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -50,14 +50,16 @@ def read_file(path: str | Path) -> Tables:
         raise UserError(f"scenario file {str(path)!r} is not valid TOML: {error}; fix the file at that place") from error
 
 
-def _not_too_deep(tables: Tables, path: str) -> Tables:
+def _check_depth(tables: Tables, path: str) -> Tables:
     """Return `tables`; raise UserError if tables and lists are nested deeper than any key."""
     level: list[Any] = [tables]
     depth = 0
     while level:
         depth += 1
-        if depth > _DEEPEST:
-            raise UserError(f"scenario file {path!r} has tables within each other more than {_DEEPEST} times; no key has so many")
+        if depth > _MOST_LEVELS:
+            raise UserError(
+                f"scenario file {path!r} has tables within each other more than {_MOST_LEVELS} times; no key has so many"
+            )
         inner = [entry for table in level for entry in (table.values() if isinstance(table, dict) else table)]
         level = [entry for entry in inner if isinstance(entry, dict | list)]
     return tables
@@ -65,12 +67,12 @@ def _not_too_deep(tables: Tables, path: str) -> Tables:
 
 def parse_assignment(text: str, option: str = "--set") -> tuple[str, Any]:
     """Return a setting such as `policy.alpha=10` as a key and a TOML value; a bare word is a string."""
-    key, sign, value = text.partition("=")
+    key, equals, value = text.partition("=")
     key = key.strip()
-    if not sign or not all(key.split(".")):
+    if not equals or not all(key.split(".")):
         raise UserError(f"{option} {text!r}: must be of the form KEY=VALUE, such as policy.alpha=10")
-    if key.count(".") >= _DEEPEST:
-        raise UserError(f"{option} {key[:40]}..: has {key.count('.') + 1} levels; no key has more than {_DEEPEST}")
+    if key.count(".") >= _MOST_LEVELS:
+        raise UserError(f"{option} {key[:40]}..: has {key.count('.') + 1} levels; no key has more than {_MOST_LEVELS}")
     return key, parse_value(value.strip())
 
 
@@ -107,6 +109,7 @@ def override(tables: Mapping[str, object], changes: Changes) -> Tables:
 
 
 def _entry(table: object, name: str, above: str, key: str) -> object:
+    """Return the entry `name` of a table or list, a new table if it is missing; raises UserError. `above`: path of the table."""
     if isinstance(table, list):
         return table[_position(table, name, key)]
     if not isinstance(table, dict):
@@ -115,6 +118,7 @@ def _entry(table: object, name: str, above: str, key: str) -> object:
 
 
 def _position(table: list[Any], name: str, key: str) -> int:
+    """Return an index of a list from its text; raises UserError."""
     if not (name.isascii() and name.isdigit()) or int(name) >= len(table):
         raise UserError(f"{key}: {name!r} must be a position in a list of {len(table)}, counted from 0")
     return int(name)
@@ -125,15 +129,17 @@ def parse(tables: Mapping[str, object], source: str = "scenario") -> Scenario:
     try:
         return Scenario.model_validate(dict(tables))
     except ValidationError as error:
-        # Of a key that may be one of several things, each refuses: that is one line.
+        # A key with several possible types has an error for each of them: join these to one line.
         messages: dict[str, list[str]] = {}
         for key, reason in dict.fromkeys(_explain(tables, problem) for problem in error.errors()):
             messages.setdefault(key, []).append(reason)
-        optional = {_explain(tables, problem)[0] for problem in error.errors()[:_SHOWN] if _may_be_left_out(tables, problem)}
+        optional = {
+            _explain(tables, problem)[0] for problem in error.errors()[:_MOST_MESSAGES] if _may_be_left_out(tables, problem)
+        }
         leave_out = f', or "{NO_VALUE}" to leave it out'
         lines = [f"{key}{', or '.join(reasons)}{leave_out if key in optional else ''}" for key, reasons in messages.items()]
-        more = [f"and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
-        raise UserError("\n".join(f"{source}: {line}" for line in lines[:_SHOWN] + more)) from error
+        more = [f"and {len(lines) - _MOST_MESSAGES} more"] if len(lines) > _MOST_MESSAGES else []
+        raise UserError("\n".join(f"{source}: {line}" for line in lines[:_MOST_MESSAGES] + more)) from error
 
 
 def read(path: str | Path, assignments: Iterable[str] = ()) -> Tables:
@@ -158,8 +164,8 @@ def _kind_first(value: object) -> Any:
     return [_kind_first(entry) for entry in value] if isinstance(value, list) else value
 
 
-# Words of a TOML file for pydantic's kinds of errors; other kinds keep pydantic's words.
-_WORDS = {
+# Messages in terms of a TOML file for pydantic's kinds of errors; other kinds keep pydantic's message.
+_ERROR_TEXTS = {
     "int_type": "must be a whole number",
     "float_type": "must be a number",
     "finite_number": "must be a finite number",
@@ -179,8 +185,8 @@ _WORDS = {
 }
 
 
-_OF_VALUES = frozenset(_WORDS) - {"string_type", "string_pattern_mismatch", "too_short", "value_error"}
-"""Kinds of errors about a value for which NO_VALUE is a remedy; a key of text would take it as text."""
+_VALUE_ERRORS = frozenset(_ERROR_TEXTS) - {"string_type", "string_pattern_mismatch", "too_short", "value_error"}
+"""Kinds of errors for which NO_VALUE may be a remedy. Keys of text are left out: they would take it as text."""
 
 
 def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
@@ -189,13 +195,13 @@ def _explain(tables: Mapping[str, Any], problem: Any) -> tuple[str, str]:
     key = ".".join(str(name) for name in _written_keys(tables, problem["loc"], kind)) or "the scenario"
     if kind == "missing":
         return f"{key} is missing; add it (see `netsim schema`)", ""
-    message = _WORDS[kind].format(**problem.get("ctx", {})) if kind in _WORDS else problem["msg"]
+    message = _ERROR_TEXTS[kind].format(**problem.get("ctx", {})) if kind in _ERROR_TEXTS else problem["msg"]
     return f"{key} = {_value_text(problem['input'])}: ", message[0].lower() + message[1:]
 
 
 def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
-    """Return True if NO_VALUE in place of a refused value is accepted, found out by one more validation."""
-    if problem["type"] not in _OF_VALUES:
+    """Return True if NO_VALUE would be accepted in place of a refused value. It is tried by one more validation."""
+    if problem["type"] not in _VALUE_ERRORS:
         return False
     keys = _written_keys(tables, problem["loc"], problem["type"])
     changed: Any = deepcopy(dict(tables))
@@ -213,6 +219,7 @@ def _may_be_left_out(tables: Mapping[str, Any], problem: Any) -> bool:
 
 
 def _value_text(value: object) -> str:
+    """Return a value as JSON for a message, shortened to 80 characters."""
     if isinstance(value, BaseModel):
         value = value.model_dump(exclude_none=True, by_alias=True)
     text = json.dumps(value, default=str)
@@ -220,13 +227,14 @@ def _value_text(value: object) -> str:
 
 
 def _written_keys(tables: Any, loc: tuple[str | int, ...], kind: str) -> list[str | int]:
+    """Return the path of keys of an error, as the user wrote it."""
     # pydantic adds the branches of a union to the path of keys: keep only names that the user wrote, and the missing key.
     keys: list[str | int] = []
     for i, name in enumerate(loc):
-        known = name in tables if isinstance(tables, dict) else isinstance(tables, list) and isinstance(name, int)
-        if known:
+        is_written = name in tables if isinstance(tables, dict) else isinstance(tables, list) and isinstance(name, int)
+        if is_written:
             tables = tables[name]
-        # A refusal may name a key that is not there; a branch that is a function is named by its call.
-        if known or (kind == "missing" and i == len(loc) - 1) or (kind == "refused" and "(" not in str(name)):
+        # An own refusal may name a key that is absent. A branch that is a function has its call as a name, with brackets.
+        if is_written or (kind == "missing" and i == len(loc) - 1) or (kind == "refused" and "(" not in str(name)):
             keys.append(name)
     return keys

@@ -42,11 +42,11 @@ from scenarios.schema.scenario import Scenario
 from scenarios.wiring.world import World
 from scenarios.workers.interrupts import StopRequest, stop_requests
 
-_GIVEN = tuple(f"{name}.parquet" for name in NAMES)
+_FIXED_TABLES = tuple(f"{name}.parquet" for name in NAMES)
 CHECKPOINT_S = 60.0
 """Seconds of wall time between two checkpoints of a run."""
 FIRST_S = 2.0
-"""Seconds of wall time up to the first."""
+"""Seconds of wall time up to the first checkpoint."""
 
 
 def run(
@@ -62,11 +62,10 @@ def run(
 ) -> Notes:
     """Run `scenario` into the folder `out` and return its summary.
 
-    Ctrl-C or SIGTERM ends the run in good order, as the round closes: the files hold the rounds done, and the summary says so.
-    Every `checkpoint_s` seconds of wall time, and then, the state is kept for `go_on`, until the run has come to its end.
-    What it is warned of stands in the summary. `wall`: end as by Ctrl-C after so much wall time. `machines`: where its clients
-    train. Raises UserError, with nothing written and nothing deleted, for whatever the user can fix; with `strict` for what is
-    known to be doubtful before it runs, too.
+    Ctrl-C or SIGTERM ends the run at the close of the round: the files hold the complete rounds, and the summary says so. Every
+    `checkpoint_s` seconds of wall time, and at such an end, the state is saved for `go_on`, until the run is complete. Warnings
+    are in the summary. `wall`: wall time after which the run ends as by Ctrl-C. `machines`: where its clients train. `strict`:
+    True to refuse a scenario with warnings. Raises UserError, with nothing written and nothing deleted, for the user's mistakes.
     """
     check_run(Path(out), overwrite)
     built = machines.build(scenario, strict=strict)
@@ -117,10 +116,10 @@ def simulate(
     with stop_requests() as stop, (wall or WallLimit()).over(stop), built.start_workers(), make_folder(out), hold_lock(out):
         # Another process may have begun a run there since.
         check_run(out, overwrite, files)
-        return _from_the_start(built, scenario, out, files, given, stop, after_round, checkpoint_s)
+        return _start_run(built, scenario, out, files, given, stop, after_round, checkpoint_s)
 
 
-def _from_the_start(
+def _start_run(
     built: World,
     scenario: Scenario,
     out: Path,
@@ -153,11 +152,10 @@ def go_on(
 ) -> Notes:
     """Finish a run that was interrupted, from its last checkpoint, and return its summary.
 
-    The tables come out the same, byte for byte, as those of a run that never stopped. `script`: the key `script` in place of the
-    scenario's. `begin` is called with the simulation before it goes on. `machines`: where its clients train from now on.
-    `wall`: as of `run`, from now on. Raises UserError, also where the code of the user's own
-    components is another by now, unless `allow_changed_code` (the summary then says so), and where a script does otherwise than
-    it did before the checkpoint.
+    The tables equal those of a run that never stopped, byte for byte. `script`: key `script` that replaces the scenario's.
+    `begin` is called with the simulation before it goes on. `wall`, `machines`: for the rest of the run, as in `run`. Raises
+    UserError, also if the user's own components have changed, unless `allow_changed_code` (the summary then says so), and if a
+    script acts differently than before the checkpoint.
     """
     folder = Path(out)
     if not folder.is_dir():
@@ -181,7 +179,7 @@ def go_on(
             files = files_of(scenario, given)
             check_run(folder, True, files)
             with built.start_workers():
-                return _from_the_start(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
+                return _start_run(built, scenario, folder, files, given, stop, after_round, checkpoint_s)
         with built.start_workers(), report_state(folder):
             return _simulate(built, scenario, read_run_marker(folder), state, stop, after_round, checkpoint_s)
 
@@ -208,7 +206,7 @@ def _simulate(
     totals = Totals(starts_s=change_points_s(built.channels))
     effort = Effort(0.0 if state is None else state["wall_time_s"])
     if state is not None:
-        # Before the tables of the earlier attempt make room for new ones.
+        # Restore the state before the tables of the interrupted run are opened: it may be refused.
         with refusing(scenario, simulation):
             simulation.load_state_dict(state["simulation"])
         totals.load_state_dict(state["totals"])
@@ -217,59 +215,62 @@ def _simulate(
         tables.load_state_dict(state["tables"])
     simulation.record_to(Summing(tables, totals))
     code = note_code([] if state is None else state["own_code"], own_code(scenario), simulation.server.round + 1)
-    files = checksums(out, [name for name in (SCENARIO, *_GIVEN) if name in marker.files])
+    files = checksums(out, [name for name in (SCENARIO, *_FIXED_TABLES) if name in marker.files])
     data = named_files(scenario) if state is None else state["data_files"]
 
-    def keep() -> None:
+    def save_checkpoint() -> None:
         if not simulation.resumable:
             return
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
-        now = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
-        with _plain():
-            noted = {"version": version(), "files": files, "data_files": data, "own_code": code}
-            checkpoint.save(out, noted | {"wall_time_s": effort.wall_s(), **now})
+        states = {"simulation": simulation.state_dict(), "tables": tables.state_dict(), "totals": totals.state_dict()}
+        with _refuse_odd_state():
+            facts = {"version": version(), "files": files, "data_files": data, "own_code": code}
+            checkpoint.save(out, facts | {"wall_time_s": effort.wall_s(), **states})
 
     try:
         with refusing(scenario, simulation), long_lived():
-            how = _rounds(simulation, keep, stop, after_round, checkpoint_s)
+            ending = _simulate_rounds(simulation, save_checkpoint, stop, after_round, checkpoint_s)
         stop.settle()
         with refusing(scenario, simulation), _refuse_damage():
             simulation.close()
-            place = RunFolder(out, tables.digests)
-            present = {name: partial(place.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
-            told = summary(built, scenario, totals, how, effort, present) | summary_identity(scenario, code)
-        write_json(out / SUMMARY, told | {FILES: files | tables.digests})
+            run_folder = RunFolder(out, tables.digests)
+            present = {name: partial(run_folder.open, name) for name in COLUMNS if f"{name}.parquet" in tables.digests}
+            content = summary(built, scenario, totals, ending, effort, present) | summary_identity(scenario, code)
+        write_json(out / SUMMARY, content | {FILES: files | tables.digests})
     except Exception as error:
-        # What was simulated up to a mistake of a component helps to find it.
+        # Complete the tables: the rounds before a mistake of a component help to find it.
         if not isinstance(error, OSError) and not (out / SUMMARY).exists():
             with suppress(Exception):
                 simulation.close()
         raise
     finally:
         tables.discard()
-    if how != INTERRUPTED:
+    if ending != INTERRUPTED:
         with suppress(OSError):  # all that counts is written
             marker.remove(UNFINISHED)
-    refuse_unbalanced(told["books"], out)
-    if stop.asked and not stop.limited and how != INTERRUPTED:
+    refuse_unbalanced(content["books"], out)
+    if stop.asked and not stop.limited and ending != INTERRUPTED:
         raise KeyboardInterrupt(f"the run had come to its end, and its results are complete: {out}")
-    return told
+    return content
 
 
 def summary_identity(scenario: Scenario, code: list[Notes]) -> Notes:
     """Return the identity of a run for its summary. `code`: fingerprints of the user's code that it used."""
-    known = len(code) <= 1
-    return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if known else None}
+    same_code = len(code) <= 1
+    return {"own_code": code, "run_id": run_id(study_digest(scenario, latest(code)), scenario.seed) if same_code else None}
 
 
-def _rounds(
+def _simulate_rounds(
     simulation: Simulation,
-    keep: Callable[[], None],
+    save_checkpoint: Callable[[], None],
     stop: StopRequest,
     after_round: Callable[[Simulation], None] | None,
     checkpoint_s: float,
 ) -> str:
-    """Simulate to the end, or up to an interrupt; how it ended. `keep` is called now and then, and where an interrupt permits."""
+    """Simulate to the end or up to an interrupt; return the reason of the end.
+
+    `save_checkpoint` is called at intervals, and at an interrupt.
+    """
     # Save the first checkpoint early, so that a run of long rounds has one if it is interrupted within the next round.
     due = time.perf_counter() + min(FIRST_S, checkpoint_s)
 
@@ -281,10 +282,10 @@ def _rounds(
             stop.check()
         except KeyboardInterrupt:
             stop.settle()
-            keep()
+            save_checkpoint()
             raise
         if time.perf_counter() >= due:
-            keep()
+            save_checkpoint()
             due = time.perf_counter() + checkpoint_s
 
     try:
@@ -295,8 +296,8 @@ def _rounds(
 
 
 @contextmanager
-def _plain() -> Iterator[None]:
-    """Raise UserError where a component has something else than plain data in its state."""
+def _refuse_odd_state() -> Iterator[None]:
+    """Context manager: raise UserError if the state of a component is not plain data."""
     try:
         yield
     except checkpoint.StateError as error:
@@ -305,7 +306,7 @@ def _plain() -> Iterator[None]:
 
 @contextmanager
 def _refuse_damage() -> Iterator[None]:
-    """Raise UserError if files that the run has written were changed since."""
+    """Context manager: raise UserError if another process has changed files of the run."""
     try:
         yield
     except (DamagedPieceError, DamagedFileError) as error:
@@ -318,7 +319,7 @@ def files_of(scenario: Scenario, given: Iterable[str]) -> list[str]:
 
 
 def tables_of(scenario: Scenario) -> WantedTables:
-    """Which tables a run writes beside `rounds.parquet`."""
+    """Return the tables that a run writes beside `rounds.parquet`."""
     return WantedTables(
         clients=scenario.output.clients_table,
         jams=bool(scenario.jammers),

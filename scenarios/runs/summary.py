@@ -37,9 +37,9 @@ from scenarios.workers.versions import versions
 if TYPE_CHECKING:
     from models.fl.learner import FederatedLearner
 
-_SUMMED: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
+_SUMMED_VALUES: Callable[[RoundRow], tuple[int | None, ...]] = attrgetter(*SUMMED)
 _TOTALS = ("selected", *OUTCOMES, "in_flight", "bytes_down", "bytes_up")
-_OF_PROBES = ("probes", "probes_answered", "probe_bytes_down", "probe_bytes_up")
+_PROBE_TOTALS = ("probes", "probes_answered", "probe_bytes_down", "probe_bytes_up")
 """Further summed columns, for policies with probes."""
 
 
@@ -68,10 +68,10 @@ class Totals:
     longest_wait_s: float = 0.0
     """The longest time between two rounds, or before the first."""
     waited_round: int = 0
-    """The round that began after it."""
+    """Round that began after the longest wait."""
 
     def add(self, row: RoundRow) -> None:
-        """Take one more round into account."""
+        """Add the record of a round."""
         self.rounds += 1
         if row.idle_j is not None:
             for name in self.rounds_j:
@@ -91,7 +91,7 @@ class Totals:
         while self.starts_s and (row.start_s >= self.starts_s[0] or row.end_s > self.starts_s[0]):
             self.starts_s.pop(0)
             self.first_rounds.append(row.round)
-        for name, count in zip(SUMMED, _SUMMED(row), strict=True):
+        for name, count in zip(SUMMED, _SUMMED_VALUES(row), strict=True):
             if count:
                 self.counts[name] += count
 
@@ -105,7 +105,7 @@ class Totals:
 
 
 class Summing:
-    """Passes records on and adds them up."""
+    """Recorder that adds records to `totals` and passes them on to `inner`."""
 
     def __init__(self, inner: Recorder, totals: Totals) -> None:
         self._inner = inner
@@ -140,21 +140,21 @@ class Summing:
 
 
 def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort: Effort, tables: OpenTables) -> Notes:
-    """Return the content of `summary.json`; `tables`, which it is checked against, are complete."""
+    """Return the content of `summary.json`. `tables`: the complete tables, which are checked against the counts."""
     server, max_leak = built.server, built.server.clients.accountant.max_leak()
     counts = server.counts()
 
     def number_or_none(value: float) -> float | None:
         return None if math.isnan(value) else value
 
-    kept = accounts(scenario, int(np.max(built.server.clients.accountant.participations, initial=0)))
+    privacy_loss = accounts(scenario, int(np.max(built.server.clients.accountant.participations, initial=0)))
     waits = server.waited_for_lost_s, server.standstill
-    late = after_run(Outcome(scenario, totals, built.server.clients, built.trained, ended, *waits))
+    later_cautions = after_run(Outcome(scenario, totals, built.server.clients, built.trained, ended, *waits))
     energy = energy_accounts(built)
     return {
         "format": FORMAT,
         "name": scenario.name,
-        "policy": _name(scenario.method),
+        "policy": _method_name(scenario.method),
         "seed": scenario.seed,
         "rounds": totals.rounds,
         "ended": ended,
@@ -173,10 +173,10 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
         "pause": pause_notes(built.truth, scenario, totals.rounds),
         "slots": server.notes() | bound_notes(server, scenario) if scenario.server.slotted else None,
         "availability": built.server.clients.presence.notes(),
-        "aoi": _aoi(built, scenario, totals),
-        "sub_channels": _sub_channels(built, scenario, totals),
-        "groups": _groups(built, scenario),
-        "totals": {name: counts[name] for name in (*_TOTALS, *_OF_PROBES) if name in counts},
+        "aoi": _aoi_notes(built, scenario, totals),
+        "sub_channels": _sub_channel_notes(built, scenario, totals),
+        "groups": _group_notes(built, scenario),
+        "totals": {name: counts[name] for name in (*_TOTALS, *_PROBE_TOTALS) if name in counts},
         "after_last_round": {name: counts[name] - totals.counts[name] for name in _TOTALS if name in totals.counts},
         "books": audit(tables, counts, totals.counts, totals.rounds, max_leak, energy),
         "energy": None if energy is None else energy_notes(built, totals, energy),
@@ -186,15 +186,15 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
                 max_leak,
                 built.parameters,
                 built.unprotected,
-                accounts_in_words(scenario, kept, built.unprotected),
+                accounts_in_words(scenario, privacy_loss, built.unprotected),
             ),
             "parameters": built.parameters,
             "unprotected_parameters": built.unprotected,
             "also_released": also_released(scenario),
-            **({} if kept is None else {"accounting": kept}),
+            **({} if privacy_loss is None else {"accounting": privacy_loss}),
         },
         "learner": _learner_notes(built.trained),
-        "warnings": [caution.plain() for caution in (*built.cautions, *late)],
+        "warnings": [caution.plain() for caution in (*built.cautions, *later_cautions)],
         "machine": effort.notes(),
         "versions": versions(),
     }
@@ -209,7 +209,7 @@ def _fastest_round_s(built: World, scenario: Scenario) -> float:
     return built.truth.round_s(np.sort(order[: scenario.server.per_round]), 1, 0.0)
 
 
-def _groups(built: World, scenario: Scenario) -> Notes | None:
+def _group_notes(built: World, scenario: Scenario) -> Notes | None:
     """Return the participation of each group, or None without groups. `totals` counts the attempts."""
     population = Population(scenario.clients)
     if not population.grouped:
@@ -226,22 +226,22 @@ def _groups(built: World, scenario: Scenario) -> Notes | None:
     }
 
 
-def _name(method: Component) -> str:
+def _method_name(method: Component) -> str:
     """Return the name of a component, with that of a component within it, such as the scheduler that an AoI-aware one wraps."""
     inner = method.parameters().get("scheduler")
     return method.kind if inner is None else f"{method.kind} {inner.kind}"
 
 
 def change_points_s(channels: AssignedAccess[Any] | None) -> list[float]:
-    """Change points of the sub-channels that are in seconds, ascending; none where they are in rounds, or not known."""
+    """Return the change points of the sub-channels in seconds, ascending; [] if they are in rounds, or unknown."""
     law: Any = None if channels is None else channels.spectrum.law
     return list(law.starts) if law is not None and law.unit == "seconds" else []
 
 
-def _aoi(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
+def _aoi_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
     """Return facts on ages of information over the run, the sub-channels, and the scheduler's estimates of them."""
-    known = _sub_channels(built, scenario, totals)
-    if known is None or scenario.server.decider != "scheduler":
+    channel_notes = _sub_channel_notes(built, scenario, totals)
+    if channel_notes is None or scenario.server.decider != "scheduler":
         return None
     oracle = scenario.oracle
     return {
@@ -250,11 +250,11 @@ def _aoi(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
         "mean_age_rounds": totals.sum_age / (totals.rounds * scenario.clients.count) if totals.rounds else None,
         "mean_age_at_random_rounds": _age_at_random(scenario.clients.count, totals.rounds, totals.counts["delivered"]),
         "cumulated_age_variance": totals.age_variance,
-        **known,
+        **channel_notes,
     }
 
 
-def _sub_channels(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
+def _sub_channel_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
     """Return facts of the sub-channels with states and the scheduler's estimates of them, or None without such."""
     channels = built.channels
     if channels is None:
@@ -268,7 +268,7 @@ def _sub_channels(built: World, scenario: Scenario, totals: Totals) -> Notes | N
             last = totals.rounds * (1 if slots is None else slots.rounds)
             first = {"first_rounds": [math.ceil(start) for start in law.starts if start <= last]}
         elif slots is not None:
-            first = {}  # of its communication rounds a slot records no beginnings
+            first = {}  # slots do not record the times of their communication rounds
         table = {"unit": law.unit, "starts": list(law.starts), **first, "means": law.segment_means.tolist()}
     return {
         "successes": built.server.clients.successes.tolist(),

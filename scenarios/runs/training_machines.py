@@ -47,6 +47,7 @@ class TrainingMachines:
         return build(changed, strict=strict, cluster=self._cluster(scenario))
 
     def _cluster(self, scenario: Scenario) -> Cluster | None:
+        """Return the cluster whose workers train, or None."""
         if self.cluster is None:
             return None
         from scenarios.workers.training_desk import Cluster

@@ -20,7 +20,7 @@ INTERRUPTED = "interrupted"
 
 @cache
 def version() -> str:
-    """netsim's version, which a checkpoint is kept with; finding it takes as long as all else of a small checkpoint."""
+    """Return the version of netsim. Cached, because finding it is slow."""
     return importlib.metadata.version("netsim")
 
 
@@ -34,13 +34,13 @@ def read_unfinished(out: Path) -> tuple[Scenario, Tables | None]:
 
     Raises UserError if `out` holds no such run, or files needed to resume it were changed.
     """
-    how = read_ending(out) if out.is_dir() else None
-    if how not in (None, INTERRUPTED):
-        raise UserError(f"{out}: the run has come to its end ({how}); there is nothing to go on with")
+    ending = read_ending(out) if out.is_dir() else None
+    if ending not in (None, INTERRUPTED):
+        raise UserError(f"{out}: the run has come to its end ({ending}); there is nothing to go on with")
     if not (out / SCENARIO).is_file():
         raise not_a_run(out)
     listed = read_run_marker(out).files
-    if not checkpoint.exists(out) and (how is None or checkpoint.FILE not in listed):
+    if not checkpoint.exists(out) and (ending is None or checkpoint.FILE not in listed):
         return load(str(out / SCENARIO)), None
     remedy = f"run it again: netsim run {out / SCENARIO} --out {out} --overwrite"
     try:
@@ -55,6 +55,7 @@ def read_unfinished(out: Path) -> tuple[Scenario, Tables | None]:
 
 
 def _check_files(out: Path, files: dict[str, str], remedy: str) -> None:
+    """Raise UserError if a file that the run wrote at its beginning is missing or has changed."""
     for name, digest in files.items():
         path = out / name
         if not path.is_file():

@@ -26,9 +26,9 @@ def waited_for(simulation: Simulation) -> str:
     if not under_way:
         next_s = float(pool.presence.next_change_s.min())
         when = f"; the next client comes or goes at {next_s:,.10g} s" if next_s < float("inf") else ""
-        here = int(pool.presence.on.sum())
-        return f"clients or messages: no update is under way, {here:,} of {pool.count:,} clients are present{when}"
-    # NaN: it has no outcome yet. Asking for `in_flight` would change the run.
+        present = int(pool.presence.on.sum())
+        return f"clients or messages: no update is under way, {present:,} of {pool.count:,} clients are present{when}"
+    # An outcome time of NaN means no outcome yet. Reading `in_flight` would change the run.
     begun = [update for update in list(pool.alive_now.values()) if update.outcome_s != update.outcome_s]
     phases = Counter(map(_phase, begun))
     counts = ", ".join(f"{phases[name]:,} {name}" for name in _PHASES if phases[name])
@@ -36,6 +36,7 @@ def waited_for(simulation: Simulation) -> str:
 
 
 def _phase(update: Update) -> str:
+    """Return the phase of an update in flight, as text."""
     if update.upload_start_s == update.upload_start_s:  # NaN: not reached
         return "sending"
     if update.compute_end_s == update.compute_end_s:
@@ -44,14 +45,14 @@ def _phase(update: Update) -> str:
 
 
 class Watch:
-    """Tells of a round that takes long; the run is looked at from another thread, which changes nothing."""
+    """Gives messages about long rounds. It reads the run from another thread, and changes nothing in it."""
 
-    def __init__(self, say: Callable[[str], None], over: Callable[[], None] = lambda: None) -> None:
-        """`over`: called when a round closes about which a message was given."""
-        self._say, self._over = say, over
-        self._said = False
+    def __init__(self, show: Callable[[str], None], clear: Callable[[], None] = lambda: None) -> None:
+        """`show`: called with each message. `clear`: called at the close of a round with a message."""
+        self._show, self._clear = show, clear
+        self._message_given = False
         self._simulation: Simulation | None = None
-        self._since = self._told = time.perf_counter()
+        self._round_start_s = self._last_s = time.perf_counter()
 
     def end(self) -> None:
         """Handle the end of the run; release the simulation."""
@@ -59,36 +60,48 @@ class Watch:
         self._simulation = None
 
     def begin(self, simulation: Simulation) -> None:
-        """The run that is looked at."""
+        """Watch this run from now on."""
         self._simulation = simulation
         self.on_close()
 
     def on_close(self) -> None:
         """Reset the timer: a round has closed, or another message was given."""
-        self._since = self._told = time.perf_counter()
-        if self._said:
-            self._said = False
-            self._over()
+        self._round_start_s = self._last_s = time.perf_counter()
+        if self._message_given:
+            self._message_given = False
+            self._clear()
 
     def look(self) -> None:
         """Give a message about the open round, if it is due."""
         now, simulation = time.perf_counter(), self._simulation
-        if simulation is None or now - self._told < LONG_S:
+        if simulation is None or now - self._last_s < LONG_S:
             return
-        self._told, self._said = now, True
+        self._last_s, self._message_given = now, True
         try:
             waits = waited_for(simulation)
         except RuntimeError:  # the run goes on in another thread, so a container may change during iteration
             waits = f"{simulation.server.in_flight:,} updates"
         round, at_s = simulation.server.round + 1, simulation.clock.now
-        self._say(f"round {round} has taken {now - self._since:.0f} s, up to {at_s:,.10g} s simulated; it waits for {waits}")
+        self._show(
+            f"round {round} has taken {now - self._round_start_s:.0f} s, up to {at_s:,.10g} s simulated; it waits for {waits}"
+        )
 
 
 @contextmanager
 def watch_run(watch: Watch) -> Iterator[None]:
-    """Look at the run a few times a second while the block lasts."""
+    """Context manager: look at the run a few times a second."""
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LONG_S / 20):
+            watch.look()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
     try:
         with call_every(LONG_S / 20, watch.look):
             yield
     finally:
+        ended.set()
+        thread.join()
         watch.end()

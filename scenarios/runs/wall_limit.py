@@ -23,11 +23,11 @@ class WallLimit:
             raise UserError(f"--wall-limit (wall_limit_s) = {most_s!r}: must be a number of seconds > 0")
         self._most_s, self._may_end = most_s, may_end_process
         self.reached = False
-        """True if the time was over before the run."""
+        """True if the limit was reached before the end of the run."""
 
     @property
-    def words(self) -> str:
-        """Why the run ended, where the limit was reached."""
+    def reason(self) -> str:
+        """Text: the limit was reached."""
         return f"the wall limit of {self._most_s:g} s was reached"
 
     @contextmanager
@@ -47,7 +47,7 @@ class WallLimit:
                 return
             self.reached = True
             if self._may_end and not ended.wait(GRACE_S + END_S) and not stop.settled:
-                os.write(2, f"{self.words}, and the run does not stop: the process ends; go on from its checkpoint\n".encode())
+                os.write(2, f"{self.reason}, and the run does not stop: the process ends; go on from its checkpoint\n".encode())
                 os._exit(130)
 
         threading.Thread(target=watch, daemon=True).start()
@@ -56,7 +56,7 @@ class WallLimit:
         except KeyboardInterrupt as error:
             if self.reached:
                 note = f"; {error}" if str(error) else ""
-                raise KeyboardInterrupt(f"{self.words}{note}") from error
+                raise KeyboardInterrupt(f"{self.reason}{note}") from error
             raise
         finally:
             ended.set()

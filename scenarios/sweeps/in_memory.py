@@ -113,7 +113,7 @@ class _InWorker:
         except KeyboardInterrupt:
             if not wall.reached:
                 raise
-            return f"{where}: {wall.words}; give it more time"
+            return f"{where}: {wall.reason}; give it more time"
         return result.summary(), result.scenario_text(), result.tables
 
 

@@ -88,7 +88,7 @@ class OneRun:
     def _simulate(self, out: Path, board: Board, wall: WallLimit) -> Done:
         """Simulate the run to its end, a stop, or the limit, and return the result."""
         say = board.speaker()
-        watch = Watch(say, over=lambda: say(""))
+        watch = Watch(say, clear=lambda: say(""))
 
         def count(simulation: Simulation) -> None:
             watch.on_close()
@@ -117,7 +117,7 @@ class OneRun:
 
 
 def _limit_reached(where: str, wall: WallLimit, after: str) -> Done:
-    return Done(error=f"{where}: {wall.words}{after}; give it more time, and go on with --resume")
+    return Done(error=f"{where}: {wall.reason}{after}; give it more time, and go on with --resume")
 
 
 @dataclass(frozen=True)

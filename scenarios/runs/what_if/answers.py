@@ -16,10 +16,11 @@ from scenarios.runs.what_if.changes import Change
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 
-_MANY = 10.0
+_TIME_FACTOR = 10.0
+"""A changed round may take this many times the simulated time of the whole run before it counts as never closed."""
 _ROUNDING = 1e-9
 Progress = Callable[[int], None]
-"""Told of the rounds simulated again."""
+"""Callback with the number of rounds that have been simulated again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Answer:
     change: Change
     was: Closed
     then: Closed | None
-    """Time of the close with the change; None: not within `_MANY` times the time of the whole run."""
+    """Time of the close with the change; None: not within `_TIME_FACTOR` times the time of the whole run."""
 
     @property
     def saved_s(self) -> float | None:
@@ -38,67 +39,68 @@ class Answer:
 
 
 def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: Progress | None = None) -> list[Answer]:
-    """Return what would have come of round `number` of the run in `folder`, with each of `changes`.
+    """Return the outcomes of round `number` of the run in `folder` with each of `changes`.
 
     Under a server with slots `number` counts communication rounds.
 
-    Raises UserError: no such round, a client that takes no part in it, nothing that could be different in that way, or a run that
-    does not come out the same with this version.
+    Raises UserError: there is no such round, a client takes no part in it, the scenario has nothing that the change could change,
+    or this version does not reproduce the run.
     """
-    scenario, run, limit_s = _open(folder)
+    scenario, run, limit_s = _open_finished(folder)
     last = int(run.summary["rounds"]) * rounds_per_unit(scenario)
     if not 1 <= number <= last:
         raise UserError(f"--round {number}: must be in 1..{last}, the rounds of {folder}")
     for change in changes:
         change.check(scenario)  # refused before anything is simulated
     answers: dict[Change, Answer] = {}
+    # Changes of bandwidths need transfers timed by events, so they get a replay of their own.
     for multiplied, link in dict.fromkeys((change.factor is not None, change.link) for change in changes):
-        some = [change for change in changes if (change.factor is not None, change.link) == (multiplied, link)]
+        group = [change for change in changes if (change.factor is not None, change.link) == (multiplied, link)]
         replay = Replay(scenario, multiplied=multiplied, link=link)
         if link is not None and not replay.limits_bandwidth:
             raise UserError(f"--link {link}: the scenario has no cable of that name with a bandwidth (network.links)")
         if multiplied and not replay.limits_bandwidth:
-            none = "limits no bandwidth between server and clients (downlink, uplink)"
-            raise UserError(f"--bandwidth {some[0].factor:g}: the scenario {none}")
-        answers |= dict(zip(some, _answers(replay, run, number, some, folder, limit_s, progress), strict=True))
+            problem = "limits no bandwidth between server and clients (downlink, uplink)"
+            raise UserError(f"--bandwidth {group[0].factor:g}: the scenario {problem}")
+        answers |= dict(zip(group, _answer_round(replay, run, number, group, folder, limit_s, progress), strict=True))
     return [answers[change] for change in changes]
 
 
-def _answers(
+def _answer_round(
     replay: Replay, run: Run, number: int, changes: Sequence[Change], folder: Path, limit_s: float, progress: Progress | None
 ) -> list[Answer]:
     """Return the answers to `changes`, in their order, of one simulation up to round `number`."""
     ends_s = run.rounds["end_s"].tolist()
     for state, numbers in replay.rounds(number, progress):
-        _refuse_another(replay, ends_s, folder)
+        _check_replay(replay, ends_s, folder)
         if number not in numbers:
             continue
-        takes_part = replay.taken_part(number)
+        participants = replay.participants(number)
         for change in changes:
-            if change.client is not None and change.client not in takes_part:
-                who = ", ".join(map(str, takes_part))
-                raise UserError(f"--without {change.client}: takes no part in round {number}; {who} do")
+            if change.client is not None and change.client not in participants:
+                clients = ", ".join(map(str, participants))
+                raise UserError(f"--without {change.client}: takes no part in round {number}; {clients} do")
         was = replay.closed_round(number)
-        return [Answer(change, was, replay.again(state, number, change, limit_s=limit_s)) for change in changes]
-    raise _another(folder)
+        return [Answer(change, was, replay.run_changed(state, number, change, limit_s=limit_s)) for change in changes]
+    raise _replay_error(folder)
 
 
 def every_client(folder: Path, *, first: int = 1, last: int | None = None, progress: Progress | None = None) -> list[Answer]:
     """Return the outcomes of rounds `first` to `last` without each of the clients that took part; raises as `what_if`."""
-    scenario, run, limit_s = _open(folder)
-    there = int(run.summary["rounds"]) * rounds_per_unit(scenario)
-    upto = there if last is None else last
-    if not 1 <= first <= upto <= there:
-        raise UserError(f"--rounds {first}..{upto}: must lie in 1..{there}, the rounds of {folder}")
+    scenario, run, limit_s = _open_finished(folder)
+    rounds = int(run.summary["rounds"]) * rounds_per_unit(scenario)
+    upto = rounds if last is None else last
+    if not 1 <= first <= upto <= rounds:
+        raise UserError(f"--rounds {first}..{upto}: must lie in 1..{rounds}, the rounds of {folder}")
     ends_s = run.rounds["end_s"].tolist()
     replay, answers = Replay(scenario), list[Answer]()
     for state, numbers in replay.rounds(upto, progress):
-        _refuse_another(replay, ends_s, folder)
+        _check_replay(replay, ends_s, folder)
         for number in numbers:
             if first <= number <= upto:
                 was = replay.closed_round(number)
-                changes = [Change("without", client) for client in replay.taken_part(number)]
-                answers += [Answer(change, was, replay.again(state, number, change, limit_s=limit_s)) for change in changes]
+                changes = [Change("without", client) for client in replay.participants(number)]
+                answers += [Answer(change, was, replay.run_changed(state, number, change, limit_s=limit_s)) for change in changes]
     return answers
 
 
@@ -125,7 +127,7 @@ def table_of(answers: Sequence[Answer]) -> object:
     return pa.Table.from_arrays([pa.array(columns[name], kind) for name, kind in kinds.items()], schema=schema)
 
 
-def _open(folder: Path) -> tuple[Scenario, Run, float]:
+def _open_finished(folder: Path) -> tuple[Scenario, Run, float]:
     """Return scenario, run and simulated seconds of a finished run; raises UserError for runs without rounds that can be
     repeated.
     """
@@ -142,19 +144,21 @@ def _open(folder: Path) -> tuple[Scenario, Run, float]:
         run = open_run(folder)
     except (ValueError, OSError) as error:
         raise UserError(str(error)) from error
-    return scenario, run, _MANY * float(run.summary["simulated_s"])
+    return scenario, run, _TIME_FACTOR * float(run.summary["simulated_s"])
 
 
-def _refuse_another(replay: Replay, ends_s: Sequence[float], folder: Path) -> None:
+def _check_replay(replay: Replay, ends_s: Sequence[float], folder: Path) -> None:
+    """Raise UserError if the round that was just simulated does not close at the time in the table of the run."""
     simulation = replay.built.simulation
     end_s, recorded_s = simulation.clock.now, ends_s[simulation.server.round - 1]
     # A delay and its bytes are one sum in the run, and two where bandwidths are multiplied: the last digit may differ.
     same = math.isclose(end_s, recorded_s, rel_tol=_ROUNDING) if replay.multiplied else end_s == recorded_s
     if not same:
-        raise _another(folder)
+        raise _replay_error(folder)
 
 
-def _another(folder: Path) -> UserError:
+def _replay_error(folder: Path) -> UserError:
+    """Return the error for a run that this version does not reproduce."""
     return UserError(
         f"{folder}: simulated again, its rounds do not come out as they are in the folder, so that nothing can be said of what "
         f"would have been; run it again with this version: netsim run {folder / 'scenario.toml'} --out FOLDER"

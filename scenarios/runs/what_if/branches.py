@@ -1,10 +1,9 @@
 """Simulates a finished run again up to a round, and then that round once more, from the same state, with one difference.
 
-The draws of a round are addressed by what they are for, the round and the client, so that they are the same with and without the
-difference; the state at the boundary before it, and the selection, are the run's own. Held fixed: everything up to the selection
-of the round (the history, what the policy had learnt, whom it selected, probes, the consensus phase of a slot, the sub-channels
-assigned). Not held fixed: what follows within the round from the difference, such as who waits for a sub-channel, who shares a
-bandwidth with whom, and whom the buffered server asks later in the round.
+The draws of a round are addressed by purpose, round and client, so they are equal with and without the difference. Held fixed:
+everything up to the selection of the round (the history, the state of the policy, its selection, probes, the consensus phase of a
+slot, the assigned sub-channels). Not held fixed: everything that follows from the difference within the round, such as queues for
+sub-channels, shares of a bandwidth, and the clients that the buffered server selects later in the round.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from scenarios.wiring.simulation import build
 from scenarios.wiring.world import World
 
 
-class _OverError(Exception):
+class _ClosedError(Exception):
     """Signal: the requested round has closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """State of one attempt as its round closed."""
+    """State of an attempt at the close of its round."""
 
     client: int
     selected_s: float
@@ -63,25 +62,25 @@ class Closed:
         return clients[0] if len(clients) == 1 else None
 
 
-class _Watch(Alteration):
+class _RoundLog(Alteration):
     """Instrument that keeps the selected clients and the close of every round."""
 
     def __init__(self) -> None:
         self.selected: dict[int, IntArray | Selection] = {}
         self.closed_rounds: dict[int, Closed] = {}
-        self.taken_part: dict[int, list[int]] = {}
+        self.participants: dict[int, list[int]] = {}
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         self.selected[number] = loop.dispatch.selection
-        # If rounds consist of the attempts that end in them, clients at work take part, too.
-        self.taken_part[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
+        # If a round takes all attempts that end in it, clients that are still at work take part, too.
+        self.participants[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
         return chosen
 
     def on_close(self, closed: ClosedRound) -> None:
         self.closed_rounds[closed.number] = _closed_round(closed)
-        # Of a server that asks for clients in mid-round they are known only now.
-        asked = set(closed.clients.tolist())
-        self.taken_part[closed.number] = sorted({*self.taken_part[closed.number], *asked})
+        # A server that selects in the middle of a round has further clients by now.
+        clients = set(closed.clients.tolist())
+        self.participants[closed.number] = sorted({*self.participants[closed.number], *clients})
 
 
 class _OneRound(Alteration):
@@ -94,15 +93,15 @@ class _OneRound(Alteration):
         """Chosen clients, the removed one included, until the others begin."""
         self._multiplier = multiplier
 
-    def watch(self, loop: RoundLoop) -> None:
-        """Make the difference in the rounds of `loop`."""
+    def attach(self, loop: RoundLoop) -> None:
+        """Apply the difference in `loop`, when its round comes."""
 
-        def opens(number: int) -> None:
+        def on_open(number: int) -> None:
             if number == self.number and self.factor is not None and self._multiplier is not None:
                 self._multiplier.multiply(self.factor)
 
         loop.alter(self)
-        loop.follow_openings(opens)
+        loop.follow_openings(on_open)
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
         if number != self.number:
@@ -117,32 +116,34 @@ class _OneRound(Alteration):
         if self.client not in chosen:
             return chosen
         self._all_chosen = chosen
-        staying: IntArray = chosen[chosen != self.client]
-        return staying
+        others: IntArray = chosen[chosen != self.client]
+        return others
 
     def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels of the first clients as if all chosen clients began: that of the removed client stays free."""
+        """Return the sub-channels as if all chosen clients began, so that the one of the removed client stays free."""
         if self._all_chosen is None:
             return super().channels(loop, clients)
         chosen, self._all_chosen = self._all_chosen, None
-        channels_ = super().channels(loop, chosen)
-        if channels_ is None:
+        assigned = super().channels(loop, chosen)
+        if assigned is None:
             return None
-        place = dict(zip(chosen.tolist(), channels_, strict=True))
-        return [place[client] for client in clients.tolist()]
+        channel_of = dict(zip(chosen.tolist(), assigned, strict=True))
+        return [channel_of[client] for client in clients.tolist()]
 
     def on_close(self, closed: ClosedRound) -> None:
         if closed.number == self.number:
-            self.result = _closed_round(closed, but=self.client)
-            raise _OverError
+            self.result = _closed_round(closed, without=self.client)
+            raise _ClosedError
 
 
-def _closed_round(closed: ClosedRound, *, but: int | None = None) -> Closed:
-    told = zip(*(plain(closed.attempts.column(name)) for name in ("client", "selected_s", "outcome_s", "censored")), strict=True)
+def _closed_round(closed: ClosedRound, *, without: int | None = None) -> Closed:
+    """Return the close of a round with its attempts, but for those of client `without`."""
+    names = ("client", "selected_s", "outcome_s", "censored")
+    rows = zip(*(plain(closed.attempts.column(name)) for name in names), strict=True)
     ends = tuple(
         End(client, float(selected_s), float("inf") if np.isnan(outcome_s) else float(outcome_s), not censored)
-        for client, selected_s, outcome_s, censored in told
-        if client != but
+        for client, selected_s, outcome_s, censored in rows
+        if client != without
     )
     return Closed(closed.number, float(closed.start_s), float(closed.end_s), ends)
 
@@ -155,8 +156,8 @@ def rounds_per_unit(scenario: Scenario) -> int:
 class Replay:
     """A scenario simulated again, round after round; at each boundary the next round can be run with a difference.
 
-    `multiplied`: the difference is a factor of the bandwidths, with `link` of that cable's alone. Their transfers are then timed
-    by events from the beginning of the run, so that those under way as the round opens go on at the new bandwidth.
+    `multiplied`: the difference is a factor of bandwidths: of the cable `link`, or of all. Events then time their transfers from
+    the beginning of the run, so that a transfer in flight at the opening of the round goes on at the new bandwidth.
     """
 
     def __init__(self, scenario: Scenario, *, multiplied: bool = False, link: str | None = None) -> None:
@@ -168,56 +169,57 @@ class Replay:
         """True if there are bandwidths to multiply."""
         self.per_unit = rounds_per_unit(scenario)
         """Number of communication rounds that the simulation runs at once."""
-        self._watch = _Watch()
-        self.built.simulation.server.loop.alter(self._watch)
+        self._log = _RoundLog()
+        self.built.simulation.server.loop.alter(self._log)
 
     def rounds(self, upto: int, after_round: Callable[[int], None] | None = None) -> Iterator[tuple[State | None, list[int]]]:
         """Yield, for each unit up to that of round `upto`, the state before it (None: the beginning) and its rounds.
 
-        The unit is simulated, so that its selection is known, before it is yielded.
+        A unit is one round, or one slot with several. It is yielded after its simulation, when its selection is known.
         """
         simulation = self.built.simulation
         while self.done < upto:
             before = self.done
             state = simulation.state_dict() if before else None
             with refusing(self.scenario, simulation):
-                simulation.run(until_round=simulation.server.round + 1, after_round=_told_of(after_round))
+                simulation.run(until_round=simulation.server.round + 1, after_round=_round_callback(after_round))
             if self.done == before:
                 return
             yield state, list(range(before + 1, self.done + 1))
 
     @property
     def done(self) -> int:
-        """Communication rounds closed."""
+        """Number of closed communication rounds."""
         return self.built.simulation.server.round * self.per_unit
 
     def closed_round(self, number: int) -> Closed:
         """Return the close of a round that was simulated."""
-        return self._watch.closed_rounds[number]
+        return self._log.closed_rounds[number]
 
-    def taken_part(self, number: int) -> list[int]:
+    def participants(self, number: int) -> list[int]:
         """Return the clients that had an attempt in a round that was simulated, ascending."""
-        return sorted(self._watch.taken_part[number])
+        return sorted(self._log.participants[number])
 
-    def again(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
-        """Run round `number` once more from `state`, with a difference; None if it does not close up to `limit_s`."""
+    def run_changed(self, state: State | None, number: int, change: Change, *, limit_s: float) -> Closed | None:
+        """Run round `number` again from `state` with a difference; return None if it does not close before `limit_s`."""
         multiplier = Multiplier(self.link) if self.multiplied else None
         built = build(self.scenario, trained=self.built.trained if state else None, multiplier=multiplier)
         simulation = built.simulation
         loop = simulation.server.loop
         alteration = _OneRound(number, change, multiplier)
-        alteration.watch(loop)
+        alteration.attach(loop)
         if state is not None:
             simulation.load_state_dict(state)
-        loop.dispatch.repeat(self._watch.selected[number])
+        loop.dispatch.repeat(self._log.selected[number])
         simulation.limit_time(limit_s)
         try:
             with refusing(self.scenario, simulation):
                 simulation.run(until_round=simulation.server.round + 1)
-        except (_OverError, NobodyLeftError, NothingScheduledError):
+        except (_ClosedError, NobodyLeftError, NothingScheduledError):
             pass
         return alteration.result
 
 
-def _told_of(after_round: Callable[[int], None] | None) -> Callable[[Simulation], None] | None:
+def _round_callback(after_round: Callable[[int], None] | None) -> Callable[[Simulation], None] | None:
+    """Return a callback of a simulation that passes on the number of closed rounds; None without `after_round`."""
     return None if after_round is None else lambda simulation: after_round(simulation.server.round)

@@ -35,11 +35,11 @@ class Change:
     @property
     def label(self) -> str:
         """Label of the change in a row of a table."""
-        where = "" if self.link is None else f" of {self.link}"
+        cable = "" if self.link is None else f" of {self.link}"
         return {
             "without": f"without client {self.client}",
             "deadline": f"deadline {self.value:g} s" if self.value is not None else "",
-            "bandwidth": f"bandwidth{where} times {self.value:g}" if self.value is not None else "",
+            "bandwidth": f"bandwidth{cable} times {self.value:g}" if self.value is not None else "",
             "nothing": "as it was",
         }[self.sort]
 

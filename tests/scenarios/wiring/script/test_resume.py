@@ -39,7 +39,7 @@ def module(tmp_path, monkeypatch):
     """Writes the module of the script, as a new process would see it."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(own_code, "_SEEN", {})
+    monkeypatch.setattr(own_code, "_FINGERPRINTS", {})
 
     def write(text: str) -> None:
         (tmp_path / "own_script.py").write_text(text, encoding="utf-8")
