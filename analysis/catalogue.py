@@ -45,9 +45,9 @@ __all__ = [
     "regret_figure",
 ]
 
-_OF_VARIANTS = frozenset({"accuracy_bytes"})
+_FOR_SEVERAL_VARIANTS = frozenset({"accuracy_bytes"})
 """Figures that are useful only for several variants."""
-_OF_ROUNDS = frozenset({"latency", "phases", "ages"})
+_IN_ROUNDS = frozenset({"latency", "phases", "ages"})
 """Figures that measure rounds, or in rounds: a round has a different meaning for each kind of server."""
 
 
@@ -61,7 +61,8 @@ _REMEDIES: Mapping[str, str] = {
 Maker = Callable[[Groups, FigureSettings], ShownFigure | None]
 
 
-def _accuracy(cost: Literal["seconds", "bytes", "joules"]) -> Maker:
+def _accuracy_maker(cost: Literal["seconds", "bytes", "joules"]) -> Maker:
+    """Return the function that draws accuracy against a kind of cost."""
     return lambda groups, options: accuracy_figure(
         groups,
         cost=cost,
@@ -72,7 +73,8 @@ def _accuracy(cost: Literal["seconds", "bytes", "joules"]) -> Maker:
     )
 
 
-def _target(groups: Groups, options: FigureSettings) -> ShownFigure | None:
+def _draw_target(groups: Groups, options: FigureSettings) -> ShownFigure | None:
+    """Draw the share of runs that have reached the target; None without a target."""
     if options.target_accuracy is None:
         return None
     target, smoothing_s = options.target_accuracy, options.smoothing_s or 0.0
@@ -80,80 +82,95 @@ def _target(groups: Groups, options: FigureSettings) -> ShownFigure | None:
 
 
 _MAKERS: dict[str, tuple[str, Maker]] = {
-    "accuracy": ("Test accuracy against simulated time", _accuracy("seconds")),
-    "accuracy_bytes": ("Test accuracy against the bytes sent, both ways", _accuracy("bytes")),
-    "accuracy_joules": ("Test accuracy against the energy drawn by all clients", _accuracy("joules")),
-    "target": ("Share of runs that have reached the target accuracy against simulated time", _target),
-    "loss": ("Loss on the test set and in training", lambda groups, its: loss_figure(groups, over=its.over, look=its.look)),
+    "accuracy": ("Test accuracy against simulated time", _accuracy_maker("seconds")),
+    "accuracy_bytes": ("Test accuracy against the bytes sent, both ways", _accuracy_maker("bytes")),
+    "accuracy_joules": ("Test accuracy against the energy drawn by all clients", _accuracy_maker("joules")),
+    "target": ("Share of runs that have reached the target accuracy against simulated time", _draw_target),
+    "loss": (
+        "Loss on the test set and in training",
+        lambda groups, options: loss_figure(groups, over=options.over, look=options.look),
+    ),
     "peers": (
         "Accuracy of the mean model, the worst and the best peer, and the consensus distance",
-        lambda groups, its: peers_figure(groups, look=its.look),
+        lambda groups, options: peers_figure(groups, look=options.look),
     ),
-    "leak": ("Largest privacy leak over clients", lambda groups, its: leak_figure(groups, over=its.over, look=its.look)),
-    "client_leaks": ("Privacy leak of each client at the end", lambda groups, its: client_leaks_figure(groups, look=its.look)),
-    "delivered": ("Updates delivered against simulated time", lambda groups, its: delivered_figure(groups, look=its.look)),
+    "leak": (
+        "Largest privacy leak over clients",
+        lambda groups, options: leak_figure(groups, over=options.over, look=options.look),
+    ),
+    "client_leaks": (
+        "Privacy leak of each client at the end",
+        lambda groups, options: client_leaks_figure(groups, look=options.look),
+    ),
+    "delivered": (
+        "Updates delivered against simulated time",
+        lambda groups, options: delivered_figure(groups, look=options.look),
+    ),
     "latency": (
         "Latency of a round over the run, and its distribution",
-        lambda groups, its: latency_figure(groups, window=its.window, over=its.over, look=its.look),
+        lambda groups, options: latency_figure(groups, window=options.window, over=options.over, look=options.look),
     ),
-    "outcomes": ("How attempts ended", lambda groups, its: outcomes_figure(groups, look=its.look)),
-    "phases": ("Where the time of clients in rounds goes", lambda groups, its: phases_figure(groups, look=its.look)),
+    "outcomes": ("How attempts ended", lambda groups, options: outcomes_figure(groups, look=options.look)),
+    "phases": ("Where the time of clients in rounds goes", lambda groups, options: phases_figure(groups, look=options.look)),
     "tiers": (
         "Time of a round of the server, by tier: training, links, backhaul, waiting",
-        lambda groups, its: tiers_figure(groups, look=its.look),
+        lambda groups, options: tiers_figure(groups, look=options.look),
     ),
     "gantt": (
         "One round, client by client",
-        lambda groups, its: gantt_figure(groups, round=its.round, look=its.look),
+        lambda groups, options: gantt_figure(groups, round=options.round, look=options.look),
     ),
-    "selections": ("Who was selected how often", lambda groups, its: selections_figure(groups, look=its.look)),
+    "selections": ("Who was selected how often", lambda groups, options: selections_figure(groups, look=options.look)),
     "regret": (
         "Cumulative regret",
-        lambda groups, its: regret_figure(groups, bounds=its.regret_bounds, over=its.over, look=its.look),
+        lambda groups, options: regret_figure(groups, bounds=options.regret_bounds, over=options.over, look=options.look),
     ),
     "aoi_regret": (
         "AoI regret",
-        lambda groups, its: aoi_regret_figure(groups, bounds=its.aoi_bounds, over=its.over, look=its.look),
+        lambda groups, options: aoi_regret_figure(groups, bounds=options.aoi_bounds, over=options.over, look=options.look),
     ),
     "aoi_variance": (
         "AoI variance over the run, and cumulated",
-        lambda groups, its: aoi_variance_figure(groups, window=its.window, over=its.over, look=its.look),
+        lambda groups, options: aoi_variance_figure(groups, window=options.window, over=options.over, look=options.look),
     ),
-    "ages": ("Age of information of each client", lambda groups, its: ages_figure(groups, over=its.over, look=its.look)),
+    "ages": (
+        "Age of information of each client",
+        lambda groups, options: ages_figure(groups, over=options.over, look=options.look),
+    ),
     "deliveries": (
         "Share of rounds in which each client's update was delivered",
-        lambda groups, its: deliveries_figure(groups, look=its.look),
+        lambda groups, options: deliveries_figure(groups, look=options.look),
     ),
     "states": (
         "States of the sub-channels, jams and declared changes",
-        lambda groups, its: states_figure(groups, over=its.over, look=its.look),
+        lambda groups, options: states_figure(groups, over=options.over, look=options.look),
     ),
     "detections": (
         "Declared and true changes of the sub-channels",
-        lambda groups, its: detections_figure(groups, over=its.over, look=its.look),
+        lambda groups, options: detections_figure(groups, over=options.over, look=options.look),
     ),
     "breakpoints": (
         "Regret around changes",
-        lambda groups, its: regret_around_changes_figure(groups, window=its.window, over=its.over, look=its.look),
+        lambda groups, options: regret_around_changes_figure(groups, window=options.window, over=options.over, look=options.look),
     ),
     "answered": (
         "Share of changes declared, and recovered from, by the time since the change",
-        lambda groups, its: shares_figure(groups, window=its.window, over=its.over, look=its.look),
+        lambda groups, options: shares_figure(groups, window=options.window, over=options.over, look=options.look),
     ),
     "course": (
         "The regret rate of one run, with its changes, jamming and outages",
-        lambda groups, its: course_figure(groups, window=its.window, over=its.over, look=its.look),
+        lambda groups, options: course_figure(groups, window=options.window, over=options.over, look=options.look),
     ),
     "topology": (
         "The graph between clients, with what each of them believes",
-        lambda groups, its: topology_figure(groups, round=its.round, look=its.look),
+        lambda groups, options: topology_figure(groups, round=options.round, look=options.look),
     ),
     "network": (
         "The network of links, with the utilisation of its cables",
-        lambda groups, its: network_figure(groups, look=its.look),
+        lambda groups, options: network_figure(groups, look=options.look),
     ),
-    "link_loads": ("Utilisation of links over time", lambda groups, its: link_loads_figure(groups, look=its.look)),
-    "partition": ("Training samples by client and label", lambda groups, its: partition_figure(groups, look=its.look)),
+    "link_loads": ("Utilisation of links over time", lambda groups, options: link_loads_figure(groups, look=options.look)),
+    "partition": ("Training samples by client and label", lambda groups, options: partition_figure(groups, look=options.look)),
 }
 
 CAPTIONS: Mapping[str, str] = {name: caption for name, (caption, _) in _MAKERS.items()}
@@ -172,16 +189,16 @@ def draw(source: Sweep | Run | Sequence[Run], figure: str | None = None, **setti
 
 
 def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, options: FigureSettings) -> ShownFigure:
-    """Draw one figure, as `draw` does; `options`: the settings as one object."""
+    """Draw one figure of runs, by its name; None: the first that there is data for. ValueError: as for `draw`."""
     if figure is not None and figure not in _MAKERS:
         raise ValueError(f"figure = {figure!r}: there is no such figure; {did_you_mean(figure, _MAKERS)}")
     options = _fill_from_sweep(source, options)
     groups = group_runs(source)
     warn_of_letters((*groups, options.look.title or ""), options.look.font)
     for name in _MAKERS if figure is None else [figure]:
-        drawn = _draw(name, groups, options)
-        if drawn is not None:
-            return drawn
+        drawing = _draw(name, groups, options)
+        if drawing is not None:
+            return drawing
     if figure is None:
         raise ValueError("these runs have data for no figure: no round of theirs took time or was measured")
     others = [name for name in _MAKERS if _draw(name, groups, options) is not None]
@@ -194,7 +211,7 @@ def draw_all(
 ) -> list[Path]:
     """Draw every figure the runs have data for into `out_dir`, in each of `formats`; return the files, in a fixed order.
 
-    Accuracy against bytes is left out where there is one variant: its bytes grow with its rounds alone. `settings`: the fields of
+    Accuracy against bytes is left out for a single variant, because its bytes grow with its rounds. `settings`: the fields of
     `FigureSettings`.
     """
     return save_all(source, out_dir, FigureSettings(**settings), formats)
@@ -203,7 +220,7 @@ def draw_all(
 def save_all(
     source: Sweep | Run | Sequence[Run], out_dir: str | Path, options: FigureSettings, formats: Sequence[ImageFormat] = ("png",)
 ) -> list[Path]:
-    """Draw and save every figure, as `draw_all` does; `options`: the settings as one object."""
+    """Draw every figure the runs have data for, save them in each of `formats`, and return the files in a fixed order."""
     drawn = figures_of(source, options)
     return [save_figure(figure, Path(out_dir) / f"{name}.{format}") for name, figure in drawn.items() for format in formats]
 
@@ -213,7 +230,7 @@ def figures_of(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> 
     options = _fill_from_sweep(source, options)
     groups = group_runs(source)
     warn_of_letters((*groups, options.look.title or ""), options.look.font)
-    names = [name for name in _MAKERS if len(groups) > 1 or name not in _OF_VARIANTS]
+    names = [name for name in _MAKERS if len(groups) > 1 or name not in _FOR_SEVERAL_VARIANTS]
     drawn = {name: _draw(name, groups, options) for name in names}
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
@@ -222,18 +239,18 @@ def _draw(name: str, groups: Groups, options: FigureSettings) -> ShownFigure | N
     """Draw a figure of at most `MOST_VARIANTS` variants, and note on it how many are left out."""
     shown = groups
     if len(groups) > MOST_VARIANTS:
-        kept = set(np.linspace(0, len(groups) - 1, MOST_VARIANTS).round().astype(int).tolist())
-        shown = {label: runs for index, (label, runs) in enumerate(groups.items()) if index in kept}
+        indexes = set(np.linspace(0, len(groups) - 1, MOST_VARIANTS).round().astype(int).tolist())
+        shown = {label: runs for index, (label, runs) in enumerate(groups.items()) if index in indexes}
     drawn = _MAKERS[name][1](shown, options)
     if drawn is not None and len(shown) < len(groups):
         add_note(drawn, f"{len(shown)} of {len(groups)} variants, at equal steps through their list", look=options.look)
-    if drawn is not None and name in _OF_ROUNDS and len(round_meanings(shown)) > 1:
+    if drawn is not None and name in _IN_ROUNDS and len(round_meanings(shown)) > 1:
         add_note(drawn, "servers with different rules of rounds: a round of one is not a round of another", look=options.look)
     return drawn
 
 
 def _fill_from_sweep(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> FigureSettings:
-    """Fill target and smoothing that are not set from the sweep."""
+    """Return the options, with target and smoothing of the sweep if they are not set."""
     if not isinstance(source, Sweep):
         return options
     return replace(

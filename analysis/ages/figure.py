@@ -24,19 +24,19 @@ MOST_COLUMNS, MOST_ROWS = 600, 300
 """Most rounds and clients that a map shows one by one; beyond that, neighbours share a cell."""
 
 
-def _coarse(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _coarsen(age: FloatArray, edges: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the largest age in each cell of a map, at most `MOST_COLUMNS` by `MOST_ROWS`, and the edges of its cells.
 
     `edges`: of the rounds, (rounds + 1,), and of the clients, (K + 1,).
     """
-    kept = list(edges)
+    cell_edges = list(edges)
     for axis, most in ((0, MOST_COLUMNS), (1, MOST_ROWS)):
         count = age.shape[axis]
         if count > most:
             starts = np.unique(np.linspace(0, count, most, endpoint=False).astype(np.int64))
             age = np.maximum.reduceat(age, starts, axis=axis)
-            kept[axis] = kept[axis][np.append(starts, count)]
-    return age, kept[0], kept[1]
+            cell_edges[axis] = cell_edges[axis][np.append(starts, count)]
+    return age, cell_edges[0], cell_edges[1]
 
 
 def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN) -> ShownFigure | None:
@@ -48,7 +48,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             continue
         age_map = ages(runs[0])
         edges = round_edges(runs[0], along)
-        # Rounds in which no time passes are nowhere over seconds.
+        # Over seconds, a run whose rounds take no time has no width.
         if age_map.shape[0] > 1 and age_map.shape[1] > 1 and edges[-1] > edges[0]:
             maps[label] = (age_map, edges)
     if not maps:
@@ -62,9 +62,9 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         # A panel has its share of the width, less the space for labels beside the panels.
         letters = max(12, int(0.75 * figure.get_figwidth() / columns * 72.0 / (0.56 * look.font_size)))
         for axes, (label, (age, edges)) in zip(panels, maps.items(), strict=False):
-            shown, across, up = _coarse(age, (edges, np.arange(age.shape[1] + 1) - 0.5))
-            # Rounds may last for different times: each is as wide as it lasted.
-            image = axes.pcolorfast(across, up, shown.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
+            cells, x_edges, y_edges = _coarsen(age, (edges, np.arange(age.shape[1] + 1) - 0.5))
+            # A round is as wide as its duration.
+            image = axes.pcolorfast(x_edges, y_edges, cells.T, cmap="cividis", vmin=1.0, vmax=max(2.0, highest))
             axes.set_title(drawable(label, letters), fontsize="medium", loc="left")
             axes.set(xlabel=along.unit, ylabel="client")
             axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
@@ -93,10 +93,10 @@ def aoi_regret_figure(
     along = abscissa(groups, "rounds" if bounds else over)
 
     def curve(run: Run) -> Curve:
-        number, mine, oracle = round_columns(run, along.column, "sum_age", "oracle_sum_age")
-        regret = mine - oracle
+        x, ages_, oracle_ages = round_columns(run, along.column, "sum_age", "oracle_sum_age")
+        regret = ages_ - oracle_ages
         measured = ~np.isnan(regret)
-        return thin((number[measured], np.cumsum(regret[measured])))
+        return thin((x[measured], np.cumsum(regret[measured])))
 
     curves = curves_of(groups, curve)
     if not any(curves.values()):
@@ -129,6 +129,7 @@ def aoi_regret_figure(
 
 
 def _oracles(groups: Groups) -> str:
+    """Return the names of the runs' oracles, quoted and joined by "or"."""
     names = dict.fromkeys(oracle_name(run) for runs in groups.values() for run in runs)
     return " or ".join(f'"{name}"' for name in names if name)
 
@@ -145,27 +146,27 @@ def aoi_variance_figure(
 
     def smoothed_variance(run: Run) -> Curve:
         """Return the moving mean of the variances of `run`; adds its width to `widths_used`."""
-        number, variance = round_columns(run, along.column, "age_variance")
+        x, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
         width = window or max(1, int(measured.sum()) // 50)
         if measured.any():
             widths_used.add(width)
-        return thin((number[measured], moving_mean(variance[measured], width)))
+        return thin((x[measured], moving_mean(variance[measured], width)))
 
-    def total(run: Run) -> Curve:
-        number, variance = round_columns(run, along.column, "age_variance")
+    def cumulated_variance(run: Run) -> Curve:
+        x, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
-        return thin((number[measured], np.cumsum(variance[measured])))
+        return thin((x[measured], np.cumsum(variance[measured])))
 
     over_rounds = curves_of(groups, smoothed_variance)
     if not any(over_rounds.values()):
         return None
-    cumulated = curves_of(groups, total)
+    cumulated = curves_of(groups, cumulated_variance)
     with look.apply():
         figure, (left, right) = new_figure((1.0, 1.0), share_y=False, look=look)
         lines = draw_lines(left, over_rounds, along.grid(over_rounds))
         draw_lines(right, cumulated, along.grid(cumulated))
-        # A client that is out of luck for long counts with the square of its age: single rounds lie decades apart.
+        # Rounds differ by orders of magnitude, because an age enters with its square.
         heights = [np.asarray(line.get_ydata()) for line, _ in lines]
         lowest = min((float(y[y > 0.0].min()) for y in heights if (y > 0.0).any()), default=1.0)
         left.set_yscale("log", nonpositive="clip")

@@ -26,13 +26,16 @@ class Declaration(Protocol):
     """The columns of a row of `detections.parquet` that are scored."""
 
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """Round after which the change was declared."""
 
     @property
-    def channel(self) -> int: ...
+    def channel(self) -> int:
+        """Sub-channel of the detector."""
 
     @property
-    def jammed(self) -> int: ...
+    def jammed(self) -> int:
+        """Number of jammed transmissions that led to the declaration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +48,9 @@ class DetectionScore:
     changes: tuple[int, ...] | None
     """First round of each true change; None: unknown, so that causes are not distinguished."""
     causes: tuple[Cause, ...]
-    """Of each declaration, in their order."""
+    """Cause of each declaration."""
     delays_rounds: tuple[int, ...]
-    """Of the changes that were found, in their order."""
+    """Delay of each change that was found."""
     found: Mapping[int, int]
     """By sub-channel: changes that its detector was the first to declare."""
     jamming: Mapping[int, int]
@@ -67,20 +70,20 @@ class DetectionScore:
 
 
 def change_rounds(channels: Mapping[str, Any] | None) -> tuple[int, ...] | None:
-    """Return the first round of each change of a mean, from the `channels` of a summary; None: the summary does not say."""
+    """Return the first round of each change of a mean, from the `channels` of a summary; None if unknown."""
     if channels is None or "first_rounds" not in channels:
         return None
     means = np.asarray(channels["means"])
-    moved = (means[1:] != means[:-1]).any(axis=1).tolist()
+    mean_changed = (means[1:] != means[:-1]).any(axis=1).tolist()
     # Change points after the end of the run have no first round.
-    return tuple(int(first) for first, real in zip(channels["first_rounds"], moved, strict=False) if real)
+    return tuple(int(first) for first, changed in zip(channels["first_rounds"], mean_changed, strict=False) if changed)
 
 
 def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> DetectionScore:
     """Score declarations (ascending rounds) against the first rounds of changes (ascending; two may share one)."""
     if changes is None:
         return DetectionScore(None, (), (), {}, {}, {})
-    waiting = -1
+    last_found = -1
     causes: list[Cause] = []
     delays: list[int] = []
     first_declared: dict[int, int] = {}
@@ -88,8 +91,8 @@ def score(declared: Sequence[Declaration], changes: Sequence[int] | None) -> Det
     alarms: dict[int, int] = {}
     for row in declared:
         segment = sum(first <= row.round for first in changes) - 1
-        if segment > waiting:
-            waiting = segment
+        if segment > last_found:
+            last_found = segment
             causes.append("change")
             delays.append(row.round - changes[segment] + 1)
             count = first_declared
@@ -121,6 +124,8 @@ def detection_totals(declared: Sequence[Declaration], channels: Mapping[str, Any
 
 
 class _Row(NamedTuple):
+    """A row of `detections.parquet`."""
+
     round: int
     channel: int
     jammed: int

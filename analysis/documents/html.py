@@ -17,11 +17,11 @@ from analysis.documents.exports import WRITERS
 
 _MEDIA = {"csv": ("CSV", "text/csv"), "tex": ("LaTeX", "application/x-tex")}
 _FOLDED_ROWS = 20
-"""Tables of more rows are folded below their caption, so that a page on many variants can be overlooked."""
+"""Tables of more rows are folded below their caption, so that a page on many variants keeps its overview."""
 _WIDE_COLUMNS = 7
 """Tables of more columns take the width of the window, and their cells wrap, so that no column is cut off."""
-_PROSE = 40
-"""Letters in a cell of words beyond which its column needs room to be read."""
+_PROSE_LETTERS = 40
+"""Number of letters in a cell of text above which its column is made wider."""
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _COLOURS = {
     "#222222": "var(--ink)",
@@ -41,7 +41,7 @@ _COLOURS = {
 
 
 def html(document: Document, svg: Callable[[Picture], str]) -> str:
-    """Return the text of an HTML file; `svg` makes SVG of a picture, with the description of its figure as text alternative."""
+    """Return the text of an HTML file; `svg` returns a picture as SVG, with its description for readers who cannot see it."""
     anchors = _anchors(document)
     style = files("analysis.documents").joinpath("report.css").read_text(encoding="utf-8")
     contents = "\n".join(
@@ -84,22 +84,24 @@ def html(document: Document, svg: Callable[[Picture], str]) -> str:
 
 def _anchors(document: Document) -> list[str]:
     """Return an anchor for each section, from its title; a repeated title gets a number."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     anchors = []
     for section in document.sections:
-        word = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
-        seen[word] = seen.get(word, 0) + 1
-        anchors.append(f"s-{word}" + (f"-{seen[word]}" if seen[word] > 1 else ""))
+        name = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-") or "section"
+        counts[name] = counts.get(name, 0) + 1
+        anchors.append(f"s-{name}" + (f"-{counts[name]}" if counts[name] > 1 else ""))
     return anchors
 
 
 def _section(section: Section, anchor: str, svg: Callable[[Picture], str]) -> str:
+    """Return a section as HTML, with a heading that has the anchor."""
     inner = "\n".join(part for block in section.blocks for part in _block(block, svg))
     heading = f'<h2 id="{anchor}" tabindex="-1">{escape(section.title)}</h2>'
     return f'<section aria-labelledby="{anchor}">\n{heading}\n{inner}\n</section>'
 
 
 def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
+    """Yield the parts of a block as HTML, by its type."""
     match block:
         case Text():
             lead = f"<strong>{escape(block.lead)}</strong> " if block.lead else ""
@@ -128,7 +130,7 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
             yield f"<figcaption>{label}.</figcaption></figure>"
         case Beside():
             yield f'<div class="beside{"" if block.picture else " alone"}"><div>'
-            yield from (part for one in block.blocks for part in _block(one, svg))
+            yield from (part for inner in block.blocks for part in _block(inner, svg))
             yield "</div>"
             if block.picture:
                 yield from _block(block.picture, svg)
@@ -139,30 +141,31 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    """Yield the parts of a table as HTML; a long table is folded below its caption."""
     header, rows = table.cells
     caption = escape(table.caption)
 
-    def kind(column: int) -> str:
+    def css_class(column: int) -> str:
         if column not in table.words:
             return ""
-        prose = any(len(row[column]) > _PROSE for row in rows)
+        prose = any(len(row[column]) > _PROSE_LETTERS for row in rows)
         return ' class="words prose"' if prose and column else ' class="words"'
 
     folded = len(rows) > _FOLDED_ROWS and not table.unfolded
-    kinds = f"block{' long' if folded else ''}{' wide' if len(header) > _WIDE_COLUMNS else ''}"
-    yield f'<div class="{kinds}">'
+    classes = f"block{' long' if folded else ''}{' wide' if len(header) > _WIDE_COLUMNS else ''}"
+    yield f'<div class="{classes}">'
     if folded:
         yield f"<details><summary>{caption}: {len(rows):,} rows</summary>"
     yield f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
     yield f"<table><caption>{caption}</caption>"
-    heads = "".join(f'<th scope="col"{kind(column)}>{escape(cell)}</th>' for column, cell in enumerate(header))
+    heads = "".join(f'<th scope="col"{css_class(column)}>{escape(cell)}</th>' for column, cell in enumerate(header))
     yield f"<thead><tr>{heads}</tr></thead><tbody>"
     for row in rows:
         cells = []
         for column, cell in enumerate(row):
             tag, scope = ("th", ' scope="row"') if column == 0 and 0 in table.words else ("td", "")
             # Break a cell, if necessary, before a plus or minus.
-            cells.append(f"<{tag}{scope}{kind(column)}>{escape(cell).replace('± ', '±&nbsp;')}</{tag}>")
+            cells.append(f"<{tag}{scope}{css_class(column)}>{escape(cell).replace('± ', '±&nbsp;')}</{tag}>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
     if folded:
@@ -173,7 +176,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _downloads(table: Table) -> str:
-    """Links that hold the table in other formats."""
+    """Return links that contain the table in other formats."""
     links = []
     for ending, text in WRITERS.items():
         name, media = _MEDIA[ending]
@@ -186,14 +189,14 @@ def _downloads(table: Table) -> str:
 def inline_svg(text: str, name: str, title: str, description: str) -> str:
     """Fit an SVG of Matplotlib into a page: unique ids, colours by name, and a description of what it shows.
 
-    `name`: a word that no other picture of the page has. Coordinates of lines keep two decimals of a point.
+    `name`: unique name of the picture on the page. Coordinates of lines keep two decimals of a point.
     """
     start = text.index("<svg")
     svg = re.sub(r"<metadata>.*?</metadata>", "", text[start:], count=1, flags=re.DOTALL)
     svg = svg.replace("xlink:href", "href")
-    svg = re.sub(r'\b(id="|href="#|url\(#)', lambda found: f"{found[1]}{name}-", svg)
-    svg = re.sub(r' d="([^"]*)"', lambda found: f' d="{_round_coordinates(found[1])}"', svg)
-    svg = re.sub("#[0-9a-f]{6}", lambda found: _COLOURS.get(found[0], found[0]), svg)
+    svg = re.sub(r'\b(id="|href="#|url\(#)', lambda match: f"{match[1]}{name}-", svg)
+    svg = re.sub(r' d="([^"]*)"', lambda match: f' d="{_round_coordinates(match[1])}"', svg)
+    svg = re.sub("#[0-9a-f]{6}", lambda match: _COLOURS.get(match[0], match[0]), svg)
     head, rest = svg.split(">", 1)
     size = re.search(r'viewBox="[^"]*"', head)
     box = size[0] if size else ""

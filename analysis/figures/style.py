@@ -24,8 +24,8 @@ from analysis.files import write_whole
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
 
-_USUAL_LEGEND_IN = 0.9
-"""Height of a title with two rows of a legend."""
+_LEGEND_HEIGHT_IN = 0.9
+"""Height, in inches, of a title with two rows of a legend; the usual figure has room for it."""
 LETTERS = 28
 """Largest number of letters in a row of a label beside an axis: more would leave no room for the axis."""
 _METADATA: dict[str, dict[str, None]] = {
@@ -47,7 +47,7 @@ def drawable(text: str, letters: int | None = None) -> str:
 
 @cache
 def _drawable_row(text: str) -> str:
-    # Parsing is slow, and labels repeat from figure to figure: hence the cache.
+    """Return one row as Matplotlib can draw it. Cached, because parsing is slow and labels repeat."""
     if is_math_text(text):
         try:
             mathtext.MathTextParser("path").parse(text)
@@ -57,7 +57,7 @@ def _drawable_row(text: str) -> str:
 
 
 def row_in(labels: Iterable[str], least: float) -> float:
-    """Return the inches between labels beside an axis at which none of `labels` touches another; `least` or more."""
+    """Return the distance in inches, at least `least`, at which labels beside an axis do not touch."""
     return max(least, *(0.06 + 0.17 * (1 + drawable(label, LETTERS).count("\n")) for label in labels))
 
 
@@ -77,7 +77,7 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows although pyplot does not know it, with a description in words."""
+    """A figure with a description in text. A notebook shows it although pyplot does not know it."""
 
     heading = ""
     """Title of the figure; set even if not drawn."""
@@ -111,21 +111,21 @@ def new_figure(
 
 
 def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Artist, str]], *, look: Look = PLAIN) -> None:
-    """Draw the title with the legend below it, and a note in grey at the foot that says what was averaged.
+    """Draw the title, the legend below it, and a note in grey at the foot.
 
-    The note also names lines that are drawn over one another. Call it last: it reads what was drawn.
+    The note tells what was averaged, and names lines that hide one another. Call it last, because it reads the drawn lines.
     """
     figure.heading = title
-    shown = drawable(title if look.title is None else look.title)
+    shown_title = drawable(title if look.title is None else look.title)
     figure.description = describe(figure, lines)
     # A letter is about 0.56 of the font size wide; 0.6 inches are left for the handle and the margins.
     letters = max(12, int((figure.get_figwidth() - 0.6) * 72.0 / (0.56 * look.font_size)))
     handles, labels = [line for line, _ in lines], [drawable(label, letters) for _, label in lines]
-    if handles or shown:
-        _legend(figure, handles, labels, shown, look)
+    if handles or shown_title:
+        _legend(figure, handles, labels, shown_title, look)
     if look.width_in is not None:
         _fold_labels(figure)
-    add_note(figure, "; ".join(words for words in (note, hidden_words(figure, lines)) if words), look=look)
+    add_note(figure, "; ".join(text for text in (note, hidden_words(figure, lines)) if text), look=look)
 
 
 def _fold_labels(figure: ShownFigure) -> None:
@@ -135,9 +135,9 @@ def _fold_labels(figure: ShownFigure) -> None:
         engine.execute(figure)
     for axes in figure.axes:
         label, text = axes.xaxis.label, axes.get_xlabel()
-        wide, room = label.get_window_extent().width, axes.get_window_extent().width
-        if text and wide > room:
-            label.set_text(fill(text, max(8, int(len(text) * room / wide))))
+        label_width, room = label.get_window_extent().width, axes.get_window_extent().width
+        if text and label_width > room:
+            label.set_text(fill(text, max(8, int(len(text) * room / label_width))))
 
 
 def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str], title: str, look: Look) -> None:
@@ -145,7 +145,7 @@ def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str
     options: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderaxespad": 0.2}
     if title:
         options |= {"title": title, "title_fontproperties": {"size": look.points(1.19), "weight": "bold"}}
-    # More columns than these never fit, and to try them all takes long where there are many variants.
+    # More than 10 columns never fit, and each attempt is slow.
     for columns in range(min(max(1, len(handles)), 10), 0, -1):
         legend = figure.legend(handles, labels, ncols=columns, **options)
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
@@ -153,13 +153,13 @@ def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str
         legend.remove()
     if look.height_in is None:
         # Panels keep their height below a legend of many rows.
-        high = legend.get_window_extent().height / figure.dpi
-        figure.set_figheight(figure.get_figheight() + max(0.0, high - _USUAL_LEGEND_IN))
+        height = legend.get_window_extent().height / figure.dpi
+        figure.set_figheight(figure.get_figheight() + max(0.0, height - _LEGEND_HEIGHT_IN))
 
 
 def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
     """Append `note` to the foot of the figure."""
-    figure.note = "; ".join(words for words in (figure.note, note) if words)
+    figure.note = "; ".join(text for text in (figure.note, note) if text)
     if look.notes and figure.note:
         # Letters are half as wide as they are high, roughly: 112 of 8.5 points in 7.2 inches.
         letters = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)

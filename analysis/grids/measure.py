@@ -28,11 +28,11 @@ class Cell:
     """The variants that have one value at each key."""
 
     at: tuple[float, ...]
-    """(keys,)"""
+    """Values of the keys (keys,)."""
     variants: tuple[str | None, ...]
-    """(methods,); None: was not run here."""
+    """Variant of each method (methods,); None: it was not run in this cell."""
     comparison: Comparison
-    """Of its variants alone."""
+    """Comparison of its variants alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class CellStudy:
 
     keys: tuple[str, ...]
     methods: tuple[str, ...]
-    """Labels of the methods, without the words for the place in the grid."""
+    """Labels of the methods, without the parts about the keys."""
     cells: tuple[Cell, ...]
-    """Ascending, the last key first."""
+    """Cells in ascending order of their values."""
     confidence: float
 
     def axis(self, key: int) -> FloatArray:
@@ -57,7 +57,7 @@ class BestInCell:
 
     cell: Cell
     best: Best
-    """Over methods."""
+    """Set of best methods."""
     winners: tuple[int, ...]
     """The method that is shown to be best, or several with equal values at every seed; empty: no difference is shown."""
 
@@ -69,27 +69,27 @@ def cells_of(sweep: Sweep, comparison: Comparison, settings: Mapping[str, Settin
     confidence, metrics and a given horizon are those of `comparison`; differences in each cell are to the method of the sweep's
     baseline.
     """
-    places: dict[tuple[float, ...], dict[str, str]] = {}
-    kinds: dict[str, list[str]] = {}
+    variants_at: dict[tuple[float, ...], dict[str, str]] = {}
+    variants_of: dict[str, list[str]] = {}
     for variant, own_settings in settings.items():
         values = [own_settings.get(key) for key in keys]
         if not all(map(is_number, values)):
             continue
-        method = _method(own_settings, keys)
-        places.setdefault(tuple(float(own_settings[key]) for key in keys), {})[method] = variant
-        kinds.setdefault(method, []).append(variant)
-    if len(places) < 2 or len(kinds) < 2:
+        method = _method_key(own_settings, keys)
+        variants_at.setdefault(tuple(float(own_settings[key]) for key in keys), {})[method] = variant
+        variants_of.setdefault(method, []).append(variant)
+    if len(variants_at) < 2 or len(variants_of) < 2:
         return None
-    baseline = _method(settings[comparison.baseline], keys)
+    baseline = _method_key(settings[comparison.baseline], keys)
     cells = tuple(
         Cell(
             at=at,
-            variants=tuple(place.get(method) for method in kinds),
-            comparison=_compare_variants(sweep, comparison, list(place.values()), place.get(baseline)),
+            variants=tuple(by_method.get(method) for method in variants_of),
+            comparison=_compare_variants(sweep, comparison, list(by_method.values()), by_method.get(baseline)),
         )
-        for at, place in sorted(places.items())
+        for at, by_method in sorted(variants_at.items())
     )
-    methods = tuple(shared_label([sweep.labels[variant] for variant in variants], keys) for variants in kinds.values())
+    methods = tuple(shared_label([sweep.labels[variant] for variant in variants], keys) for variants in variants_of.values())
     return CellStudy(tuple(keys), methods, cells, comparison.confidence)
 
 
@@ -98,7 +98,7 @@ def grid_keys(settings: Mapping[str, Settings]) -> list[str]:
     keys = numeric_keys(settings)
     if len(keys) != 2:
         return []
-    methods = {_method(own_settings, keys) for own_settings in settings.values()}
+    methods = {_method_key(own_settings, keys) for own_settings in settings.values()}
     cells = {tuple(repr(own_settings.get(key)) for key in keys) for own_settings in settings.values()}
     return keys if len(methods) > 1 and 1 < len(cells) <= MOST_CELLS else []
 
@@ -123,25 +123,26 @@ def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
 
 def method_values(cell: Cell, name: str) -> FloatArray:
     """Return the metric of each run of a cell, (seeds, methods); NaN where there is none."""
-    run = [variant for variant in cell.variants if variant is not None]
-    values = values_of(cell.comparison, run, name)
-    whole: FloatArray = np.full((len(values), len(cell.variants)), np.nan)
-    whole[:, [variant is not None for variant in cell.variants]] = values
-    return whole
+    variants = [variant for variant in cell.variants if variant is not None]
+    values = values_of(cell.comparison, variants, name)
+    table: FloatArray = np.full((len(values), len(cell.variants)), np.nan)
+    table[:, [variant is not None for variant in cell.variants]] = values
+    return table
 
 
 def _winners(values: FloatArray, best: Best) -> tuple[int, ...]:
+    """Return the methods that are shown to be best; empty if the values show no difference."""
     members = np.flatnonzero(best.members)
     compared = ~np.isnan(values).all(axis=0)
     if best.seeds < 2 or members.size == compared.sum():
         return ()
-    # Seeds at which one of the methods has no value are none of the comparison.
+    # Leave out seeds at which one of the methods has no value.
     paired = values[~np.isnan(values[:, compared]).any(axis=1)]
-    alike = (paired[:, members] == paired[:, members[:1]]).all()
-    return tuple(members.tolist()) if alike else ()
+    equal = (paired[:, members] == paired[:, members[:1]]).all()
+    return tuple(members.tolist()) if equal else ()
 
 
-def _method(settings: Settings, keys: Sequence[str]) -> str:
+def _method_key(settings: Settings, keys: Sequence[str]) -> str:
     """Return the settings of a variant other than `keys` as text: variants with equal text run the same method."""
     return repr(sorted((key, repr(value)) for key, value in settings.items() if key not in keys))
 
@@ -149,7 +150,7 @@ def _method(settings: Settings, keys: Sequence[str]) -> str:
 def _compare_variants(sweep: Sweep, whole: Comparison, variants: Sequence[str], baseline: str | None) -> Comparison:
     """Compare some variants of a sweep separately, up to their own horizon."""
     entries = [entry for entry in sweep.entries if entry.variant in variants]
-    some = Sweep(
+    part = Sweep(
         path=sweep.path,
         name=sweep.name,
         entries=entries,
@@ -158,7 +159,7 @@ def _compare_variants(sweep: Sweep, whole: Comparison, variants: Sequence[str], 
         smoothing_s=whole.smoothing_s,
     )
     return compare(
-        some,
+        part,
         horizon_s=whole.asked_horizon_s,
         equal=whole.equal,
         last=whole.last,

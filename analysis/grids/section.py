@@ -41,7 +41,7 @@ def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str]
     return [Section(f"Best where, within {where}", [Text(_introduction(study)), *blocks])]
 
 
-def best_words(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
+def best_text(study: CellStudy, found: Sequence[BestInCell], title: str) -> str:
     """Describe the number of cells in which each method is best."""
     counts: dict[tuple[int, ...], int] = {}
     for cell in found:
@@ -121,7 +121,7 @@ def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
 
     cells = best_in_cells(study, name)
     title = heading(study.cells[0].comparison, name)
-    blocks: list[Block] = [Bullets([best_words(study, cells, title)])]
+    blocks: list[Block] = [Bullets([best_text(study, cells, title)])]
     figure = best_figure(study, cells, name, title, look=look)
     if figure is not None:
         blocks.append(Picture(f"{_slug(name)}-best-where", f"Who is best where: {title}", figure))

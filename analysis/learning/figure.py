@@ -60,8 +60,8 @@ def accuracy_figure(
     """Draw test accuracies, averaged over the last `smoothing_s` seconds, against their cost; None where no run has both.
 
     On the line of the target every run has a tick where its own curve first reaches it, and every variant its restricted mean
-    with its interval, as in tables. Bytes and joules are on a logarithmic axis: variants differ in them by factors, and one that
-    spends much would press the others against the left edge. `horizon`: seconds, bytes or joules that the mean is restricted to;
+    with its interval, as in tables. Bytes and joules are on a logarithmic axis, because variants
+    differ in them by factors. `horizon`: seconds, bytes or joules that the mean is restricted to;
     None: what every run spent.
     """
     scale = UNITS[cost][1]
@@ -77,7 +77,7 @@ def accuracy_figure(
     note = curve_note(curves, f"mean of the last {smoothing_s:g} s" if smoothing_s else "each evaluation")
     with look.apply():
         figure, (axes,) = new_figure(look=look)
-        lines = draw_lines(axes, curves, None if cost == "seconds" else _even_ratios(curves), limits=(0.0, 1.0))
+        lines = draw_lines(axes, curves, None if cost == "seconds" else _geometric_grid(curves), limits=(0.0, 1.0))
         for line, _ in lines:
             # Runs of a fixed number of rounds end at different times: the end of a line is information.
             x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
@@ -100,12 +100,12 @@ def accuracy_figure(
     return figure
 
 
-def _even_ratios(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
-    """Return abscissae in equal ratios from the first to the last of all curves; None where no mean is drawn."""
+def _geometric_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
+    """Return abscissae (n,) with equal ratios between neighbours, over all curves; None if no mean is drawn."""
     if all(len(group) < 2 for group in curves.values()):
         return None
-    every = np.concatenate([x for group in curves.values() for x, _ in group])
-    return np.geomspace(every[every > 0.0].min(), every.max(), MOST_POINTS)
+    abscissae = np.concatenate([x for group in curves.values() for x, _ in group])
+    return np.geomspace(abscissae[abscissae > 0.0].min(), abscissae.max(), MOST_POINTS)
 
 
 def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float = 0.0, look: Look = PLAIN) -> ShownFigure | None:
@@ -125,8 +125,8 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
             reached = share_reached(hit.costs, hit.ends)
             style = line_style(index)
             (line,) = axes.step(reached.times_s, reached.share, where="post", **style)
-            at = np.searchsorted(reached.times_s, reached.censored_s, side="right") - 1
-            axes.plot(reached.censored_s, reached.share[at], "x", color=style["color"], ms=6.0, zorder=4)
+            indexes = np.searchsorted(reached.times_s, reached.censored_s, side="right") - 1
+            axes.plot(reached.censored_s, reached.share[indexes], "x", color=style["color"], ms=6.0, zorder=4)
             lines.append((line, label))
         axes.set(xlabel="simulated time (s)", ylabel="share of runs", ylim=(-0.02, 1.02))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
@@ -139,7 +139,7 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
 
 
 def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost) -> dict[str, _Hits]:
-    """Return the hits of each label's evaluated runs; labels without any stay, to keep their place in the palette."""
+    """Return the hits of the evaluated runs, by label. Labels without such runs stay, so that colours do not shift."""
     hits = {}
     for label, runs in groups.items():
         evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
@@ -195,18 +195,18 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
 
     The loss of a diverging model, infinite or NaN, fits on no axis: the note names the variants with such losses.
     """
-    along = abscissa(groups, over)
-    beyond: dict[str, None] = {}
+    axis = abscissa(groups, over)
+    diverged: dict[str, None] = {}
 
     def curve_of(column: str) -> Callable[[Run], Curve]:
         def curve(run: Run) -> Curve:
-            at, loss, accuracy = round_columns(run, along.column, column, "accuracy")
+            x, loss, accuracy = round_columns(run, axis.column, column, "accuracy")
             measured = np.isfinite(loss)
-            # Where the accuracy was measured, so was the loss on the test set, in a run that has losses.
+            # In a run that has losses, the loss on the test set was evaluated at each accuracy: there a NaN is a diverged loss.
             evaluated = np.isfinite(accuracy) & (column == "loss") & measured.any()
             if (~measured & (evaluated | np.isinf(loss))).any():
-                beyond[run.label] = None
-            return at[measured], loss[measured]
+                diverged[run.label] = None
+            return x[measured], loss[measured]
 
         return curve
 
@@ -221,13 +221,13 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         figure, all_axes = new_figure((1.0,) * len(panels), share_y=False, look=look)
         lines: list[tuple[Line2D, str]] = []
         for axes, (label, curves) in zip(all_axes, panels.items(), strict=True):
-            lines = draw_lines(axes, curves, along.grid(curves)) or lines
-            every = np.concatenate([y for group in curves.values() for _, y in group])
-            if every.min() > 0.0 and every.max() > 30.0 * every.min():
+            lines = draw_lines(axes, curves, axis.grid(curves)) or lines
+            losses = np.concatenate([y for group in curves.values() for _, y in group])
+            if losses.min() > 0.0 and losses.max() > 30.0 * losses.min():
                 axes.set_yscale("log", nonpositive="clip")
             axes.set_ylabel(f"{label} (mean of a sample)")
-            along.label(axes)
+            axis.label(axes)
         note = curve_note(next(iter(panels.values())), "each evaluation")
-        note += f"; left out, beyond any number: losses of {', '.join(beyond)}" if beyond else ""
+        note += f"; left out, beyond any number: losses of {', '.join(diverged)}" if diverged else ""
         headline(figure, "Loss", note, lines, look=look)
     return figure

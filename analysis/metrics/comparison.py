@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-TARGETS: dict[str, Cost] = {name: one.cost for name, one in METRICS.items() if one.cost is not None}
+TARGETS: dict[str, Cost] = {name: metric_.cost for name, metric_ in METRICS.items() if metric_.cost is not None}
 """Metrics of the cost of the target accuracy; they are restricted to the cost that every run reaches."""
 
 
@@ -91,7 +91,7 @@ class Comparison:
     asked: tuple[str, ...]
     """Metrics requested by name; empty: tables show those of the study's subject."""
     rounds_alike: bool
-    """True if a round is the same thing to all variants."""
+    """True if a round has the same meaning for all variants."""
     runs: pd.DataFrame
     """A row a run, with the columns of `metrics_table`."""
     rows: list[ComparisonRow]
@@ -122,10 +122,10 @@ class Comparison:
         kinds: tuple[Kind, ...] = ("learning", "regret", "consensus")
         if not self.rounds_alike or not self.has("final_accuracy"):
             kinds = (*kinds, "time", "participation")
-        wanted = {*names_of(kinds), "delivered_j", "mean_round_s"}
+        shown = {*names_of(kinds), "delivered_j", "mean_round_s"}
         if not self.rounds_alike:
-            wanted -= {"mean_round_s"}
-        return tuple(name for name in self.metrics if name in wanted and self.has(name))
+            shown -= {"mean_round_s"}
+        return tuple(name for name in self.metrics if name in shown and self.has(name))
 
     @property
     def oracles(self) -> tuple[str, ...]:
@@ -133,7 +133,8 @@ class Comparison:
         return tuple(dict.fromkeys(name for name in self.runs["oracle"] if name))
 
 
-def _names(oracles: pd.Series[str]) -> str:
+def _joined_names(oracles: pd.Series[str]) -> str:
+    """Return the distinct names of oracles, joined by "or"; empty if there are none."""
     return " or ".join(dict.fromkeys(name for name in oracles if name))
 
 
@@ -148,11 +149,12 @@ def compare(
     confidence: float = 0.95,
     metrics: Sequence[str] = (),
 ) -> Comparison:
-    """Compare the variants of `sweep`. `target_accuracy` and `smoothing_s` None take the sweep's own, where it has them.
+    """Compare the variants of `sweep`. `target_accuracy`, `smoothing_s`: None for those of the sweep, if it has them.
 
-    Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run), and
-    final accuracies are compared at that common end, or where as many bytes were sent (`equal`). `metrics` are those that tables
-    show; none: those that the study is about.
+    Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run).
+    `equal`: final accuracies are compared at the common end, or at equal numbers of bytes sent. `metrics`: those that tables
+    show; empty for those that suit the study.
+
     ValueError: a setting out of bounds, such as a horizon beyond the end of the shortest run, a metric that does not exist, or
     runs at equal bytes that send none.
     """
@@ -204,7 +206,7 @@ def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
 
 
 def _has_rounds_alike(sweep: Sweep) -> bool:
-    """Return True if a round is the same thing to all variants, by their first runs."""
+    """Return True if a round has the same meaning for all variants. Their first runs decide."""
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
     return len({sweep.run(variant, seed).round_meaning for variant, seed in first.items()}) <= 1
 
@@ -214,13 +216,13 @@ def _rows(
 ) -> list[ComparisonRow]:
     """Return each variant's means over seeds; costs of a target are restricted to their horizons."""
     rows = []
-    by_variant = {str(name): mine for name, mine in table.groupby("variant", sort=False)}
+    by_variant = {str(name): group for name, group in table.groupby("variant", sort=False)}
     for variant, label in sweep.labels.items():
-        mine = by_variant[variant]
-        values = {name: mean_interval(mine[name].to_numpy(), confidence) for name in names}
-        values |= {name: restricted_mean(mine[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
-        reached = {name: int((mine[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
-        rows.append(ComparisonRow(variant, label, len(mine), reached, values, _names(mine["oracle"])))
+        variant_runs = by_variant[variant]
+        values = {name: mean_interval(variant_runs[name].to_numpy(), confidence) for name in names}
+        values |= {name: restricted_mean(variant_runs[name].to_numpy(), limit, confidence) for name, limit in horizons.items()}
+        reached = {name: int((variant_runs[name] <= horizons.get(name, math.nan)).sum()) for name in TARGETS}
+        rows.append(ComparisonRow(variant, label, len(variant_runs), reached, values, _joined_names(variant_runs["oracle"])))
     return rows
 
 
@@ -230,21 +232,27 @@ def _differences(
     """Return the differences of each variant to the baseline, at equal seeds; costs of the target up to `horizons`."""
     by_metric = {
         name: {
-            d.variant: d
-            for d in paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
+            difference.variant: difference
+            for difference in paired_differences(table, sweep.baseline, name, horizon=horizons.get(name), confidence=confidence)
         }
         for name in rows[0].values
     }
     oracles = {row.variant: row.oracle for row in rows}
-    same = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
+    same_oracle = {variant: oracle == oracles[sweep.baseline] and " or " not in oracle for variant, oracle in oracles.items()}
     return [
-        DifferenceRow(variant, label, {name: found[variant] for name, found in by_metric.items()}, same_oracle=same[variant])
+        DifferenceRow(
+            variant,
+            label,
+            {name: by_variant[variant] for name, by_variant in by_metric.items()},
+            same_oracle=same_oracle[variant],
+        )
         for variant, label in sweep.labels.items()
         if variant != sweep.baseline
     ]
 
 
 def _check_settings(target_accuracy: float | None, equal: str, last: int) -> None:
+    """Raise ValueError for a setting out of bounds."""
     if target_accuracy is not None and not 0.0 <= target_accuracy <= 1.0:
         raise ValueError(f"target_accuracy = {target_accuracy!r}: must be in [0, 1]")
     if equal not in ("time", "bytes"):
@@ -254,6 +262,7 @@ def _check_settings(target_accuracy: float | None, equal: str, last: int) -> Non
 
 
 def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:
+    """Return the horizon in seconds, by default the end of the shortest run; raises ValueError if no run could reach it."""
     if horizon_s is None:
         return shortest_s
     if not 0.0 < horizon_s <= shortest_s:
@@ -262,7 +271,7 @@ def _checked_horizon(horizon_s: float | None, shortest_s: float) -> float:
 
 
 def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison: Comparison | None = None) -> Path:
-    """Write the rows flat (NAME_mean, NAME_half_width, NAME_count, and NAME_difference... to the baseline) and return the file.
+    """Write a row for each variant, with columns NAME_mean, NAME_half_width, NAME_count and NAME_difference_...; return the file.
 
     Default: `comparison.parquet` beside `sweep.json`; a path that ends in .csv gives CSV. ValueError: another ending.
     """
@@ -282,13 +291,14 @@ def write_comparison(sweep: Sweep, path: str | Path | None = None, *, comparison
     return path
 
 
-def comparison_frame(found: Comparison) -> pd.DataFrame:
+def comparison_frame(comparison: Comparison) -> pd.DataFrame:
     """Return the rows of `write_comparison` as a data frame; metrics that no run has are NaN."""
-    frame: pd.DataFrame = _flat_table(found).to_pandas()
+    frame: pd.DataFrame = _flat_table(comparison).to_pandas()
     return frame
 
 
-def _flat_table(found: Comparison) -> pa.Table:
+def _flat_table(comparison: Comparison) -> pa.Table:
+    """Return the comparison as an Arrow table, a row for each variant."""
     import pyarrow
 
     schema = pyarrow.schema(
@@ -296,13 +306,13 @@ def _flat_table(found: Comparison) -> pa.Table:
         + [(column, "int64") for column in _REACHED.values()]
         + [("oracle", "string")]
         + [(column, "float64") for column in (*_HORIZONS.values(), "until_s")]
-        + [(f"{name}{suffix}", kind) for name in found.metrics for suffix, kind in _FLAT],
+        + [(f"{name}{suffix}", kind) for name in comparison.metrics for suffix, kind in _FLAT],
         metadata={"netsim.table": "comparison", "netsim.format": str(FORMAT)},
     )
-    # A cost that no run counts has no horizon; nor has any cost where no round closed.
-    limits = {_HORIZONS[name]: limit if math.isfinite(limit) else None for name, limit in found.horizons.items()}
-    limits["until_s"] = found.until.time_s if math.isfinite(found.until.time_s) else None
-    flat = [row | limits for row in _flat_rows(found.rows, found.differences)]
+    # A cost that no run counts has no horizon, and without a closed round no cost has one.
+    limits = {_HORIZONS[name]: limit if math.isfinite(limit) else None for name, limit in comparison.horizons.items()}
+    limits["until_s"] = comparison.until.time_s if math.isfinite(comparison.until.time_s) else None
+    flat = [row | limits for row in _flat_rows(comparison.rows, comparison.differences)]
     return pyarrow.Table.from_pylist(flat, schema=schema)
 
 
@@ -316,31 +326,32 @@ _FLAT = tuple(
 
 
 def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRow]) -> list[dict[str, Any]]:
-    paired = {row.variant: row for row in differences}
-    flat = []
+    """Return a row for each variant as a dict, with the columns of `write_comparison`."""
+    difference_of = {row.variant: row for row in differences}
+    lines = []
     for row in rows:
         line: dict[str, Any] = {name: getattr(row, name) for name in ("variant", "label", "seeds")}
         line |= {column: row.reached[name] for name, column in _REACHED.items()}
         line["oracle"] = row.oracle or None
         for name, interval in row.values.items():
             groups = {"": interval}
-            if row.variant in paired and (name != "aoi_regret" or paired[row.variant].same_oracle):
-                groups["_difference"] = paired[row.variant][name].difference
+            if row.variant in difference_of and (name != "aoi_regret" or difference_of[row.variant].same_oracle):
+                groups["_difference"] = difference_of[row.variant][name].difference
             for group, columns in groups.items():
                 for field, value in asdict(columns).items():
                     # A figure that does not exist is an empty cell, not a NaN.
                     line[f"{name}{group}_{field}"] = None if isinstance(value, float) and math.isnan(value) else value
-        flat.append(line)
-    return flat
+        lines.append(line)
+    return lines
 
 
 def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
     """Return the values of a metric, (seeds, variants), NaN without a run; costs of reaching a target end at their horizon."""
-    places = {variant: column for column, variant in enumerate(variants)}
-    seeds = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
-    values: FloatArray = np.full((len(seeds), len(places)), np.nan)
+    column_of = {variant: column for column, variant in enumerate(variants)}
+    row_of = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
+    values: FloatArray = np.full((len(row_of), len(column_of)), np.nan)
     columns = (comparison.runs[column].tolist() for column in ("variant", "seed", name))
     for variant, seed, value in zip(*columns, strict=True):
-        if variant in places:
-            values[seeds[seed], places[variant]] = value
+        if variant in column_of:
+            values[row_of[seed], column_of[variant]] = value
     return np.minimum(values, comparison.horizons[name]) if name in comparison.horizons else values

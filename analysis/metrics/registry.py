@@ -26,19 +26,23 @@ Kind = Literal["learning", "time", "participation", "regret", "consensus", "colu
 """Subject of a metric: tables show the kinds that fit the study."""
 
 
-def _any(values: FloatArray) -> bool:
+def _any_measured(values: FloatArray) -> bool:
+    """Return True if a value is no NaN."""
     return bool((~np.isnan(values)).any())
 
 
-def _positive(values: FloatArray) -> bool:
+def _any_positive(values: FloatArray) -> bool:
+    """Return True if a value is above 0."""
     return bool((values > 0.0).any())
 
 
-def _below_one(values: FloatArray) -> bool:
+def _any_below_one(values: FloatArray) -> bool:
+    """Return True if a value is below 1."""
     return bool((values < 1.0).any())
 
 
-def _any_finite(values: FloatArray) -> bool:
+def _any_positive_finite(values: FloatArray) -> bool:
+    """Return True if a value is finite and above 0."""
     return bool((np.isfinite(values) & (values > 0.0)).any())
 
 
@@ -53,18 +57,18 @@ class Metric:
     """Unit in which it is shown; empty: a plain number."""
     better: Better
     meaning: str
-    """A sentence or two."""
+    """Explanation for readers, in one or two sentences."""
     compute: Callable[[Facts], float]
     """Function from the facts of a run to the number; NaN: it does not exist."""
     kind: Kind
     scale: float = 1.0
     """Factor from the value to the displayed number."""
-    tells: Callable[[FloatArray], bool] = _any
+    tells: Callable[[FloatArray], bool] = _any_measured
     """Function that returns True if values over runs (n,) are worth a column of a table."""
     cost: Cost | None = None
     """Kind of cost, if the metric is the cost of the target accuracy; compared up to the cost that all runs reach."""
     axis_unit: str = ""
-    """The unit that axes name of a metric which tables show without one."""
+    """Unit on axes, for a metric that tables show without a unit."""
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -85,7 +89,7 @@ class Metric:
         return f"{self.title} ({unit})" if unit else self.title
 
 
-_LISTED = (
+_DEFINED = (
     Metric(
         "target_s", "time to the target accuracy", "s", "lower",
         "Simulated seconds until the accuracy on the test set first was at least the target.",
@@ -110,38 +114,38 @@ _LISTED = (
     Metric(
         "updates_per_s", "updates a second", "1/s", "higher",
         "Updates delivered per simulated second, up to the close of the last round.",
-        definitions.updates_per_s, "time", tells=_positive,
+        definitions.updates_per_s, "time", tells=_any_positive,
     ),
     Metric(
         "mean_round_s", "mean round latency", "s", "lower",
         "Simulated seconds from the start of a round to its close. Of servers of different kinds rounds are different things: "
         "their latencies do not say which is faster.",
-        definitions.mean_round_s, "time", tells=_positive,
+        definitions.mean_round_s, "time", tells=_any_positive,
     ),
     Metric(
         "simulated_s", "simulated end", "s", "neither",
         "When the last round closed.",
-        definitions.simulated_s, "time", tells=_positive,
+        definitions.simulated_s, "time", tells=_any_positive,
     ),
     Metric(
         "delivered_share", "delivered", "%", "higher",
         "Updates delivered, of all that ended by the close of the last round.",
-        definitions.share("delivered"), "time", 100.0, _below_one,
+        definitions.share("delivered"), "time", 100.0, _any_below_one,
     ),
     Metric(
         "late_share", "late", "%", "lower",
         "Updates that arrived after their round had closed or were cancelled then, of all that ended.",
-        definitions.share("late"), "time", 100.0, _positive,
+        definitions.share("late"), "time", 100.0, _any_positive,
     ),
     Metric(
         "lost_share", "lost", "%", "lower",
         "Updates of which a transmission failed, down or up, of all that ended.",
-        definitions.share("lost"), "time", 100.0, _positive,
+        definitions.share("lost"), "time", 100.0, _any_positive,
     ),
     Metric(
         "aborted_share", "aborted", "%", "lower",
         "Updates whose client went away or was selected again, of all that ended.",
-        definitions.share("aborted"), "time", 100.0, _positive,
+        definitions.share("aborted"), "time", 100.0, _any_positive,
     ),
     Metric(
         "delivered_bytes", "sent for each update delivered", "kB", "lower",
@@ -176,7 +180,7 @@ _LISTED = (
         "max_leak", "largest leak", "ε", "lower",
         "What all updates of one client together give away up to the close of the last round, in units of ε, for the client "
         "that gave away most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
-        definitions.max_leak, "learning", tells=_any_finite,
+        definitions.max_leak, "learning", tells=_any_positive_finite,
     ),
     Metric(
         "regret", "regret", "", "lower",
@@ -226,10 +230,10 @@ _LISTED = (
         definitions.mean_of("message_bytes"), "consensus", 1e-3,
     ),
 )  # fmt: skip
-METRICS: dict[str, Metric] = {metric.name: metric for metric in _LISTED}
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _DEFINED}
 """The metrics that have a definition of their own, in the order of tables."""
 
-_COUNTING_UP = ("round", "start_s", "end_s", "version", "max_leak")
+_CUMULATIVE = ("round", "start_s", "end_s", "version", "max_leak")
 _UNITS = {"_s": "s", "_bytes": "bytes", "_j": "J"}
 
 
@@ -239,7 +243,7 @@ def metric(name: str) -> Metric:
         return METRICS[name]
     if name not in ROUND_NUMBERS:
         raise ValueError(f"metric {name!r}: there is none of this name; {did_you_mean(name, metric_names())}")
-    last = name in _COUNTING_UP
+    last = name in _CUMULATIVE
     unit = next((unit for end, unit in _UNITS.items() if name.endswith(end)), "bytes" if name.startswith("bytes_") else "")
     return Metric(
         name,

@@ -28,14 +28,14 @@ MOST_LINKS = 24
 MOST_STEPS = 300
 _ITERATIONS = 60
 _MOST_EXACT = 120
-"""Most nodes that are placed by all distances; more are placed by springs, which take less time."""
+"""Largest number of nodes placed by all distances. More nodes are placed by springs, which is faster."""
 _COLOURS = "viridis_r"
 
 
 def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Draw the network of the first run that recorded its links, cables coloured by utilisation; None without one.
 
-    A cable has the colour of its busier direction. Nodes lie so that the distances on paper follow the delays as far as that is
+    A cable has the colour of its busier direction. Distances on paper follow the delays as far as
     possible. The node of the server is a square; nodes with clients are filled.
     """
     run = _recorded_run(groups)
@@ -48,17 +48,17 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
 
     cables, loads = run.arrow("cables").to_pandas(), link_table(run)
     busier = loads.groupby("cable")["utilisation"].max()
-    places = _places(cables)
+    positions = _node_positions(cables)
     with look.apply():
         figure, (axes,) = new_figure(size_in=(8.6, 6.6), look=look)
-        drawn = _draw_cables(axes, cables, places, busier)
-        clients = _clients(cables)
+        drawn = _draw_cables(axes, cables, positions, busier)
+        clients = _clients_by_node(cables)
         server = run.scenario["network"]["server"]
-        for node, (x, y) in places.items():
+        for node, (x, y) in positions.items():
             fill = PALETTE[0] if clients.get(node) else PAPER
-            mark, size = ("s", 9.0) if node == server else ("o", 5.5 if len(places) <= _MANY_NODES else 2.5)
+            mark, size = ("s", 9.0) if node == server else ("o", 5.5 if len(positions) <= _MANY_NODES else 2.5)
             axes.plot([x], [y], marker=mark, ms=size, mfc=fill, mec=INK, mew=0.9, ls="none", zorder=3)
-        unnamed = _name_nodes(axes, cables, places, [server, *_nodes_by_load(cables, busier)], look)
+        unnamed = _name_nodes(axes, cables, positions, [server, *_nodes_by_load(cables, busier)], look)
         figure.colorbar(drawn, ax=axes, label="utilisation, mean over the run (%)", pad=0.015, shrink=0.8)
         shape: dict[str, Any] = {"ls": "none", "mec": INK, "mew": 0.9}
         lines: list[tuple[Artist, str]] = [
@@ -67,17 +67,17 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
             (Line2D([], [], marker="o", ms=5.5, mfc=PAPER, **shape), "neither"),
             (Line2D([], [], color=AXIS, lw=0.7, ls=(0, (2, 2))), "no bytes"),
         ]
-        if all(clients.get(node) or node == server for node in places):
+        if all(clients.get(node) or node == server for node in positions):
             del lines[2]
         if len(busier) == len(cables):
             del lines[-1]
-        note = f"seed {run.seed}, {run.label}; {len(places):,} nodes, {len(cables):,} cables"
+        note = f"seed {run.seed}, {run.label}; {len(positions):,} nodes, {len(cables):,} cables"
         note += "; colour: the busier direction of a cable"
         note += f"; no room for the names of {unnamed:,} nodes" if unnamed else ""
         headline(figure, "Loads on the network", note, lines, look=look)
         first = [f"{link} {100 * share:.3g} %" for link, share in loads["utilisation"].head(5).items()]
         figure.description = (
-            f"A map of {len(places):,} nodes and {len(cables):,} cables, of which {len(busier):,} carried bytes. "
+            f"A map of {len(positions):,} nodes and {len(cables):,} cables, of which {len(busier):,} carried bytes. "
             f"Busiest links: {', '.join(first)}."
         )
     return figure
@@ -111,10 +111,11 @@ def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
 
 
 def _recorded_run(groups: Groups) -> Run | None:
+    """Return the first run that recorded its transfers, or None."""
     return next((run for runs in groups.values() for run in runs if has_loads(run)), None)
 
 
-def _clients(cables: pd.DataFrame) -> dict[str, int]:
+def _clients_by_node(cables: pd.DataFrame) -> dict[str, int]:
     """Return the number of clients on each node."""
     return dict(zip(cables["a"], cables["clients_at_a"], strict=True)) | dict(
         zip(cables["b"], cables["clients_at_b"], strict=True)
@@ -127,12 +128,12 @@ def _nodes_by_load(cables: pd.DataFrame, busier: pd.Series[float]) -> list[str]:
     return list(ends[["a", "b"]].to_numpy().ravel())
 
 
-def _places(cables: pd.DataFrame) -> dict[str, FloatArray]:
-    """Return the place of each node on paper, (2,)."""
+def _node_positions(cables: pd.DataFrame) -> dict[str, FloatArray]:
+    """Return the position of each node on the map, (2,)."""
     import networkx as nx
 
     graph = nx.Graph()
-    # Short cables must not make one blot of their ends.
+    # The root and the constant keep the ends of short cables apart.
     usual_s = float(cables["delay_s"].mean()) or 1.0
     for a, b, delay_s in zip(cables["a"], cables["b"], cables["delay_s"].to_list(), strict=True):
         graph.add_edge(a, b, length=0.6 + float(delay_s / usual_s) ** 0.5)
@@ -141,7 +142,7 @@ def _places(cables: pd.DataFrame) -> dict[str, FloatArray]:
     return dict(nx.kamada_kawai_layout(graph, weight="length"))
 
 
-def _draw_cables(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray], busier: pd.Series[float]) -> Any:
+def _draw_cables(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArray], busier: pd.Series[float]) -> Any:
     """Draw cables, the busiest above the others; return the lines that a colour bar explains."""
     from matplotlib.collections import LineCollection
 
@@ -150,8 +151,8 @@ def _draw_cables(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray]
     idle = cables[~cables["cable"].isin(busier.index)]
     used = cables[cables["cable"].isin(busier.index)]
     used = used.assign(share=busier.loc[used["cable"]].to_numpy()).sort_values("share", kind="stable")
-    lines = [[[places[a], places[b]] for a, b in zip(part["a"], part["b"], strict=True)] for part in (idle, used)]
-    faint = 0.8 if len(cables) <= 2 * len(places) else 0.35
+    lines = [[[positions[a], positions[b]] for a, b in zip(part["a"], part["b"], strict=True)] for part in (idle, used)]
+    faint = 0.8 if len(cables) <= 2 * len(positions) else 0.35
     axes.add_collection(LineCollection(lines[0], colors=AXIS, linewidths=0.7, linestyles=[(0, (2, 2))], alpha=faint, zorder=1))
     shares = 100.0 * used["share"].to_numpy()
     drawn = LineCollection(lines[1], cmap=_COLOURS, linewidths=1.2 + 2.8 * shares / 100.0, zorder=2)
@@ -167,7 +168,7 @@ def _draw_cables(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray]
     return drawn
 
 
-def _name_nodes(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray], first: Sequence[str], look: Look) -> int:
+def _name_nodes(axes: Axes, cables: pd.DataFrame, positions: dict[str, FloatArray], first: Sequence[str], look: Look) -> int:
     """Write the names of nodes beside them, those of `first` first, where there is room; return the number left out.
 
     A name takes the side of its node where the fewest cables leave, and hides no other name and no other node.
@@ -177,31 +178,31 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray],
 
     figure = axes.get_figure(root=True)
     assert figure is not None
-    points = np.array(list(places.values()))
+    points = np.array(list(positions.values()))
     # Points of paper for a unit of the map: three quarters of the figure's width and height are the map's.
-    wide, high = np.ptp(points, axis=0)
-    scale = 54.0 * min(figure.get_figwidth() / (wide or 1.0), figure.get_figheight() / (high or 1.0))
-    spots = dict(zip(places, scale * points, strict=True))
-    letter = look.points(0.71 if len(places) <= 50 else 0.57)
+    width, height = np.ptp(points, axis=0)
+    scale = 54.0 * min(figure.get_figwidth() / (width or 1.0), figure.get_figheight() / (height or 1.0))
+    spots = dict(zip(positions, scale * points, strict=True))
+    letter = look.points(0.71 if len(positions) <= 50 else 0.57)
     angles = np.linspace(0.0, 2.0 * np.pi, 16, endpoint=False)
     sides = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    ways: dict[str, list[FloatArray]] = {node: [] for node in places}
+    directions: dict[str, list[FloatArray]] = {node: [] for node in positions}
     for a, b in zip(cables["a"], cables["b"], strict=True):
-        ways[a].append(_unit(spots[b] - spots[a]))
-        ways[b].append(_unit(spots[a] - spots[b]))
-    taken = [(spot, np.array([3.5, 3.5])) for spot in spots.values()]
+        directions[a].append(_unit_vector(spots[b] - spots[a]))
+        directions[b].append(_unit_vector(spots[a] - spots[b]))
+    occupied = [(spot, np.array([3.5, 3.5])) for spot in spots.values()]
     left_out = 0
-    for node in dict.fromkeys([*first, *places]):
+    for node in dict.fromkeys([*first, *positions]):
         name = drawable(str(node))
         half = np.array([0.32 * letter * len(name), 0.62 * letter])
-        for side in sorted(sides.tolist(), key=lambda side: float((np.array(ways[node]) @ side).max())):
-            # A name stands beside its node, not on it: from its edge outwards.
-            at = spots[node] + 8.0 * np.array(side) + half * np.sign(np.round(side, 1)) * (np.abs(side) > 0.4)
-            if all((np.abs(at - other) >= half + room).any() for other, room in taken):
+        for side in sorted(sides.tolist(), key=lambda side: float((np.array(directions[node]) @ side).max())):
+            # Shift the name so that its edge, not its middle, is next to the node.
+            middle = spots[node] + 8.0 * np.array(side) + half * np.sign(np.round(side, 1)) * (np.abs(side) > 0.4)
+            if all((np.abs(middle - other) >= half + room).any() for other, room in occupied):
                 axes.annotate(
                     name,
-                    tuple(places[node].tolist()),
-                    xytext=tuple((at - spots[node]).tolist()),
+                    tuple(positions[node].tolist()),
+                    xytext=tuple((middle - spots[node]).tolist()),
                     textcoords="offset points",
                     ha="center",
                     va="center",
@@ -210,19 +211,20 @@ def _name_nodes(axes: Axes, cables: pd.DataFrame, places: dict[str, FloatArray],
                     zorder=4,
                     path_effects=_halo(),
                 )
-                taken.append((at, half))
+                occupied.append((middle, half))
                 break
         else:
             left_out += 1
     return left_out
 
 
-def _unit(way: FloatArray) -> FloatArray:
-    return np.asarray(way / max(float(np.hypot(*way)), 1e-9))
+def _unit_vector(vector: FloatArray) -> FloatArray:
+    """Return a vector of length 1 in the same direction."""
+    return np.asarray(vector / max(float(np.hypot(*vector)), 1e-9))
 
 
 def _halo() -> list[Any]:
-    """Return what keeps letters readable above lines."""
+    """Return the white edge that keeps letters readable on top of lines."""
     from matplotlib.patheffects import withStroke
 
     from analysis.figures.theme import PAPER

@@ -27,7 +27,7 @@ class Line:
     """Variants that differ in one numeric key alone."""
 
     label: str
-    """Words shared by the variants' labels; empty for a single line."""
+    """Parts that the variants' labels share; empty for a single line."""
     at: FloatArray
     """Values (n,) of the key, ascending."""
     variants: tuple[str, ...]
@@ -82,39 +82,39 @@ def key_with_unit(key: str) -> str:
 
 
 def settings_of(sweep: Sweep) -> dict[str, dict[str, Any]]:
-    """Return the keys that differ between variants with their values, by variant; seeds, names and descriptions aside."""
+    """Return the keys that differ between variants with their values, by variant; without seeds, names and descriptions."""
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
-    flat = {variant: _flat(sweep.run(variant, first[variant]).scenario) for variant in sweep.variants}
+    flat = {variant: _flatten(sweep.run(variant, first[variant]).scenario) for variant in sweep.variants}
     keys = dict.fromkeys(key for settings in flat.values() for key in settings)
     missing = object()
     different = [key for key in keys if len({repr(settings.get(key, missing)) for settings in flat.values()}) > 1]
     return {variant: {key: settings[key] for key in different if key in settings} for variant, settings in flat.items()}
 
 
-def _flat(scenario: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def _flatten(scenario: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the keys of a scenario with dots, without seeds, names and descriptions; `above`: prefix of the keys."""
     keys: dict[str, Any] = {}
     for name, value in scenario.items():
         key = f"{above}{name}"
         if key in ("seed", "name", "description", "sweep"):
             continue
         if isinstance(value, Mapping):
-            keys |= _flat(value, f"{key}.")
+            keys |= _flatten(value, f"{key}.")
         else:
             keys[key] = value
     return keys
 
 
 def numeric_keys(settings: Mapping[str, Settings]) -> list[str]:
-    """Return the keys of `settings_of` against which a metric can be shown: numbers, with variants that differ in nothing else.
-    """
+    """Return the numeric keys that some variants differ in alone, so that a metric can be shown against them."""
     keys = dict.fromkeys(key for own_settings in settings.values() for key in own_settings)
     return [key for key in keys if any(len(group) > 1 for group in _group_by_other_settings(settings, key).values())]
 
 
 def _group_by_other_settings(settings: Mapping[str, Settings], key: str) -> dict[str, list[str]]:
-    """Group the variants with a number at `key` by their other settings; of several with one scenario, keep the first.
+    """Group the variants with a number at `key` by their other settings; of variants with equal settings, keep the first.
 
-    A second one would repeat the same value and widen the set of best for nothing.
+    Another one would repeat the value, and make the set of best values larger without reason.
     """
     groups: dict[str, list[str]] = {}
     for variant, own_settings in settings.items():
@@ -133,13 +133,13 @@ def is_number(value: Any) -> bool:
 
 def check_key(settings: Mapping[str, Settings], key: str, option: str = "against") -> str:
     """Return `key` in full; it may be given by its last words. ValueError, naming `option`: no grid of numbers varies it."""
-    known = numeric_keys(settings)
-    named = [known_key for known_key in known if known_key == key or known_key.endswith(f".{key}")]
-    if len(named) != 1:
-        none = "no numeric key varies by itself: make a grid, such as --grid KEY=[1, 2, 5]"
-        remedy = did_you_mean(key, known) if known else none
+    keys = numeric_keys(settings)
+    matches = [full_key for full_key in keys if full_key == key or full_key.endswith(f".{key}")]
+    if len(matches) != 1:
+        no_grid = "no numeric key varies by itself: make a grid, such as --grid KEY=[1, 2, 5]"
+        remedy = did_you_mean(key, keys) if keys else no_grid
         raise ValueError(f"{option} {key!r}: is not varied alone by this sweep; {remedy}")
-    return named[0]
+    return matches[0]
 
 
 def named_keys(settings: Mapping[str, Settings], keys: Sequence[str], option: str) -> list[str]:
@@ -173,13 +173,15 @@ def against_two(
 
     Variants without a number at one of the keys have no place on the map.
     """
-    keys = {key for one in settings.values() for key in one}
+    keys = {key for own_settings in settings.values() for key in own_settings}
     if keys != {rows, columns}:
         return None
-    numbered = {variant: one for variant, one in settings.items() if is_number(one.get(rows)) and is_number(one.get(columns))}
-    placed = {(float(one[rows]), float(one[columns])): variant for variant, one in numbered.items()}
-    at_rows, at_columns = (np.array(sorted({place[axis] for place in placed})) for axis in (0, 1))
-    order = [placed.get((row, column)) for row in at_rows for column in at_columns]
+    on_map = {
+        variant: values for variant, values in settings.items() if is_number(values.get(rows)) and is_number(values.get(columns))
+    }
+    variant_at = {(float(values[rows]), float(values[columns])): variant for variant, values in on_map.items()}
+    at_rows, at_columns = (np.array(sorted({point[axis] for point in variant_at})) for axis in (0, 1))
+    order = [variant_at.get((row, column)) for row in at_rows for column in at_columns]
     if None in order or min(at_rows.size, at_columns.size) < 2:
         return None
     variants = [variant for variant in order if variant is not None]
@@ -192,17 +194,19 @@ def against_two(
 
 
 def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | None:
-    one = metric(name)
-    if one.better == "neither":
+    """Return the set of best variants by a metric; None if the metric has no better direction."""
+    definition = metric(name)
+    if definition.better == "neither":
         return None
-    return set_of_best(values_of(comparison, variants, name), higher=one.better == "higher", confidence=comparison.confidence)
+    higher = definition.better == "higher"
+    return set_of_best(values_of(comparison, variants, name), higher=higher, confidence=comparison.confidence)
 
 
 def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:
     """Return the words that the labels of several variants share, without those of `keys`."""
     short = tuple(f"{name}=" for key in keys for name in (key, key.rpartition(".")[2]))
-    kept = [word for word in labels[0].split(", ") if not word.startswith(short)]
-    shared = [word for word in kept if all(word in label.split(", ") for label in labels)]
+    words = [word for word in labels[0].split(", ") if not word.startswith(short)]
+    shared = [word for word in words if all(word in label.split(", ") for label in labels)]
     return ", ".join(shared) or labels[0]
 
 
@@ -212,10 +216,8 @@ def is_tied(line: Line) -> bool:
     return line.best is not None and len(means) > 1 and all(mean == means[0] for mean in means)
 
 
-def best_words(study: AgainstOne, line: Line, confidence: float) -> str:
-    """Return the best value of the key, and other possible ones: "deadline 5 s; 95 % set of best: 4 to 6 s". Empty: none is
-    better.
-    """
+def best_text(study: AgainstOne, line: Line, confidence: float) -> str:
+    """Return a text such as "deadline 5 s; 95 % set of best: 4 to 6 s"; empty if no value of the metric is better."""
     if line.best is None or line.best.index < 0:
         return ""
     unit = unit_of(study.key)
@@ -225,10 +227,10 @@ def best_words(study: AgainstOne, line: Line, confidence: float) -> str:
     if line.best.seeds < 2:
         return f"{best}; one seed does not tell which others may be"
     if members.size == 1:
-        named = f"{at[members[0]]:g}{unit} alone"
+        set_text = f"{at[members[0]]:g}{unit} alone"
     elif members.size == members[-1] - members[0] + 1:
-        named = f"{at[members[0]]:g} to {at[members[-1]]:g}{unit}"
+        set_text = f"{at[members[0]]:g} to {at[members[-1]]:g}{unit}"
     else:
-        named = f"{', '.join(f'{at[index]:g}' for index in members)}{unit}"
+        set_text = f"{', '.join(f'{at[index]:g}' for index in members)}{unit}"
     whole = " (all values tried)" if members.size == at.size > 1 else ""
-    return f"{best}; {confidence * 100:.10g} % set of best: {named}{whole}"
+    return f"{best}; {confidence * 100:.10g} % set of best: {set_text}{whole}"

@@ -15,7 +15,7 @@ from analysis.parameters.measure import (
     Settings,
     against_one,
     against_two,
-    best_words,
+    best_text,
     is_tied,
     named_keys,
     numeric_keys,
@@ -27,7 +27,7 @@ MOST_METRICS = 4
 """Largest number of metrics with figures in a report, unless metrics are requested."""
 MOST_LINES = 8
 """Largest number of lines in a figure, one for each setting of other keys; with more, a key has a section only if requested."""
-_FIRST = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
+_FIRST_METRICS = ("target_s", "final_accuracy", "updates_per_s", "aoi_regret", "regret", "agreed_s", "disagreement", "messages")
 
 
 def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequence[str] = (), look: Look = PLAIN) -> list[Section]:
@@ -42,8 +42,8 @@ def parameter_sections(sweep: Sweep, comparison: Comparison, *, against: Sequenc
     for key in keys:
         studies = [against_one(comparison, sweep, settings, name, key) for name in names]
         if studies and (against or len(studies[0].lines) <= MOST_LINES):
-            sections.append(Section(f"Against {key}", _blocks(comparison, studies, look)))
-    maps = _maps(comparison, settings, names, keys, look) if len(keys) == 2 else []
+            sections.append(Section(f"Against {key}", _study_blocks(comparison, studies, look)))
+    maps = _map_blocks(comparison, settings, names, keys, look) if len(keys) == 2 else []
     return [*sections, *([Section(f"Against {keys[0]} and {keys[1]}", maps)] if maps else [])]
 
 
@@ -52,7 +52,7 @@ def metrics_shown(comparison: Comparison) -> tuple[str, ...]:
     if comparison.asked:
         return comparison.asked
     shown = comparison.shown_metrics()
-    order = [*(name for name in _FIRST if name in shown), *(name for name in shown if name not in _FIRST)]
+    order = [*(name for name in _FIRST_METRICS if name in shown), *(name for name in shown if name not in _FIRST_METRICS)]
     better = [name for name in order if metric(name).better != "neither"]
     return tuple(sorted(better[:MOST_METRICS], key=list(METRICS).index))
 
@@ -67,40 +67,42 @@ def parameter_cells(comparison: Comparison, study: AgainstOne) -> tuple[list[str
     for value in values:
         cells = [f"{value:g}"]
         for line in study.lines:
-            place = line.at.tolist().index(value) if value in line.at.tolist() else None
-            if place is None:
+            index = line.at.tolist().index(value) if value in line.at.tolist() else None
+            if index is None:
                 cells.append("")
                 continue
-            star = "" if line.best is None or not line.best.members[place] or is_tied(line) else " *"
-            cells.append(value_cell(by_variant[line.variants[place]], comparison, study.metric) + star)
+            star = "" if line.best is None or not line.best.members[index] or is_tied(line) else " *"
+            cells.append(value_cell(by_variant[line.variants[index]], comparison, study.metric) + star)
         rows.append(cells)
     return header, rows
 
 
 def best_sentences(comparison: Comparison, study: AgainstOne) -> list[str]:
-    """Say in words, for each line of a study, the best value of the key and its set of best, or that all are alike."""
+    """Return a sentence for each line of a study: the best value of the key and its set of best, or that all are equal."""
     title = heading(comparison, study.metric)
     sentences = []
     for line in study.lines:
-        words = best_words(study, line, comparison.confidence)
+        text = best_text(study, line, comparison.confidence)
         if is_tied(line):
-            words = f"the same at all values of {study.key}"
-            if _nowhere_reached(comparison, study.metric, line.variants):
-                words = f"no run was at the target by {_limit(comparison, study.metric)}"
-        sentences.append((line.label, words))
-    return [f"{title}{f', {label}' if label else ''}: {words}." for label, words in sentences if words]
+            text = f"the same at all values of {study.key}"
+            if _never_reached(comparison, study.metric, line.variants):
+                text = f"no run was at the target by {_limit(comparison, study.metric)}"
+        sentences.append((line.label, text))
+    return [f"{title}{f', {label}' if label else ''}: {text}." for label, text in sentences if text]
 
 
 def _limit(comparison: Comparison, name: str) -> str:
+    """Return the horizon of a cost of the target as text."""
     return format_cost(horizon_of(comparison, TARGETS[name]), TARGETS[name])
 
 
-def _nowhere_reached(comparison: Comparison, name: str, variants: Sequence[str]) -> bool:
+def _never_reached(comparison: Comparison, name: str, variants: Sequence[str]) -> bool:
     """Return True if the metric is the cost of a target that no run of the variants reached."""
     return name in TARGETS and not any(row.reached[name] for row in comparison.rows if row.variant in variants)
 
 
-def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -> list[Block]:
+def _study_blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -> list[Block]:
+    """Return sentences, and a figure and a table for each study of one key."""
     from analysis.parameters.figure import parameter_figure
 
     blocks: list[Block] = []
@@ -113,7 +115,7 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
         shown = [variant for line in study.lines for variant in line.variants]
         restricted = restricted_words(comparison, study.metric) if study.metric in TARGETS else ""
         figure = None
-        if not _nowhere_reached(comparison, study.metric, shown):
+        if not _never_reached(comparison, study.metric, shown):
             figure = parameter_figure(study, confidence=comparison.confidence, restricted=restricted, look=look)
         if figure is not None:
             blocks.append(Picture(name, f"{title} against {study.axis}", figure))
@@ -124,13 +126,13 @@ def _blocks(comparison: Comparison, studies: Sequence[AgainstOne], look: Look) -
                 "Bonferroni)."
             )
         if study.metric in TARGETS:
-            note += f" {_horizon_words(comparison, study)}"
+            note += f" {_horizon_text(comparison, study)}"
         blocks.append(Table(name, f"{title} against {study.axis}", parameter_cells(comparison, study), note=note, words=()))
     return blocks
 
 
-def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
-    """Say in words that costs of a target are restricted to one horizon, so that all numbers of the table compare."""
+def _horizon_text(comparison: Comparison, study: AgainstOne) -> str:
+    """Return sentences on the horizon to which costs of a target are restricted."""
     name = study.metric
     limit = _limit(comparison, name)
     words = f"Every run counts with at most {limit}, to which all runs of the whole sweep come, so that all numbers compare."
@@ -143,15 +145,16 @@ def _horizon_words(comparison: Comparison, study: AgainstOne) -> str:
     return words
 
 
-def _maps(
+def _map_blocks(
     comparison: Comparison, settings: Mapping[str, Settings], names: Sequence[str], keys: Sequence[str], look: Look
 ) -> list[Block]:
+    """Return maps of the metrics against two keys, where all combinations were run."""
     from analysis.parameters.figure import heat_figure
 
     blocks: list[Block] = []
     for name in names:
         study = against_two(comparison, settings, name, keys[0], keys[1])
-        if study is None or _nowhere_reached(comparison, name, [row.variant for row in comparison.rows]):
+        if study is None or _never_reached(comparison, name, [row.variant for row in comparison.rows]):
             continue
         restricted = restricted_words(comparison, name) if name in TARGETS else ""
         figure = heat_figure(study, confidence=comparison.confidence, restricted=restricted, look=look)

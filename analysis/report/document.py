@@ -58,7 +58,7 @@ def sweep_document(
     questions: Questions,
     look: Look = PLAIN,
 ) -> Document:
-    """Make the report of a sweep; `look`: of figures that sections draw, beside `pictures`."""
+    """Return the report of a sweep. `pictures`: its figures. `look`: style of the figures that sections draw."""
     runs = list(sweep)
     groups = group_runs(sweep)
     explanations = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown_metrics())
@@ -85,38 +85,40 @@ def sweep_document(
 
 
 def _scenario_blocks(sweep: Sweep, first: Run | None) -> list[Block]:
+    """Return the blocks on variants, seeds and scenario. `first`: a run of the baseline, or None."""
     variants, seeds = len(sweep.variants), len(sweep.seeds)
-    counted = (
+    text = (
         f"{variants} variant{'s' * (variants != 1)}, {seeds} seed{'s' * (seeds != 1)}, {len(sweep)} runs. At equal seeds the "
         "variants share their random numbers, so that less of a difference between them is chance."
     )
     if first is None:
-        return [Text(counted)]
-    return [Text(counted), scenario_facts([sweep.runs(variant)[0] for variant in sweep.variants]), variants_table(sweep)]
+        return [Text(text)]
+    return [Text(text), scenario_facts([sweep.runs(variant)[0] for variant in sweep.variants]), variants_table(sweep)]
 
 
 def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
-    words = f"Numbers: {'; '.join([interval_words(comparison), *extent_words(comparison)])}."
+    """Return the blocks on the results: findings, the table of the comparison, and warnings."""
+    note = f"Numbers: {'; '.join([interval_words(comparison), *extent_words(comparison)])}."
     blocks: list[Block] = []
     if sweep.missing:
         blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))
     if findings := _findings(comparison):
         blocks += [Text(f"Against {baseline_label(comparison)}, at equal seeds:"), Bullets(findings)]
-    blocks.append(Table("comparison", "Comparison", comparison_cells(comparison), note=words))
-    if note := short_run_note(comparison):
-        blocks.append(Text(note, warning=True))
+    blocks.append(Table("comparison", "Comparison", comparison_cells(comparison), note=note))
+    if short_run := short_run_note(comparison):
+        blocks.append(Text(short_run, warning=True))
     return blocks
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """Say for each metric which variants differ from the baseline by more than chance usually makes.
+    """Return a sentence for each metric: the variants that differ from the baseline by more than chance.
 
-    The intervals of all variants that hold together decide.
+    Simultaneous intervals over all variants decide.
     """
     header, rows = difference_cells(comparison)
     most = MOST_NAMED if len(rows) <= MOST_VARIANTS else FEW_NAMED
     sentences = []
-    without: list[str] = []
+    no_difference: list[str] = []
     for column, name in enumerate(comparison.shown_metrics(), start=1):
         sides: dict[str, list[str]] = {"more": [], "less": [], "no difference shown": []}
         for row, cells in zip(comparison.differences, rows, strict=True):
@@ -130,27 +132,28 @@ def _findings(comparison: Comparison) -> list[str]:
             else:
                 sides["no difference shown"].append(_quote_commas(row.label))
         if not sides["more"] and not sides["less"]:
-            without += [header[column]] if sides["no difference shown"] else []
+            no_difference += [header[column]] if sides["no difference shown"] else []
             continue
         parts = [f"{side}: {_join_first(names, most)}" for side, names in sides.items() if names]
         sentences.append(f"{header[column]}: {'; '.join(parts)}.")
-    if without:
-        sentences.append(f"No difference of any variant shown: {'; '.join(without)}.")
+    if no_difference:
+        sentences.append(f"No difference of any variant shown: {'; '.join(no_difference)}.")
     return sentences
 
 
 def _quote_commas(label: str) -> str:
-    """Return a variant for a list: in quotes if it has a comma, which would make two of it."""
+    """Return the label of a variant for a list; in quotes if it has a comma, which separates the list."""
     return f'"{label}"' if "," in label else label
 
 
 def _join_first(names: Sequence[str], most: int) -> str:
     """Join the first `most` of `names`, and count the others."""
-    further = len(names) - most
-    return ", ".join(names[:most]) + (f", and {further} more" if further > 0 else "")
+    others = len(names) - most
+    return ", ".join(names[:most]) + (f", and {others} more" if others > 0 else "")
 
 
 def _certainty_blocks(sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]) -> list[Block]:
+    """Return the blocks on differences to the baseline and their intervals. `equivalent`: margins by metric."""
     blocks: list[Block] = []
     if len(sweep.seeds) < 2:
         blocks.append(Text("With one seed there is no interval: nothing here tells a difference from chance.", warning=True))
@@ -165,15 +168,15 @@ def _certainty_blocks(sweep: Sweep, comparison: Comparison, runs: Sequence[Run],
 def run_document(
     run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, command: str, pictures: Sequence[Picture]
 ) -> Document:
-    """Make the report of a single run; `metrics` were computed with the same target and smoothing."""
+    """Return the report of a single run; `metrics` were computed with the same target and smoothing."""
     shown = [name for name in metrics.values if _is_informative(run, metrics, name)]
     numbers = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
-    numbers += [_number(metrics, name, target_accuracy) for name in shown if name != "simulated_s"]
+    numbers += [_metric_row(metrics, name, target_accuracy) for name in shown if name != "simulated_s"]
     groups = {run.label: [run]}
-    words = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
+    facts = f"Policy {run.policy}, seed {run.seed}. The run ended: {run.summary.get('ended', 'not said')}."
     caution = "One run, of one seed: nothing here tells a difference from chance. Several seeds and variants: netsim sweep."
     sections = [
-        Section("What was asked and run", [Text(words), scenario_facts([run])]),
+        Section("What was asked and run", [Text(facts), scenario_facts([run])]),
         Section("What came out", [Table("figures", "Figures of the run", (["figure", "value"], numbers)), _outcomes(run)]),
         Section("How sure", [Text(caution), *warning_blocks([run])]),
         *_picture_sections(pictures),
@@ -192,6 +195,7 @@ def run_document(
 
 
 def _outcomes(run: Run) -> Table:
+    """Return the table of the outcomes of a run's updates."""
     totals = {name: int(run.rounds[name].sum()) for name in ("selected", *OUTCOMES[:-1])}
     totals["in_flight"] = int(run.rounds["in_flight"].iloc[-1]) if len(run.rounds) else 0
     cells = ([name.replace("_", " ") for name in totals], [[f"{count:,}" for count in totals.values()]])
@@ -199,6 +203,7 @@ def _outcomes(run: Run) -> Table:
 
 
 def _picture_sections(pictures: Sequence[Picture]) -> list[Section]:
+    """Return the section of figures, if there are any."""
     return [Section("Figures", list(pictures))] if pictures else []
 
 
@@ -216,7 +221,7 @@ def _is_informative(run: Run, metrics: RunMetrics, name: str) -> bool:
     return metric(name).tells(np.array([metrics[name]]))
 
 
-def _number(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
+def _metric_row(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
     """Return the heading and the value of a metric of a run."""
     value = format_number(metrics[name] * metric(name).scale)
     if name in TARGETS and target_accuracy is not None:

@@ -13,7 +13,7 @@ from analysis.documents.run_names import missing_words, runs_in_words
 from analysis.results.run import Run
 from analysis.results.sweep import Sweep
 
-_MOST = 6
+_MOST_VALUES = 6
 """Most values of a key that are listed where variants differ."""
 _NOT_COMPARED = ("name", "description", "seed", "sweep", "output")
 """Keys of a scenario in which variants may differ without being different experiments."""
@@ -27,23 +27,24 @@ def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -
     for key in dict.fromkeys([*base, *other]):
         if not path and key in _NOT_COMPARED:
             continue
-        mine, theirs = base.get(key), other.get(key)
-        if mine == theirs:
+        old, new = base.get(key), other.get(key)
+        if old == new:
             continue
         name = f"{path}{key}"
-        if isinstance(mine, dict) and isinstance(theirs, dict) and mine.get("kind") == theirs.get("kind"):
-            yield from changes(mine, theirs, f"{name}.")
-        elif theirs is None:
+        if isinstance(old, dict) and isinstance(new, dict) and old.get("kind") == new.get("kind"):
+            yield from changes(old, new, f"{name}.")
+        elif new is None:
             yield f"without {name}"
         else:
-            yield f"{name} = {_value(theirs)}"
+            yield f"{name} = {_value_text(new)}"
 
 
-def _value(value: Any) -> str:
+def _value_text(value: Any) -> str:
+    """Return a value of a scenario as text; of a long list the first 8 entries."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_value(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{key} = {_value_text(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list):
-        shown = ", ".join(map(_value, value[:8]))
+        shown = ", ".join(map(_value_text, value[:8]))
         return f"[{shown}, .. {len(value)} values]" if len(value) > 8 else f"[{shown}]"
     return f"{value:.10g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
@@ -65,24 +66,27 @@ def scenario_facts(runs: Sequence[Run]) -> Facts:
     """Return facts on the simulated scenario, in a few words each, of one run or of several different ones."""
     scenarios = [run.scenario for run in runs]
     pairs = [
-        ("clients", _either(_clients(scenario.get("clients") or {}) for scenario in scenarios)),
-        ("server", _server([scenario.get("server") or {} for scenario in scenarios])),
+        ("clients", _either(_clients_text(scenario.get("clients") or {}) for scenario in scenarios)),
+        ("server", _server_text([scenario.get("server") or {} for scenario in scenarios])),
         ("who takes part", _either(str((scenario.get("policy") or {}).get("kind", "")) for scenario in scenarios)),
-        ("sub-channels", _either(map(_channels, scenarios))),
-        ("learning", _either(_learner(scenario.get("learner") or {}) for scenario in scenarios)),
-        ("ends", _either(map(_end, scenarios))),
+        ("sub-channels", _either(map(_channels_text, scenarios))),
+        ("learning", _either(_learner_text(scenario.get("learner") or {}) for scenario in scenarios)),
+        ("ends", _either(map(_end_text, scenarios))),
     ]
     return Facts([(name, value) for name, value in pairs if value])
 
 
 def _either(texts: Iterable[str]) -> str:
-    """Join the different texts that are not empty; of many the first few."""
+    """Join the distinct texts that are not empty by "or"; of many texts, the first few."""
     distinct = [text for text in dict.fromkeys(texts) if text]
-    shown = distinct if len(distinct) <= _MOST else [*distinct[:_MOST], f"others ({len(distinct) - _MOST:,})"]
+    shown = (
+        distinct if len(distinct) <= _MOST_VALUES else [*distinct[:_MOST_VALUES], f"others ({len(distinct) - _MOST_VALUES:,})"]
+    )
     return " or ".join(shown)
 
 
-def _clients(clients: Mapping[str, Any]) -> str:
+def _clients_text(clients: Mapping[str, Any]) -> str:
+    """Return the number of clients and of each group, as text."""
     if "count" not in clients:
         return ""
     groups = [
@@ -92,24 +96,24 @@ def _clients(clients: Mapping[str, Any]) -> str:
     return f"{clients['count']:,}" + (f" ({', '.join(groups)})" if groups else "")
 
 
-def _server(servers: Sequence[Mapping[str, Any]]) -> str:
+def _server_text(servers: Sequence[Mapping[str, Any]]) -> str:
     """Describe the servers of one run or several: their kinds, and the values that each key has among them."""
     own = [server for server in servers if ":" in str(server.get("kind", ""))]
     known = [server for server in servers if server not in own]
-    words = [_either(str(server.get("kind", "")) for server in servers)]
-    for key in _SERVER_WORDS:
-        having = [server for server in known if isinstance(server.get(key), int | float)]
-        text = _either(_server_phrase(key, server) for server in having)
-        if text and len(having) < len(servers):
+    parts = [_either(str(server.get("kind", "")) for server in servers)]
+    for key in _SERVER_PHRASES:
+        with_key = [server for server in known if isinstance(server.get(key), int | float)]
+        text = _either(_server_phrase(key, server) for server in with_key)
+        if text and len(with_key) < len(servers):
             text = f"{text}, or none" if len(known) == len(servers) else text
-        words.append(text)
+        parts.append(text)
     # The keys of a user's server have a meaning only for its class, so they are shown verbatim.
     keys = dict.fromkeys(key for server in own for key in server if key != "kind")
-    words += [_either(f"{key} = {_value(server[key])}" for server in own if server.get(key) is not None) for key in keys]
-    return ", ".join(word for word in words if word)
+    parts += [_either(f"{key} = {_value_text(server[key])}" for server in own if server.get(key) is not None) for key in keys]
+    return ", ".join(part for part in parts if part)
 
 
-_SERVER_WORDS = {
+_SERVER_PHRASES = {
     "per_round": "{:,} clients a round",
     "first": "a round closes with the first {:,}",
     "concurrency": "{:,} at work at a time",
@@ -117,17 +121,18 @@ _SERVER_WORDS = {
     "deadline_s": "a deadline of {:g} s",
     "round_s": "rounds of {:g} s",
 }
-_ONE = {"per_round": "one client a round", "buffer": "a model of every update"}
+_PHRASES_OF_ONE = {"per_round": "one client a round", "buffer": "a model of every update"}
 
 
 def _server_phrase(key: str, server: Mapping[str, Any]) -> str:
     """Return what a key of a built-in server means."""
     if key == "buffer" and server.get("pacing") == "latency":
         return "models paced by latency"
-    return _ONE[key] if server[key] == 1 and key in _ONE else _SERVER_WORDS[key].format(server[key])
+    return _PHRASES_OF_ONE[key] if server[key] == 1 and key in _PHRASES_OF_ONE else _SERVER_PHRASES[key].format(server[key])
 
 
-def _channels(scenario: Mapping[str, Any]) -> str:
+def _channels_text(scenario: Mapping[str, Any]) -> str:
+    """Return the number of sub-channels and their scheduler, as text; empty without."""
     channels = scenario.get("channels") or {}
     if not channels:
         return ""
@@ -135,7 +140,8 @@ def _channels(scenario: Mapping[str, Any]) -> str:
     return f"{channels.get('count', MISSING)}" + (f", assigned by {kind}" if kind else "")
 
 
-def _learner(learner: Mapping[str, Any]) -> str:
+def _learner_text(learner: Mapping[str, Any]) -> str:
+    """Return the kinds of the parts of a learner, as text."""
     if not learner:
         return "none: times are simulated, nothing is trained"
     called = {"data": "data", "partition": "shares", "network": "network", "optimizer": "optimiser"}
@@ -143,59 +149,64 @@ def _learner(learner: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {kind}" for name, kind in kinds.items() if kind)
 
 
-def _end(scenario: Mapping[str, Any]) -> str:
+def _end_text(scenario: Mapping[str, Any]) -> str:
+    """Return the planned end of a run, as text."""
     rounds, limit = scenario.get("rounds"), scenario.get("time_limit_s")
     words = [f"after {rounds:,} rounds"] if isinstance(rounds, int) else []
     return ", or ".join([*words, *([f"at {limit:,.10g} s"] if limit is not None else [])])
 
 
 def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
-    """Say how many of the planned runs are there, why they ended, and if their books balance."""
+    """Return blocks on the number of complete runs, the reasons of their ends, and their books."""
     ends = Counter(str(run.summary.get("ended", "not said")) for run in runs)
     ended = "; ".join(f"{reason}: {count}" for reason, count in ends.items())
     counted = [run.summary["books"] for run in runs if run.summary.get("books")]
-    wrong = sum(not books.get("balanced", True) for books in counted)
+    unbalanced = sum(not books.get("balanced", True) for books in counted)
     pairs = [("why runs ended", ended)]
     if counted:
-        books = f"{wrong} of {len(counted)} runs do not balance: their figures are wrong" if wrong else "balanced in every run"
+        books = (
+            f"{unbalanced} of {len(counted)} runs do not balance: their figures are wrong"
+            if unbalanced
+            else "balanced in every run"
+        )
         pairs.append(("books (updates begun = ended + in flight)", books))
     if sweep is not None:
         pairs.insert(0, ("runs", f"{len(sweep)} of {len(sweep) + len(sweep.missing)} planned"))
     blocks: list[Block] = [Facts(pairs)]
     if sweep is not None and sweep.missing:
         blocks.append(Text(missing_words(sweep), lead="Incomplete.", warning=True))
-    if wrong:
+    if unbalanced:
         blocks.append(Text("The figures of runs whose books do not balance are wrong.", lead="Books.", warning=True))
     return blocks
 
 
 def warning_blocks(runs: Sequence[Run]) -> list[Block]:
-    """List the warnings of runs, each once with the runs that it is about."""
+    """Return the warnings of runs as a list, each once with its runs."""
     about: dict[str, list[tuple[str, int]]] = {}
     for run in runs:
         for warning in run.summary.get("warnings") or ():
             about.setdefault(str(warning["text"]), []).append((run.label, run.seed))
     items = []
-    for text, named in about.items():
-        items.append(f"{text} ({'all runs' if len(named) == len(runs) else runs_in_words(named)})")
+    for text, affected in about.items():
+        items.append(f"{text} ({'all runs' if len(affected) == len(runs) else runs_in_words(affected)})")
     return [Text("What the scenario and its runs were warned of:", warning=True), Bullets(items)] if items else []
 
 
 def settings_sections(run: Run, runs: Sequence[Run], sweep: Sweep | None, command: str) -> list[Section]:
     """Return sections with the complete scenario of `run`, versions, commands, and the completeness of `runs`."""
     text = run.source.scenario_text().strip()
-    whose = "The complete scenario, defaults filled in" + (f", of {run.label}, seed {run.seed}" if sweep is not None else "")
-    sections = [Section("Settings", [Code(text, "toml", summary=whose)])]
+    summary = "The complete scenario, defaults filled in" + (f", of {run.label}, seed {run.seed}" if sweep is not None else "")
+    sections = [Section("Settings", [Code(text, "toml", summary=summary)])]
     versions: dict[str, dict[str, None]] = {}
-    for one in runs:
-        for name, version in dict(one.summary.get("versions") or {}).items():
+    for other in runs:
+        for name, version in dict(other.summary.get("versions") or {}).items():
             versions.setdefault(name, {})[str(version)] = None
     if versions:
         sections.append(Section("Versions", [Facts([(name, " and ".join(numbers)) for name, numbers in versions.items()])]))
-    again = "netsim run scenario.toml" if sweep is None else "netsim run VARIANT/seed-SEED/scenario.toml"
+    run_command = "netsim run scenario.toml" if sweep is None else "netsim run VARIANT/seed-SEED/scenario.toml"
     words = "The scenario of a run, with the same version of netsim, gives the same tables. This report was written by:"
-    sections.append(Section("Commands", [Text(words), Code(f"{again}\n{command}", "sh")]))
-    wall_s = sum(float(one.summary.get("wall_time_s") or 0.0) for one in runs)
+    sections.append(Section("Commands", [Text(words), Code(f"{run_command}\n{command}", "sh")]))
+    wall_s = sum(float(other.summary.get("wall_time_s") or 0.0) for other in runs)
     taken = [Text(f"The simulation took {format_number(wall_s)} s of the machine's time, all runs together.")] if wall_s else []
     sections.append(Section("Completeness", [*completeness(runs, sweep), *taken]))
     return sections

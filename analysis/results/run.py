@@ -40,7 +40,7 @@ class Rounds(Protocol):
     """Columns of the rounds table by their names: a pandas table, or arrays (n,)."""
 
     def __getitem__(self, name: str, /) -> Any:
-        """One column (n,)."""
+        """Return one column (n,)."""
 
 
 class _Table:
@@ -120,12 +120,12 @@ class Run:
 
     @property
     def path(self) -> Path | None:
-        """Its folder; None where it was run in memory."""
+        """Folder of the run; None for a run in memory."""
         return self.source.folder
 
     @property
     def jams_cables(self) -> bool:
-        """True if its jammers jam cables of `[network]`, which `channel` of its jams then numbers."""
+        """True if its jammers jam cables of `[network]`. Column `channel` of the table `jams` then has numbers of cables."""
         return any(jammer.get("cables") is not None for jammer in self.scenario.get("jammers", []))
 
     @cached_property
@@ -163,7 +163,7 @@ class Run:
 
     @property
     def states_causes(self) -> bool:
-        """True if the run says what opened and closed its rounds: runs of format 1 do not."""
+        """True if the tables state what opened and closed each round; runs of format 1 do not."""
         return "coordinator" in self.summary
 
     @property
@@ -188,7 +188,7 @@ class Run:
 
     @property
     def tables(self) -> list[TableName]:
-        """The tables that the run left."""
+        """Names of the tables that the run has."""
         return [name for name in COLUMNS if self.source.has(name)]
 
     def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> pa.Table:
@@ -203,11 +203,11 @@ class Run:
             remedy = "; the scenario may not record single clients (output.clients_table = false)" if table == "clients" else ""
             raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table{remedy}")
         with self.source.open(table) as opened:
-            lacking = check_table(place, table, opened.schema)
-            wanted = [*opened.schema.names, *lacking] if columns is None else list(columns)
-            result = opened.read([name for name in wanted if name not in lacking] or opened.schema.names[:1])
+            missing = check_table(place, table, opened.schema)
+            names = [*opened.schema.names, *missing] if columns is None else list(columns)
+            result = opened.read([name for name in names if name not in missing] or opened.schema.names[:1])
             check_filled(place, table, result)
-            return select_columns(table, result, wanted)
+            return select_columns(table, result, names)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""
@@ -215,20 +215,20 @@ class Run:
         if not self.source.has(table):
             raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table")
         with self.source.open(table) as opened:
-            lacking = check_table(place, table, opened.schema)
-            for piece in opened.pieces([name for name in columns if name not in lacking] or opened.schema.names[:1]):
+            missing = check_table(place, table, opened.schema)
+            for piece in opened.pieces([name for name in columns if name not in missing] or opened.schema.names[:1]):
                 check_filled(place, table, piece)
                 yield select_columns(table, piece, columns)
 
     def columns(self, names: Sequence[str]) -> dict[str, NDArray[np.float64]]:
         """Return columns of the rounds table as floats, each (n,), missing values as NaN. Callers must not change them.
 
-        They are read once and shared by all callers, as long as there is room. ValueError: as for `arrow`.
+        They are read once and shared by all callers, up to `KEPT_BYTES` of memory. ValueError: as for `arrow`.
         """
 
-        def read(lacking: list[str]) -> dict[str, NDArray[np.float64]]:
+        def read(missing: list[str]) -> dict[str, NDArray[np.float64]]:
             # Read all columns at once: callers usually need several, and opening the file again takes longer than reading them.
-            table = self.arrow("rounds", [*ROUND_NUMBERS, *(name for name in lacking if name not in ROUND_NUMBERS)])
+            table = self.arrow("rounds", [*ROUND_NUMBERS, *(name for name in missing if name not in ROUND_NUMBERS)])
             return {name: _floats(table.column(name)) for name in table.column_names}
 
         return self.source.kept.get(names, read)

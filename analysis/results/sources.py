@@ -47,7 +47,7 @@ TABLES: tuple[TableName, ...] = get_args(TableName)
 ADDED: tuple[TableName, ...] = ("what_ifs",)
 """Tables that later commands add to the folder of a finished run; its summary does not list them."""
 
-_OTHERS: dict[TableName, tuple[str, ...]] = {
+_OTHER_COLUMNS: dict[TableName, tuple[str, ...]] = {
     "links": ("source", "target", "distance_km", "source_x_km", "source_y_km", "target_x_km", "target_y_km"),
     "partition": ("client", "label", "samples"),
     "cables": ("cable", "a", "b", "delay_s", "clients_at_a", "clients_at_b"),
@@ -56,8 +56,10 @@ _OTHERS: dict[TableName, tuple[str, ...]] = {
         *("delivered", "then_delivered", "last", "then_last"),
     ),
 }
-COLUMNS: dict[TableName, tuple[str, ...]] = {name: _OTHERS[name] if name in _OTHERS else ROWS[name]._fields for name in TABLES}
-"""Columns that readers may ask for, by table. Other columns may be there."""
+COLUMNS: dict[TableName, tuple[str, ...]] = {
+    name: _OTHER_COLUMNS[name] if name in _OTHER_COLUMNS else ROWS[name]._fields for name in TABLES
+}
+"""Columns that readers may ask for, by table. A file may have more columns."""
 ROUND_NUMBERS = tuple(name for name in COLUMNS["rounds"] if name not in ROUND_CAUSES)
 """Columns of rounds that hold measured numbers: each is a metric."""
 
@@ -66,37 +68,37 @@ KEPT_BYTES = 256_000_000
 
 
 class KeptColumns:
-    """Columns of the rounds table of one run as floats, so that a comparison and many figures do not read them again."""
+    """Cache of columns of one run's rounds table as floats, which a comparison and many figures share."""
 
-    _numbers: ClassVar[count[int]] = count()
-    _kept: ClassVar[OrderedDict[int, tuple[ReferenceType[KeptColumns], int]]] = OrderedDict()
+    _next_number: ClassVar[count[int]] = count()
+    _instances: ClassVar[OrderedDict[int, tuple[ReferenceType[KeptColumns], int]]] = OrderedDict()
     """Instances that hold columns, with their bytes; the one used longest ago comes first."""
     _bytes: ClassVar[int] = 0
 
     def __init__(self) -> None:
         self._arrays: dict[str, NDArray[np.float64]] = {}
-        self._number = next(KeptColumns._numbers)
+        self._number = next(KeptColumns._next_number)
 
     def get(
         self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
     ) -> dict[str, NDArray[np.float64]]:
-        """Return the columns `names`, each (n,); `read` is called for columns that are not there yet, and may give more."""
-        lacking = [name for name in dict.fromkeys(names) if name not in self._arrays]
-        if lacking:
-            for name, array in read(lacking).items():
+        """Return the columns `names`, each (n,). `read` is called for missing columns, and may return more than these."""
+        missing = [name for name in dict.fromkeys(names) if name not in self._arrays]
+        if missing:
+            for name, array in read(missing).items():
                 array.flags.writeable = False
                 self._arrays[name] = array
             KeptColumns._forget(self._number)
-            # A column without any value is one number that is shown n times.
+            # A column without values is one NaN with stride 0, which takes no memory.
             size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
             KeptColumns._bytes += size
-            KeptColumns._kept[self._number] = (ref(self), size)
+            KeptColumns._instances[self._number] = (ref(self), size)
         arrays = {name: self._arrays[name] for name in names}
-        if self._number in KeptColumns._kept:
-            KeptColumns._kept.move_to_end(self._number)
-        while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._kept) > 1:
-            oldest, (kept, _) = next(iter(KeptColumns._kept.items()))
-            if (columns := kept()) is not None:
+        if self._number in KeptColumns._instances:
+            KeptColumns._instances.move_to_end(self._number)
+        while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._instances) > 1:
+            oldest, (reference, _) = next(iter(KeptColumns._instances.items()))
+            if (columns := reference()) is not None:
                 columns._arrays.clear()
             KeptColumns._forget(oldest)
         return arrays
@@ -104,7 +106,7 @@ class KeptColumns:
     @staticmethod
     def _forget(number: int) -> None:
         """Remove an instance from the list of instances that hold columns."""
-        _, size = KeptColumns._kept.pop(number, (None, 0))
+        _, size = KeptColumns._instances.pop(number, (None, 0))
         KeptColumns._bytes -= size
 
     def __del__(self) -> None:
@@ -115,16 +117,15 @@ class OpenTable(Protocol):
     """A table that is open for reading, from a file or from memory."""
 
     schema: pa.Schema
-    """As `pyarrow.Schema`."""
+    """Schema of the table, a `pyarrow.Schema`."""
     rows: int
+    """Number of rows."""
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Return these columns as `pyarrow.Table`."""
 
     def pieces(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-        """Yield all rows of these columns (None: all) as one `pyarrow.Table` after the other, so that files need not fit in
-        memory.
-        """
+        """Yield all rows of these columns (None: all) as several `pyarrow.Table`, so that a file need not fit in memory."""
 
 
 class RunSource(Protocol):
@@ -143,10 +144,10 @@ class RunSource(Protocol):
         """Columns of its rounds that were read before."""
 
     def summary(self) -> dict[str, Any]:
-        """Return the content of `summary.json`. ValueError: there is none, or its format is newer than this reader."""
+        """Return the content of `summary.json`. ValueError: it is missing, or its format is newer than this reader."""
 
     def scenario_text(self) -> str:
-        """Return the text of `scenario.toml`. ValueError: there is none."""
+        """Return the text of `scenario.toml`. ValueError: it is missing."""
 
     def has(self, table: TableName) -> bool:
         """Return True if the run has the table."""
@@ -155,10 +156,10 @@ class RunSource(Protocol):
         """Return the name of a table in messages."""
 
     def open(self, table: TableName) -> AbstractContextManager[OpenTable]:
-        """A table that there is, open within the block."""
+        """Context manager: open a table that the run has."""
 
     def damages(self) -> list[str]:
-        """Read all results, and return a line for each damage."""
+        """Read all results, and return a line for each damaged file."""
 
 
 class RunFolder:
@@ -171,18 +172,19 @@ class RunFolder:
     def __init__(self, path: Path, digests: Mapping[str, str] | None = None) -> None:
         self.folder: Path | None = path
         self._path = path
-        self._given = digests
+        self._stated_digests = digests
         self._remedy = make_again(path)
         self.place = str(path)
         self.kept = KeptColumns()
 
     @cached_property
     def _digests(self) -> Mapping[str, str] | None:
-        if self._given is not None or not (self._path / "summary.json").is_file():
-            return self._given
+        """The SHA-256 of files by name, from the constructor or the summary; None if unknown."""
+        if self._stated_digests is not None or not (self._path / "summary.json").is_file():
+            return self._stated_digests
         summary = read_json(self._path / "summary.json", "a run's summary")
         if summary.get("ended") == "interrupted":
-            self._remedy = f"netsim resume {self._path}"  # which writes the tables once more
+            self._remedy = f"netsim resume {self._path}"  # which writes the tables again
         digests = summary.get(FILES)
         return digests if isinstance(digests, dict) else None
 
@@ -209,8 +211,8 @@ class RunFolder:
             raise ValueError(f"{path}: expected the run's scenario, but it cannot be read: {error}") from error
 
     def has(self, table: TableName) -> bool:
-        known = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
-        return known and (self._path / f"{table}.parquet").is_file()
+        listed = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
+        return listed and (self._path / f"{table}.parquet").is_file()
 
     def table_place(self, table: TableName) -> str:
         return str(self._path / f"{table}.parquet")
@@ -244,6 +246,7 @@ class RunFolder:
         return problems
 
     def _check(self, path: Path) -> None:
+        """Raise ValueError if a file does not match its digest."""
         digest = (self._digests or {}).get(path.name)
         if digest is not None and path.is_file():
             check_file(path, digest, self._remedy)
@@ -281,6 +284,8 @@ class RunInMemory:
 
 
 class _TableFile:
+    """An open Parquet file."""
+
     def __init__(self, file: pyarrow.parquet.ParquetFile) -> None:
         self._file = file
         self.schema = file.schema_arrow
@@ -295,7 +300,7 @@ class _TableFile:
 
 
 class TableInMemory:
-    """A `pyarrow.Table`, read as a file is."""
+    """A `pyarrow.Table` in memory, with the interface of an open file."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -310,7 +315,7 @@ class TableInMemory:
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
-    """Return a JSON file with a format that this reader knows; raises ValueError with the `expected` content."""
+    """Return the content of a JSON file; raises ValueError for another format. `expected`: its content, for messages."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or "format" not in content:
@@ -347,14 +352,14 @@ def check_table(place: str, table: TableName, schema: pa.Schema) -> list[str]:
     return missing
 
 
-def select_columns(table: TableName, found: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the Arrow table `found` with these columns. Those that its run left out are null, of the type that others have."""
+def select_columns(table: TableName, content: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the Arrow table `content` with these columns. A column that the run left out is all null, of its usual type."""
     import pyarrow
 
     for name in columns:
-        if name not in found.column_names:
-            found = found.append_column(name, pyarrow.nulls(found.num_rows, schema_of(table).field(name).type))
-    return found.select(list(columns))
+        if name not in content.column_names:
+            content = content.append_column(name, pyarrow.nulls(content.num_rows, schema_of(table).field(name).type))
+    return content.select(list(columns))
 
 
 FILLED: dict[TableName, tuple[str, ...]] = {
@@ -365,29 +370,29 @@ FILLED: dict[TableName, tuple[str, ...]] = {
 """Columns without empty cells in any run; readers rely on that."""
 
 
-def check_filled(place: str, table: TableName, found: pa.Table) -> None:
-    """Raise ValueError where a column of the Arrow table `found` lacks a value that every run writes."""
+def check_filled(place: str, table: TableName, content: pa.Table) -> None:
+    """Raise ValueError if a column of the Arrow table `content` lacks a value that every run writes."""
     for name in FILLED.get(table, ()):
-        if name not in found.column_names:
+        if name not in content.column_names:
             continue
-        column = found.column(name)
-        lacking = column.null_count
+        column = content.column(name)
+        missing = column.null_count
         if str(column.type) == "double":
-            lacking = int(np.isnan(column.to_numpy()).sum())
-        if lacking:
+            missing = int(np.isnan(column.to_numpy()).sum())
+        if missing:
             raise ValueError(
-                f"{place}: {lacking} of {len(column)} values of the column {name} are missing, which no run leaves so: the file "
+                f"{place}: {missing} of {len(column)} values of the column {name} are missing, which no run leaves so: the file "
                 "was changed; run the scenario again"
             )
 
 
-def _check_format(place: str, found: object) -> None:
-    """Raise ValueError unless `found` is the number of a format that this reader knows."""
+def _check_format(place: str, number: object) -> None:
+    """Raise ValueError unless `number` is a format that this reader knows."""
     try:
-        version = int(str(found))
+        version = int(str(number))
     except ValueError:
-        raise ValueError(f"{place}: expected format {FORMAT}, but found {found!r}") from None
+        raise ValueError(f"{place}: expected format {FORMAT}, but found {number!r}") from None
     if version > FORMAT:
         raise ValueError(f"{place}: format {version} is newer than format {FORMAT}, the newest this version reads: update netsim")
     if version < 1:
-        raise ValueError(f"{place}: expected format {FORMAT}, but found {found!r}")
+        raise ValueError(f"{place}: expected format {FORMAT}, but found {number!r}")

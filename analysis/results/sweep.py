@@ -121,31 +121,31 @@ class Sweep:
 
         All files of all runs are read.
         """
-        whole, missing, damages = [], list(self.missing), []
+        intact, missing, damages = [], list(self.missing), []
         for entry in self.entries:
             problems = self._damages(entry)
             damages += problems
             if problems:
                 missing.append((entry.label, entry.seed))
             else:
-                whole.append(entry)
+                intact.append(entry)
         if not damages:
             return self, []
         baseline = self.baseline
-        if whole and baseline not in {entry.variant for entry in whole}:
-            baseline = whole[0].variant
-            lost, other = self.labels[self.baseline], whole[0].label
-            damages.append(f"no run of the baseline {lost!r} is left: differences are to {other!r}")
-        kept = type(self)(
+        if intact and baseline not in {entry.variant for entry in intact}:
+            baseline = intact[0].variant
+            old, new = self.labels[self.baseline], intact[0].label
+            damages.append(f"no run of the baseline {old!r} is left: differences are to {new!r}")
+        rest = type(self)(
             path=self.path,
             name=self.name,
-            entries=whole,
+            entries=intact,
             baseline=baseline,
             target_accuracy=self.target_accuracy,
             smoothing_s=self.smoothing_s,
             missing=missing,
         )
-        return kept, damages
+        return rest, damages
 
     def only(self, variants: Sequence[str]) -> Self:
         """Return the sweep of these variants alone, with the first as baseline.
@@ -172,8 +172,8 @@ class Sweep:
         """Return the run of `variant` at `seed`; ValueError where the sweep has none."""
         entry = self._by_key.get((variant, seed))
         if entry is None:
-            known = f"variants {', '.join(self.variants)}; seeds {', '.join(map(str, self.seeds))}"
-            raise ValueError(f"{self.path}: no run of variant {variant!r} at seed {seed!r} in this sweep ({known})")
+            choices = f"variants {', '.join(self.variants)}; seeds {', '.join(map(str, self.seeds))}"
+            raise ValueError(f"{self.path}: no run of variant {variant!r} at seed {seed!r} in this sweep ({choices})")
         return self._open(entry)
 
     def runs(self, variant: str) -> Sequence[Run]:
@@ -183,7 +183,7 @@ class Sweep:
     def table(self, table: TableName, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """Return one table of all runs, one below the other, with the columns variant, label and seed first.
 
-        ValueError: a run has no such table. Of long runs, name the columns that are needed.
+        ValueError: a run has no such table. For long runs, name the columns that you need.
         """
         import pandas as pd
 

@@ -1,9 +1,9 @@
 """The critical path of a run: the chain of phases, without gaps, from its beginning to its last close.
 
-It is one walk back over recorded causes, for every server. A round closed because an attempt ended, a timer rang or a time of the
-clock had come. An attempt ended after its upload, the queue before it, local training and the download; where it queued, the walk
-goes on with the attempt whose end made room. An attempt began because its round opened, another attempt made room, or its client
-came back; a round opened because the one before had closed, or what it waited for had come.
+A walk back over recorded causes finds it, for every server. A round closed because an attempt ended, a timer ran out, or a time
+of the clock was reached. An attempt ended after its upload, the queue before it, local training and the download. From a queue,
+the walk continues with the attempt whose end freed the place. An attempt began because its round opened, another attempt freed a
+place, or its client came back. A round opened because the one before had closed, or the awaited clients had come.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from analysis.stragglers.records import RunRecords
 
 BETWEEN, BEFORE, CLOCK, ABSENT, MESSAGE = "between rounds", "before the selection", "clock", "absent", "message"
-"""Phases that are no step of an attempt: no round was open; a round was, and asked for losses; a timer ran; a client that was
-waited for was away; a message between peers was on its way."""
+"""Phases that are no step of an attempt: no round was open; an open round probed clients; a timer ran; an awaited client was
+away; a message between peers was in flight."""
 _STEPS = ("download", "compute", "queue", "upload")
-_BY_MESSAGE = ("message", "sent")
+_MESSAGE_CAUSES = ("message", "sent")
 _NO_NUMBER = -1
-_WRONG = "the recorded causes do not fit together, so the tables were changed; run the scenario again"
+_INCONSISTENT = "the recorded causes do not fit together, so the tables were changed; run the scenario again"
 
 
 class Link(NamedTuple):
     """A phase of the path."""
 
-    place: int
-    """Place of the round to whose close the phase led."""
+    round_index: int
+    """Index of the round to whose close the phase led."""
     client: int
     """-1: none."""
     phase: str
@@ -52,9 +52,9 @@ def critical_path(run: RunRecords) -> pd.DataFrame:
     Columns: round (to whose close the phase led; with edges, a round of the server), client (null: none), phase (download,
     compute, queue, upload, or one of this module's), start_s, end_s, exact, attempt (the number of the attempt that it is a step
     of; null: none), and with edges edge (whose model is on its way; null: it is a client's update, or none). Each phase begins
-    where the one before ends; the first begins at 0, the last ends at the last close. `exact`: had the phase been longer by a
-    little, the last close would have been later by as much. Elsewhere the path is attribution: before a time of the clock that
-    nothing delays, before a departure or a return, and over a shared or changing bandwidth.
+    where the one before ends; the first begins at 0, the last ends at the last close. `exact`: True if a slightly
+    longer phase would delay the last close by as much. Other phases are attribution only: before a fixed time of the clock,
+    before a departure or a return, and over a shared or changing bandwidth.
 
         path = critical_path(run_records(netsim.open_run("runs/study")))
         path[path["exact"]].groupby("phase")[["start_s", "end_s"]].sum()
@@ -63,7 +63,7 @@ def critical_path(run: RunRecords) -> pd.DataFrame:
     """
     import pandas as pd
 
-    links = _Walk(run).back()
+    links = _Walk(run).walk()
     numbers = (run.tree or run).rounds["round"].to_numpy(np.int64)
     columns = list(zip(*reversed(links), strict=True)) if links else [()] * len(Link._fields)
     table = pd.DataFrame(dict(zip(("round", *Link._fields[1:]), map(list, columns), strict=True)))
@@ -76,10 +76,10 @@ def critical_path(run: RunRecords) -> pd.DataFrame:
 
 def path_totals(path: pd.DataFrame) -> pd.DataFrame:
     """Return the seconds of a critical path by client: a column for each step of attempts, and seconds, the sum of all phases."""
-    mine = path[path["client"].notna()]
-    seconds = (mine["end_s"] - mine["start_s"]).rename("seconds")
-    clients = mine["client"].astype("int64")
-    table = seconds.groupby([clients, mine["phase"]]).sum().unstack().fillna(0.0)
+    steps = path[path["client"].notna()]
+    seconds = (steps["end_s"] - steps["start_s"]).rename("seconds")
+    clients = steps["client"].astype("int64")
+    table = seconds.groupby([clients, steps["phase"]]).sum().unstack().fillna(0.0)
     table["seconds"] = table.sum(axis=1)
     table = table.reindex(columns=[*_STEPS, "seconds"], fill_value=0.0)
     return table.sort_values("seconds", ascending=False, kind="stable")
@@ -87,7 +87,10 @@ def path_totals(path: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass
 class _Walk:
-    """The walk back, from the last close to time 0."""
+    """Walk back over causes, from the last close to time 0.
+
+    A node of the walk is an event: its kind, a key of `walk`'s steps, and the index of its round or attempt.
+    """
 
     run: RunRecords
     links: list[Link] = field(default_factory=list)
@@ -96,98 +99,103 @@ class _Walk:
         source = self.run.tree or self.run
         rounds, attempts = source.rounds, source.attempts
         self.rounds: list[dict[Hashable, Any]] = rounds.to_dict("records")
-        self.place_of = {number: index for index, number in enumerate(rounds["round"].tolist())}
+        self.round_index_of = {number: index for index, number in enumerate(rounds["round"].tolist())}
         beyond = [] if self.run.beyond is None else self.run.beyond.to_dict("records")
         self.attempts: list[dict[Hashable, Any]] = [*attempts.to_dict("records"), *beyond]
         self.row_of = {attempt["number"]: row for row, attempt in enumerate(self.attempts)}
         self.servers = len(self.rounds) if self.run.tree is None else self.run.tree.servers
         self.last_of_term = {row["term"]: index for index, row in enumerate(self.rounds) if row.get("term")}
-        self.place, self.time_s, self.exact = self.servers - 1, 0.0, True
+        self.round_index, self.time_s, self.exact = self.servers - 1, 0.0, True
         self.last_delivery = self._last_deliveries()
 
-    def back(self) -> list[Link]:
+    def walk(self) -> list[Link]:
         """Return the path, the last phase first."""
-        steps = {"close": self._close, "open": self._open, "attempt": self._attempt, "begun": self._begun}
-        steps["arrived"] = self._arrived
-        node = ("close", self.place) if self.servers else None
-        # Every round and attempt is passed at most twice: as it ends, and as it begins.
+        steps = {
+            "close": self._before_close,
+            "open": self._before_opening,
+            "attempt": self._before_end,
+            "begun": self._before_attempt,
+            "arrived": self._before_arrival,
+        }
+        node = ("close", self.round_index) if self.servers else None
+        # The walk passes every round and attempt at most twice: at its end and at its beginning.
         for _ in range(2 * (len(self.rounds) + len(self.attempts)) + 1):
             if node is None:
                 return self.links
-            kind, which = node
+            kind, index = node
             try:
-                node = steps[kind](which)
+                node = steps[kind](index)
             except KeyError as error:
-                raise ValueError(f"{_WRONG}: number {error} is in no table") from error
-        raise ValueError(f"{_WRONG}: they lead in a circle")
+                raise ValueError(f"{_INCONSISTENT}: number {error} is in no table") from error
+        raise ValueError(f"{_INCONSISTENT}: they lead in a circle")
 
     def _add(self, client: int, phase: str, start_s: float, attempt: int = _NO_NUMBER, edge: str | None = None) -> None:
-        """Add the phase from `start_s` up to where the walk has come."""
+        """Add the phase from `start_s` to the present time of the walk, and move the walk to `start_s`."""
         if start_s < self.time_s:
             exact = self.exact and phase not in self.run.inexact
-            self.links.append(Link(self.place, client, phase, start_s, self.time_s, exact, attempt, edge))
+            self.links.append(Link(self.round_index, client, phase, start_s, self.time_s, exact, attempt, edge))
             self.exact = exact
         self.time_s = min(start_s, self.time_s)
 
-    def _close(self, place: int) -> tuple[str, int] | None:
-        """Walk on from the close of a round."""
-        row = self.rounds[place]
+    def _before_close(self, index: int) -> tuple[str, int] | None:
+        """Walk from the close of a round to its cause; return the kind and the index of the next node, None at time 0."""
+        row = self.rounds[index]
         self.time_s = row["end_s"]
-        if place < self.servers:
-            self.place = place
+        if index < self.servers:
+            self.round_index = index
         if row["closed_by"] == "end":
-            return self._after_attempt(self.row_of[row["closed_after"]], CLOCK)
-        if row["closed_by"] in _BY_MESSAGE:
+            return self._to_attempt(self.row_of[row["closed_after"]], CLOCK)
+        if row["closed_by"] in _MESSAGE_CAUSES:
             return self._before_message(row["closed_by"], row["closed_after"])
         if row["closed_by"] == "schedule":
             # The close does not depend on the round. Its last delivery is named; the path before is attribution only.
             self.exact = False
-            if place in self.last_delivery:
-                return self._after_attempt(self.last_delivery[place], CLOCK)
+            if index in self.last_delivery:
+                return self._to_attempt(self.last_delivery[index], CLOCK)
         self._add(_NO_NUMBER, CLOCK, row["start_s"])
-        return "open", place
+        return "open", index
 
-    def _open(self, place: int) -> tuple[str, int] | None:
-        """Walk on from the opening of a round."""
-        row = self.rounds[place]
-        before = self.place_of[row["opened_after"]] if row["opened_by"] == "close" else place - 1
-        before_s = self.rounds[before]["end_s"] if place else 0.0
+    def _before_opening(self, index: int) -> tuple[str, int] | None:
+        """Walk from the opening of a round to its cause."""
+        row = self.rounds[index]
+        before = self.round_index_of[row["opened_after"]] if row["opened_by"] == "close" else index - 1
+        before_s = self.rounds[before]["end_s"] if index else 0.0
         if row["opened_by"] == "term":
             return "arrived", self.row_of[row["opened_after"]]
         if row["opened_by"] == "end":
-            return self._after_attempt(self.row_of[row["opened_after"]], BETWEEN)
+            return self._to_attempt(self.row_of[row["opened_after"]], BETWEEN)
         if row["opened_by"] == "return":
             client = row["opened_after"]
             self._add(_NO_NUMBER if client is None or client != client else int(client), ABSENT, before_s)
             self.exact = False
         else:
             self._add(_NO_NUMBER, BETWEEN, before_s)
-        return ("close", before) if place else None
+        return ("close", before) if index else None
 
-    def _arrived(self, row: int) -> tuple[str, int] | None:
-        """Walk on from the arrival of a model at an edge."""
+    def _before_arrival(self, row: int) -> tuple[str, int] | None:
+        """Walk from the arrival of a model at an edge to the beginning of its attempt."""
         attempt = self.attempts[row]
         self._add(_NO_NUMBER, "download", attempt["download_start_s"], attempt["number"], attempt["edge"])
-        return self._begun(row)
+        return self._before_attempt(row)
 
-    def _after_attempt(self, row: int, gap: str) -> tuple[str, int]:
-        """Continue the walk from an event that followed the end of an attempt, at once or by a timer."""
+    def _to_attempt(self, row: int, gap: str) -> tuple[str, int]:
+        """Walk from an event to the attempt whose end caused it, at once or after the phase `gap`."""
         self._add(_NO_NUMBER, gap, self.attempts[row]["outcome_s"])
         return "attempt", row
 
-    def _attempt(self, row: int) -> tuple[str, int] | None:
-        """Walk on from the end of an attempt, or from within it, over its steps."""
+    def _before_end(self, row: int) -> tuple[str, int] | None:
+        """Walk over the steps of an attempt, from its end or from a time within it, to its beginning."""
         attempt = self.attempts[row]
         if attempt["number"] in self.last_of_term:
-            # The edge made its own rounds: the last of them, and its causes, are on the path.
+            # The edge ran rounds of its own: the last of them, and its causes, are on the path.
             if attempt["upload_start_s"] <= self.time_s:
                 self._add(_NO_NUMBER, "upload", attempt["upload_start_s"], attempt["number"], attempt["edge"])
             last = self.last_of_term[attempt["number"]]
             if self.rounds[last]["end_s"] < attempt["compute_start_s"]:
                 # All rounds of the term were made before its model arrived: the edge sent its own at once.
-                return self._arrived(row)
+                return self._before_arrival(row)
             if attempt["outcome"] == "aborted" and self.rounds[last]["end_s"] < self.time_s:
-                # The edge went away, or its members did, in the midst of a round.
+                # The edge, or its members, went away in the middle of a round.
                 self.exact = False
             self._add(_NO_NUMBER, CLOCK, self.rounds[last]["end_s"])
             return "close", last
@@ -196,48 +204,51 @@ class _Walk:
             self._add_steps(attempt, exact=False)
         elif not self._add_steps(attempt, exact=self.exact):
             return "attempt", self.row_of[attempt["sent_after"]]
-        return self._begun(row)
+        return self._before_attempt(row)
 
     def _before_message(self, kind: str, after: int) -> tuple[str, int]:
-        """Walk on from the arrival of a message, which left at the end of an attempt, or as that began."""
+        """Walk from the arrival of a message to the attempt at whose end (kind "message") or beginning it left."""
         row = self.row_of[after]
         if kind == "message":
-            return self._after_attempt(row, MESSAGE)
+            return self._to_attempt(row, MESSAGE)
         self._add(_NO_NUMBER, MESSAGE, self.attempts[row]["selected_s"])
         return "begun", row
 
-    def _begun(self, row: int) -> tuple[str, int] | None:
-        """Walk on from the beginning of an attempt."""
+    def _before_attempt(self, row: int) -> tuple[str, int] | None:
+        """Walk from the beginning of an attempt to its cause."""
         attempt = self.attempts[row]
         client = attempt["client"]
         kind, after = attempt["begun_by"], attempt["begun_after"]
-        if kind in _BY_MESSAGE:
+        if kind in _MESSAGE_CAUSES:
             return self._before_message(kind, after)
         if kind == "earlier":
             return "attempt", self.row_of[after]
         self._add(client, "queue", attempt["selected_s"])
         if kind == "end":
-            return self._after_attempt(self.row_of[after], ABSENT)
-        place = self._place_of(attempt["round"])
+            return self._to_attempt(self.row_of[after], ABSENT)
+        index = self._open_round_index(attempt["round"])
         if kind == "schedule":
-            # A time of the clock that nothing moves, such as that at which a peer sends.
-            self._add(_NO_NUMBER, CLOCK, self.rounds[place]["start_s"])
+            # A fixed time of the clock, such as the time at which a peer sends.
+            self._add(_NO_NUMBER, CLOCK, self.rounds[index]["start_s"])
             self.exact = False
         if kind == "return":
-            self._add(client, ABSENT, self.rounds[place]["start_s"])
+            self._add(client, ABSENT, self.rounds[index]["start_s"])
             self.exact = False
-        self._add(_NO_NUMBER, BEFORE, self.rounds[place]["start_s"])
-        return "open", place
+        self._add(_NO_NUMBER, BEFORE, self.rounds[index]["start_s"])
+        return "open", index
 
-    def _place_of(self, number: int) -> int:
-        """Return the place of round `number`, or of the one under way: peers with rounds of their own may be ahead."""
-        place = self.place_of.get(number)
-        if place is not None and self.rounds[place]["start_s"] <= self.time_s:
-            return place
+    def _open_round_index(self, number: int) -> int:
+        """Return the index of round `number`; if that round opens later, because a peer is ahead, the index of the open round."""
+        index = self.round_index_of.get(number)
+        if index is not None and self.rounds[index]["start_s"] <= self.time_s:
+            return index
         return max(0, bisect_right([round["start_s"] for round in self.rounds], self.time_s) - 1)
 
     def _add_steps(self, attempt: dict[Hashable, Any], *, exact: bool) -> bool:
-        """Add the steps of an attempt that began before the time of the walk; False: another attempt's end let it send."""
+        """Add the steps of an attempt that began before the time of the walk.
+
+        Return False if the end of another attempt let it send, so that the walk continues there.
+        """
         self.exact, client, edge = exact, attempt["client"], attempt.get("edge")
         for phase in ("upload", "compute", "download"):
             start_s = attempt[f"{phase}_start_s"]
@@ -253,7 +264,7 @@ class _Walk:
         return True
 
     def _last_deliveries(self) -> dict[int, int]:
-        """Return the row of the last delivery that the close of each round took in, by the place of the round."""
+        """Return the row of the last delivery that the close of each round took in, by the index of the round."""
         source = self.run.tree or self.run
         rounds, attempts = source.rounds, source.attempts
         delivered = attempts[attempts["outcome"] == "delivered"].sort_values("outcome_s", kind="stable")

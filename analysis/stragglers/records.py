@@ -1,4 +1,4 @@
-"""The rounds of a run with the attempts that each is about, as the tables and the facts of its coordinator state them."""
+"""The rounds and attempts of a run, read from its tables and the facts of its coordinator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class RunRecords:
     retries: bool
     """True if an update may take several attempts, one a round."""
     inexact: frozenset[str] = frozenset()
-    """Phases that do not end later by as much as they start later."""
+    """Phases whose end does not shift by as much as their start."""
     beyond: pd.DataFrame | None = None
     """Other attempts that causes may name: peers have their own rounds, which may be ahead of the run's."""
     tree: TreeRecords | None = None
@@ -98,8 +98,8 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     import pandas as pd
 
     edges = run.arrow("edges").to_pandas().astype({"edge": str, "outcome": str, "begun_by": str})
-    own, server = run.arrow("edge_rounds").to_pandas().astype({"edge": str}), run.rounds
-    own = own.assign(term=terms_of(own, edges))
+    edge_rounds, server = run.arrow("edge_rounds").to_pandas().astype({"edge": str}), run.rounds
+    edge_rounds = edge_rounds.assign(term=terms_of(edge_rounds, edges))
     edges["outcome_s"] = edges["outcome_s"].fillna(float(server["end_s"].iloc[-1])) if len(server) else edges["outcome_s"]
     clients = clients.assign(coordinator=run.arrow("clients", ["edge"]).to_pandas()["edge"].astype(str), edge=None)
     edges = edges.rename(columns={"term_start_s": "compute_start_s", "term_end_s": "compute_end_s"})
@@ -108,48 +108,52 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     # The number of an edge's attempt follows those of all clients' attempts; a round is known by its node and its number.
     first = int(clients["number"].max()) if len(clients) else 0
     edges["number"] += first
-    own["term"] = np.where(own["term"] > 0, own["term"] + first, 0)
-    rounds = pd.concat([server.assign(edge=None, term=0), own], ignore_index=True)
+    edge_rounds["term"] = np.where(edge_rounds["term"] > 0, edge_rounds["term"] + first, 0)
+    rounds = pd.concat([server.assign(edge=None, term=0), edge_rounds], ignore_index=True)
     nodes = [None if edge != edge or edge is None else str(edge) for edge in rounds["edge"]]
     ids = {key: index + 1 for index, key in enumerate(zip(nodes, rounds["round"].tolist(), strict=True))}
-    over_clients = set(clients["coordinator"])
+    client_nodes = set(clients["coordinator"])
 
-    def number(kind: str, after: float, node: str | None) -> float:
+    def common_number(kind: str, after: float, node: str | None) -> float:
         if kind in ("open", "close"):
             return ids.get((node, int(after)), np.nan)
-        if kind == "term" or (kind == "end" and node not in over_clients):
+        if kind == "term" or (kind == "end" and node not in client_nodes):
             return after + first
         return after
 
     for side in ("opened", "closed"):
-        of_round = zip(rounds[f"{side}_by"].astype(str), rounds[f"{side}_after"].astype(float), nodes, strict=True)
-        rounds[f"{side}_after"] = [number(*cause) for cause in of_round]
+        causes = zip(rounds[f"{side}_by"].astype(str), rounds[f"{side}_after"].astype(float), nodes, strict=True)
+        rounds[f"{side}_after"] = [common_number(*cause) for cause in causes]
     rounds["round"] = np.arange(1, len(rounds) + 1)
     attempts = pd.concat([clients, edges], ignore_index=True)
     above = [None if node != node or node is None else str(node) for node in attempts["coordinator"]]
     begun = zip(attempts["begun_by"].astype(str), attempts["begun_after"].astype(float), above, strict=True)
-    attempts["begun_after"] = [number(*cause) for cause in begun]
+    attempts["begun_after"] = [common_number(*cause) for cause in begun]
     attempts["round"] = [ids.get(key, 0) for key in zip(above, attempts["round"].tolist(), strict=True)]
     for name in ("opened_by", "closed_by", "close_rule"):
         rounds[name] = rounds[name].astype(object)
     columns = ["round", "start_s", "end_s", *ROUND_CAUSES]
     tree = TreeRecords(rounds[[*columns, "term"]], attempts[[*COLUMNS, "edge"]], len(server))
-    leaves = rounds[[node in over_clients for node in nodes]][columns].reset_index(drop=True)
-    mine = attempts[attempts["edge"].isna() & attempts["round"].isin(leaves["round"])][list(COLUMNS)].reset_index(drop=True)
-    return RunRecords(rounds=leaves, attempts=mine, carries=False, retries=False, inexact=frozenset(facts["inexact"]), tree=tree)
+    leaves = rounds[[node in client_nodes for node in nodes]][columns].reset_index(drop=True)
+    client_attempts = attempts[attempts["edge"].isna() & attempts["round"].isin(leaves["round"])][list(COLUMNS)].reset_index(
+        drop=True
+    )
+    return RunRecords(
+        rounds=leaves, attempts=client_attempts, carries=False, retries=False, inexact=frozenset(facts["inexact"]), tree=tree
+    )
 
 
-def terms_of(own: pd.DataFrame, edges: pd.DataFrame) -> list[int]:
-    """Return for each round of an edge (n,) the attempt whose term it counts for; 0: none has begun that does.
+def terms_of(edge_rounds: pd.DataFrame, edges: pd.DataFrame) -> list[int]:
+    """Return for each round of an edge (n,) the number of the attempt whose term it counts for; 0: no such attempt began.
 
-    A round that an edge makes after the end of a term, while its model travels, counts for the edge's next term. `own`, `edges`:
-    the tables edge_rounds and edges.
+    A round that an edge makes after the end of a term, while its model travels, counts for the edge's next term. `edge_rounds`,
+    `edges`: the tables of these names.
     """
     ends_s = dict(zip(edges["number"].tolist(), edges["term_end_s"].tolist(), strict=True))
     following: dict[int, int] = {}
     for _, numbers in edges.sort_values("number").groupby("edge")["number"]:
         following |= dict(pairwise(numbers.tolist()))
-    rounds = zip(own["term"].tolist(), own["end_s"].tolist(), strict=True)
+    rounds = zip(edge_rounds["term"].tolist(), edge_rounds["end_s"].tolist(), strict=True)
     return [following.get(term, 0) if end_s > ends_s.get(term, np.inf) else term for term, end_s in rounds]
 
 

@@ -16,7 +16,7 @@ from analysis.documents.comparison_tables import comparison_cells
 from analysis.figures.style import image_of
 from analysis.grids.figure import NONE_COLOUR, best_figure, cell_words
 from analysis.grids.measure import CellStudy, best_in_cells, cells_of, grid_keys
-from analysis.grids.section import best_words, cell_sections, differences_table, means_table
+from analysis.grids.section import best_text, cell_sections, differences_table, means_table
 from analysis.metrics.comparison import Comparison, compare
 from analysis.parameters.measure import settings_of
 from analysis.parameters.section import parameter_sections
@@ -50,9 +50,7 @@ def study_of(
                 continue
             runs[name] = {seed: course(one, ends_s[at]) for seed, one in enumerate(reached, 1)}
             labels[name] = f"{method}, value_s={at[0]:g}, per_round={at[1]:g}"
-            texts[name] = (
-                f'[compute.delay]\nvalue_s = {at[0]!r}\n[server]\nper_round = {at[1]:g}\n[policy]\nkind = "{method}"\n'
-            )
+            texts[name] = f'[compute.delay]\nvalue_s = {at[0]!r}\n[server]\nper_round = {at[1]:g}\n[policy]\nkind = "{method}"\n'
     write_sweep(path, runs, baseline=next(iter(runs)), target=0.8, **labels)
     for name, text in texts.items():
         for seed in runs[name]:
@@ -101,7 +99,7 @@ def test_who_is_best_where(four: tuple[Sweep, Comparison]) -> None:
     found = best_in_cells(study, "target_s")
     assert [one.winners for one in found] == [(2,), (), (1, 2), (0,)]
     assert found[1].best.members.tolist() == [True, True, False]
-    assert best_words(study, found, "seconds to 80 %") == (
+    assert best_text(study, found, "seconds to 80 %") == (
         "seconds to 80 %, best of 3 in 4 cells: oort in 1; pause = oort in 1; random in 1; no difference shown in 1."
     )
     assert [cell_words(study, one, "target_s") for one in found] == [

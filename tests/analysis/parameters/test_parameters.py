@@ -18,7 +18,7 @@ from analysis.parameters.measure import (
     Line,
     against_one,
     against_two,
-    best_words,
+    best_text,
     check_key,
     numeric_keys,
     settings_of,
@@ -212,4 +212,4 @@ def test_keys_that_are_not_varied_alone_are_refused_by_name(one_key: tuple[Sweep
 )
 def test_the_set_of_best_in_words(members: list[bool], seeds: int, words: str) -> None:
     line = Line("", np.array([1.0, 2.0, 5.0]), ("a", "b", "c"), (), Best(1, np.array(members), seeds))
-    assert best_words(AgainstOne("updates_per_s", "k_s", (line,)), line, 0.95) == words
+    assert best_text(AgainstOne("updates_per_s", "k_s", (line,)), line, 0.95) == words
