@@ -56,8 +56,9 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    """Show the version and exit, if `--version` was given."""
+    if requested:
         from importlib.metadata import version
 
         out_console.print(f"netsim {version('netsim')}", highlight=False)
@@ -136,13 +137,13 @@ def run(
             study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit, machines=machines
         )
     show_cautions(dict.fromkeys(built.cautions, ""))
-    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as shown, log_run(folder, bool(logs)) as on_round:
+    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as display, log_run(folder, bool(logs)) as on_round:
 
         def after_round(simulation: "Simulation") -> None:
             on_round(simulation)
-            shown(simulation)
+            display(simulation)
 
-        shown.begin(built.simulation)
+        display.begin(built.simulation)
         summary = simulate(built, study, folder, overwrite=overwrite, after_round=after_round, also=logs, wall=wall)
     reason = wall.reason if wall.reached else "interrupted"
     tell(summary, folder, shown=built.cautions, strict=strict, why=reason, resumable=study.flower is None)
@@ -172,20 +173,20 @@ def resume(
     study, state = read_unfinished(folder)
     if state is None:
         complain(f"{folder}: was cut off before its first checkpoint, and begins again with round 1")
-    goes_on = (folder / EVENTS).is_file() and state is not None
+    continues_log = (folder / EVENTS).is_file() and state is not None
     with (
-        live(study.name, study.rounds, study.time_limit_s, quiet) as shown,
-        log_run(folder, goes_on) as on_round,
+        live(study.name, study.rounds, study.time_limit_s, quiet) as display,
+        log_run(folder, continues_log) as on_round,
         name_source(str(folder)),
     ):
 
         def after_round(simulation: "Simulation") -> None:
             on_round(simulation)
-            shown(simulation)
+            display(simulation)
 
         def begin(simulation: "Simulation") -> None:
             simulation.limit_events(event_limit)
-            shown.begin(simulation)
+            display.begin(simulation)
 
         summary = go_on(
             folder,
@@ -200,16 +201,16 @@ def resume(
 
 @contextmanager
 def _report_interrupt(folder: Path) -> Iterator[None]:
-    """Say what of the sweep in `folder` is complete where Ctrl-C ends it, and end with 130."""
+    """Context manager: at Ctrl-C, show how many runs of the sweep in `folder` are complete, and exit with code 130."""
     try:
         yield
     except KeyboardInterrupt:
         from scenarios.sweeps.earlier_runs import progress_of
 
-        complete, wanted = progress_of(folder)
-        if not wanted:  # it had not begun
+        complete, total = progress_of(folder)
+        if not total:  # it had not begun
             raise
-        done = f"{complete} of {wanted} runs are complete: {folder}"
+        done = f"{complete} of {total} runs are complete: {folder}"
         complain(f"interrupted; {done}. To go on: the same command with --resume")
         raise typer.Exit(130) from None
 
@@ -255,7 +256,7 @@ def sweep(
     from scenarios.sweeps.sweep import later_cautions, plan_grid
     from scenarios.sweeps.sweep import sweep as run_sweep
 
-    settled = _looks(drawing, figures, no_figures)
+    figure_options = _figure_options(drawing, figures, no_figures)
     planned = plan_grid(
         read(scenario, settings or ()), scenario, grid=grids_of(grid or ()), strict=strict,
         seeds=None if seeds is None else seeds_of(seeds),
@@ -273,7 +274,7 @@ def sweep(
             limits=Limits(event_limit=event_limit, wall_limit_s=wall_limit),
             tables=() if gathered == "none" else gathered.split(","),
         )
-    _compare(folder, *settled)
+    _compare(folder, *figure_options)
     for line in told_until(folder):
         out_console.print(line, soft_wrap=True, highlight=False)
     show_cautions(later_cautions(planned, folder), strict=strict)
@@ -283,13 +284,14 @@ for function in (report, figure, compare, reproduce, replay, trace, stragglers, 
     app.command()(command(function))
 
 
-def _count_words(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+def _count_text(count: int, noun: str) -> str:
+    """Return a number with its noun, such as "3 runs"."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _verdict(warnings: int) -> str:
-    """Return the word for a scenario that can be run: "good" only without a warning."""
-    return f"can be run, with {_count_words(warnings, 'warning')}." if warnings else "good."
+    """Return the verdict of `netsim check` on a scenario that can be run."""
+    return f"can be run, with {_count_text(warnings, 'warning')}." if warnings else "good."
 
 
 @app.command()
@@ -309,15 +311,15 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     rounds = "until the app ends" if known_rounds(study) is None else f"{most}{study.rounds} rounds"
     out_console.print(
         f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {rounds}; "
-        f"{_count_words(len(variants), 'variant')} ({', '.join(variants)}), {_count_words(len(planned.runs), 'run')} in a sweep.",
+        f"{_count_text(len(variants), 'variant')} ({', '.join(variants)}), {_count_text(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )
-    labels_by_caution: dict[str, list[str]] = {}
-    for p in planned.runs:
-        if p.seed == planned.runs[0].seed:
-            labels_by_caution.setdefault(sizes_in_words(p.scenario), []).append(p.variant)
-    for words, of in labels_by_caution.items() if any(labels_by_caution) else ():
-        out_console.print(f"{', '.join(of)}: {words}" if len(labels_by_caution) > 1 else f"Messages: {words}.", soft_wrap=True)
+    variants_by_sizes: dict[str, list[str]] = {}
+    for run in planned.runs:
+        if run.seed == planned.runs[0].seed:
+            variants_by_sizes.setdefault(sizes_in_words(run.scenario), []).append(run.variant)
+    for sizes, names in variants_by_sizes.items() if any(variants_by_sizes) else ():
+        out_console.print(f"{', '.join(names)}: {sizes}" if len(variants_by_sizes) > 1 else f"Messages: {sizes}.", soft_wrap=True)
     show_cautions(planned.warned)
 
 
@@ -373,7 +375,7 @@ def _log_files(log: str | None) -> list[str]:
     return [FILE]
 
 
-def _looks(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSettings, list[ImageFormat]]":
+def _figure_options(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSettings, list[ImageFormat]]":
     """Return the settings and the formats of figures, checked before anything is run; raises UserError."""
     if none:
         drawing.refuse_unused("leave out --no-figures", formats=bool(figures))
@@ -381,11 +383,12 @@ def _looks(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSetti
 
 
 def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFormat]") -> None:
+    """Compare the variants of a finished sweep: show the tables, and draw the figures into its folder."""
     from scenarios.sweeps.comparison_files import add_comparison
 
     done = opened_sweep(folder)
-    compared = print_comparison(done, smoothing_s=figures.smoothing_s)
-    for path in add_comparison(folder, done, compared, formats=formats, figures=figures):
+    comparison = print_comparison(done, smoothing_s=figures.smoothing_s)
+    for path in add_comparison(folder, done, comparison, formats=formats, figures=figures):
         out_console.print(f"figure: {path}", soft_wrap=True)
     out_console.print(f"runs: {folder}", soft_wrap=True)
 
@@ -395,7 +398,7 @@ def main() -> None:
     warnings.showwarning = warn
     # Otherwise Pydantic searches all installed packages for its plugins and imports them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    # A request to end by a service manager, or by a terminal that is closed, is treated like Ctrl-C.
+    # Treat the signals of a service manager and of a closed terminal like Ctrl-C.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)

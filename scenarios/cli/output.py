@@ -33,7 +33,7 @@ _LINE_S = 10.0
 """Seconds of wall time between two lines about the rounds of a sweep that take long."""
 _MOST_SHOWN = 12
 """Largest number of variants of a sweep that each get a progress bar."""
-_ALL, _FURTHER = "all runs", "further seeds, at most"
+_ALL, _ADDED_SEEDS = "all runs", "further seeds, at most"
 out_console = Console(markup=False)
 err_console = Console(stderr=True, markup=False)
 
@@ -49,7 +49,7 @@ def summary_table(summary: Notes) -> Table:
     table.add_row(
         "updates", ", ".join(f"{totals[name]} {name}" for name in ("delivered", "lost", "late", "aborted", "in_flight"))
     )
-    table.add_row("books", _books(summary))
+    table.add_row("books", _books_text(summary))
     if final["accuracy"] is not None:
         unscored = (summary["learner"] or {}).get("unscored_samples", 0)
         note = f" ({unscored} test samples have no finite scores and count as wrong)" if unscored else ""
@@ -69,17 +69,19 @@ def summary_table(summary: Notes) -> Table:
     return table
 
 
-def _books(summary: Notes) -> str:
+def _books_text(summary: Notes) -> str:
+    """Return the row on the balance of a run's books."""
     begun, after = summary["totals"]["selected"], summary["after_last_round"]["selected"]
     text = f"balanced: {begun} begun = ended + in flight, as in {' and '.join(summary['books']['tables'])}"
     return f"{text}; {after} begun after the last round" if after else text
 
 
 def _detections_text(detections: Notes) -> str:
+    """Return the row on declared changes, with true and false alarms if known."""
     text = f"{detections['declared']}"
     if detections["changes"] is not None:
-        words = f"{detections['found']} of {detections['changes']} changes found, {detections['false_alarms']} false alarms"
-        text += f" ({words}, {detections['by_jamming']} by jamming)"
+        found = f"{detections['found']} of {detections['changes']} changes found, {detections['false_alarms']} false alarms"
+        text += f" ({found}, {detections['by_jamming']} by jamming)"
     return text
 
 
@@ -124,7 +126,7 @@ def show_cautions(cautions: Mapping[Caution, str], *, strict: bool = False) -> N
 
 
 def warn_of_missing(done: Sweep, strict: bool) -> None:
-    """Say which runs of a sweep are missing; raises UserError with `strict`."""
+    """Warn of missing runs of a sweep; raises UserError with `strict`."""
     from analysis.documents.run_names import missing_words
 
     if done.missing and strict:
@@ -168,7 +170,7 @@ def print_against(
     Returns the figures, as pictures of a report.
     """
     from analysis.documents.blocks import Bullets, Picture, Text
-    from analysis.documents.blocks import Table as Shown
+    from analysis.documents.blocks import Table as TableBlock
     from analysis.documents.terminal import terminal_table
     from analysis.grids.section import cell_sections
     from analysis.parameters.measure import named_keys, settings_of
@@ -179,9 +181,9 @@ def print_against(
     blocks = [(block, 1) for section in sections for block in section.blocks]
     keys = len(named_keys(settings_of(done), within, "within")) if within else 0
     blocks += [(block, keys) for section in cells for block in section.blocks]
-    for block, kept in blocks:
-        if isinstance(block, Shown):
-            for narrow in _side_by_side(block.cells, kept):
+    for block, repeated in blocks:
+        if isinstance(block, TableBlock):
+            for narrow in _split_columns(block.cells, repeated):
                 out_console.print(terminal_table(block.caption, block.note, narrow))
         elif isinstance(block, Bullets | Text):
             for sentence in block.items if isinstance(block, Bullets) else [block.text]:
@@ -189,15 +191,15 @@ def print_against(
     return [block for block, _ in blocks if isinstance(block, Picture)]
 
 
-def _side_by_side(cells: tuple[list[str], list[list[str]]], kept: int) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Split a table into several that fit on the terminal; each repeats the first `kept` columns."""
+def _split_columns(cells: tuple[list[str], list[list[str]]], repeated: int) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Split a table into several that fit on the terminal; each repeats the first `repeated` columns."""
     from analysis.documents.comparison_tables import MOST_COLUMNS
 
     header, rows = cells
-    # A cell that is split over two columns elsewhere needs the width of one number.
-    most = MOST_COLUMNS if kept == 1 else MOST_COLUMNS - 1
-    for first in range(kept, len(header), most):
-        narrow = [[", ".join(row[:kept]), *row[first : first + most]] for row in (header, *rows)]
+    # Several repeated columns are joined to one, which is wider and takes the place of a number.
+    most = MOST_COLUMNS if repeated == 1 else MOST_COLUMNS - 1
+    for first in range(repeated, len(header), most):
+        narrow = [[", ".join(row[:repeated]), *row[first : first + most]] for row in (header, *rows)]
         yield narrow[0], narrow[1:]
 
 
@@ -218,9 +220,9 @@ def print_intervals(comparison: Comparison, equivalent: Sequence[str]) -> None:
 def progress(
     totals: Mapping[str, int | None], quiet: bool, *, share: bool = False, unit: str = "rounds"
 ) -> Iterator[Callable[[str, int], None]]:
-    """Show progress bars; yields the function that sets the number of rounds (or another `unit`) done of a label.
+    """Show progress bars; yields a function that sets the number of complete rounds (or another `unit`) of a label.
 
-    `totals`: by label; None: unknown, not shown. `share`: show shares, for runs that may end by a time limit.
+    `totals`: total of each label; None: unknown, not shown. `share`: show shares, for runs that may end by a time limit.
     """
     if quiet:
         yield lambda label, rounds: None
@@ -229,26 +231,26 @@ def progress(
 
     amount = (TaskProgressColumn(),) if share else (MofNCompleteColumn(), TextColumn(unit))
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), *amount, TimeRemainingColumn())
-    with Progress(*columns, console=err_console) as shown:
-        tasks = {label: shown.add_task(label, total=total) for label, total in totals.items()}
-        yield lambda label, rounds: shown.update(tasks[label], completed=rounds)
+    with Progress(*columns, console=err_console) as bars:
+        tasks = {label: bars.add_task(label, total=total) for label, total in totals.items()}
+        yield lambda label, rounds: bars.update(tasks[label], completed=rounds)
 
 
-class _Waiting:
-    """Reports occasionally what long rounds of a sweep's runs wait for."""
+class _WaitMessages:
+    """Messages about long rounds of a sweep's runs, at most one every `_LINE_S` seconds."""
 
     def __init__(self, planned: Plan) -> None:
         self._planned = planned
-        self._said: dict[int, str] = {}
-        self._said_s = -math.inf
+        self._shown: dict[int, str] = {}
+        self._shown_s = -math.inf
 
     def line(self, waits: dict[int, str]) -> str:
         """Return a line on `waits`, by number of the run; empty if there is nothing new, or the last line is recent."""
-        new = {index: text for index, text in waits.items() if self._said.get(index) != text}
+        new = {index: text for index, text in waits.items() if self._shown.get(index) != text}
         now = time.perf_counter()
-        if not new or now - self._said_s < _LINE_S:
+        if not new or now - self._shown_s < _LINE_S:
             return ""
-        self._said, self._said_s = dict(waits), now
+        self._shown, self._shown_s = dict(waits), now
         first = min(new)
         runs = self._planned.runs
         name = f"{runs[first].label}, seed {runs[first].seed}" if first < len(runs) else f"run {first + 1}, of a further seed"
@@ -271,25 +273,25 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgre
     for run in planned.runs:
         rounds_of[run.label] = rounds_of.get(run.label, 0) + run.scenario.rounds
     if planned.until is not None:
-        rounds_of[_FURTHER] = (planned.most_runs - len(labels)) * planned.runs[0].scenario.rounds
+        rounds_of[_ADDED_SEEDS] = (planned.most_runs - len(labels)) * planned.runs[0].scenario.rounds
     totals = rounds_of if len(rounds_of) <= _MOST_SHOWN else {}
     if len(totals) != 1:  # a single variant needs no bar beside that of all runs
         totals = totals | {_ALL: sum(rounds_of.values())}
-    waiting = _Waiting(planned)
+    waiting = _WaitMessages(planned)
     limited = any(run.scenario.time_limit_s is not None for run in planned.runs)
-    # As a share of the time limit a run always has a total.
+    # A run with a time limit shows its share of that time, so it always has a total.
     open_ended = not limited and any(known_rounds(run.scenario) is None for run in planned.runs)
     with progress(dict.fromkeys(totals) if open_ended else totals, quiet, share=limited) as advance:
 
-        def show(standing: SweepProgress) -> None:
-            rounds = standing.rounds
-            if not quiet and (line := waiting.line(standing.waits)):
+        def show(state: SweepProgress) -> None:
+            rounds = state.rounds
+            if not quiet and (line := waiting.line(state.waits)):
                 err_console.print(line, highlight=False, soft_wrap=True)
             done = dict.fromkeys(rounds_of, 0)
             for label, count in zip(labels, rounds, strict=False):
                 done[label] += count
             if planned.until is not None:
-                done[_FURTHER] = sum(rounds[len(labels) :])
+                done[_ADDED_SEEDS] = sum(rounds[len(labels) :])
             done[_ALL] = sum(rounds)
             for label in totals:
                 advance(label, done[label])
@@ -298,7 +300,7 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgre
 
 
 def complain(text: str) -> None:
-    """Say what went wrong."""
+    """Show an error or a warning in red."""
     err_console.print(text, style="red", highlight=False, soft_wrap=True)
 
 
@@ -306,14 +308,14 @@ def warn(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: str | None = None
 ) -> None:
     """Show a warning, in the place of `warnings.showwarning`."""
-    # What a scenario may suffer from names the key; the place in the code would only distract.
-    ours = issubclass(category, UserWarning)
-    text = f"warning: {message}" if ours else warnings.formatwarning(message, category, filename, lineno, line)
+    # Warnings about a scenario name its key; the line of code would only distract.
+    about_scenario = issubclass(category, UserWarning)
+    text = f"warning: {message}" if about_scenario else warnings.formatwarning(message, category, filename, lineno, line)
     err_console.print(text, style="yellow", highlight=False, soft_wrap=True)
 
 
 def seeds_of(text: str) -> list[int]:
-    """Seeds that are listed, 1,2,3, or a range, 1..10; raises UserError."""
+    """Return the seeds of a list such as 1,2,3 or a range such as 1..10; raises UserError."""
     match = re.fullmatch(r"(\d{1,19})\.\.(\d{1,19})", text)
     if match is not None and 0 <= int(match[2]) - int(match[1]) < MOST_SEEDS:
         return list(range(int(match[1]), int(match[2]) + 1))
@@ -323,17 +325,18 @@ def seeds_of(text: str) -> list[int]:
 
 
 def grids_of(texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Keys with the values that they are varied over; raises UserError."""
+    """Return the values of each key in `--grid` options; raises UserError."""
     grids: dict[str, list[Any]] = {}
     for text in texts:
-        key, values = _values(text)
+        key, values = _grid_values(text)
         if key in grids:
             raise UserError(f"--grid {text!r}: {key} is given twice; list all of its values in one, such as policy.alpha=1,10")
         grids[key] = values
     return grids
 
 
-def _values(text: str) -> tuple[str, list[Any]]:
+def _grid_values(text: str) -> tuple[str, list[Any]]:
+    """Return the key and the values of one `--grid` option; raises UserError."""
     from scenarios.runs.reading import parse_assignment, parse_value
 
     key, values = parse_assignment(text, "--grid")

@@ -44,12 +44,12 @@ class Panel:
 
     Attributes:
         checksum: of the code, the scenario and the size that it was played with.
-        verdicts: rule of the paper, result here with its interval, and verdict, a row each.
+        verdicts: rows with the paper's rule, the result here with its interval, and the verdict.
         tables: fields of the tables with verdicts, and of those with the paper's numbers (`Table`).
         seeds: the seeds, in words.
-        core_s: processor time of all its runs, those before an interruption too; of this process where nothing is simulated.
+        core_s: processor time of all its runs, also before an interruption; of this process if nothing is simulated.
         figure: the first figure, relative to the panel's folder; empty if it has none.
-        complete: True once all is written.
+        complete: True if all files are written.
     """
 
     name: str
@@ -73,10 +73,10 @@ def code_checksum() -> str:
     return digest.hexdigest()
 
 
-def checksum(asked: Request) -> str:
+def checksum(request: Request) -> str:
     """Return the SHA-256 of the code and the scenarios, and of a panel at its size with its seeds and settings."""
-    words = [code_checksum(), asked.command, *asked.setup.settings, *map(str, asked.setup.seeds)]
-    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+    parts = [code_checksum(), request.command, *request.setup.settings, *map(str, request.setup.seeds)]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def read_panel(folder: Path) -> Panel | None:
@@ -88,6 +88,7 @@ def read_panel(folder: Path) -> Panel | None:
 
 
 def _save(panel: Panel, folder: Path) -> None:
+    """Write the record of a panel into its folder."""
     from analysis.files import write_whole
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -95,47 +96,48 @@ def _save(panel: Panel, folder: Path) -> None:
 
 
 Show = Callable[[Plan], AbstractContextManager[Callable[[SweepProgress], None] | None]]
-"""Shows the progress of one panel's runs while they are simulated."""
+"""Function that shows the progress of one panel's runs."""
 
 
 def _show_nothing(runs: Plan) -> AbstractContextManager[None]:
+    """Show no progress."""
     return nullcontext()
 
 
-def play(asked: Request, folder: Path, jobs: int | None = None, show: Show = _show_nothing) -> Panel:
+def play(request: Request, folder: Path, jobs: int | None = None, show: Show = _show_nothing) -> Panel:
     """Run one panel into its folder, write its result, and return its record. A complete record of equal checksum is kept.
 
     Raises:
         UserError: it cannot be played, such as without files of a data set.
     """
-    present, earlier = checksum(asked), read_panel(folder)
-    if earlier is not None and earlier.checksum == present:
+    current, earlier = checksum(request), read_panel(folder)
+    if earlier is not None and earlier.checksum == current:
         if earlier.complete:
             return earlier
     else:
-        # Runs of other code are no part of this result. Without a record there is nothing that this command wrote.
+        # Remove runs of other code. Without a record, runs in the folder are not from this command.
         if earlier is not None:
             shutil.rmtree(folder / RUNS, ignore_errors=True)
         elif (folder / RUNS).exists():
             raise UserError(f"{folder}: holds runs of another command; name a new folder by --out")
-        _save(Panel(asked.what.name, present), folder)
+        _save(Panel(request.what.name, current), folder)
     begun_s = time.process_time()
-    if asked.what.judge is not None:
-        document, agrees = judge(asked, None, folder)
+    if request.what.judge is not None:
+        document, agrees = judge(request, None, folder)
         verdicts = [] if agrees is None else [["values as published", NOTHING, f"{'' if agrees else 'not '}as in the paper"]]
     else:
-        runs = plan_runs(asked)
+        runs = plan_runs(request)
         with show(runs) if runs.runs else nullcontext() as progress:
-            document = reproduce(asked, folder, runs, jobs=jobs, progress=progress)
+            document = reproduce(request, folder, runs, jobs=jobs, progress=progress)
         verdicts = read_verdicts(document)
     verdicts = verdicts or [["no rule: numbers stand in its result.html", NOTHING, NOTHING]]
     write(document, folder)
     panel = Panel(
-        asked.what.name,
-        present,
+        request.what.name,
+        current,
         verdicts,
         [_fields(table) for table in _shown_tables(document)],
-        _seeds(asked),
+        _seeds_text(request),
         _core_s(folder / RUNS) or time.process_time() - begun_s,
         _first_figure(document),
         complete=True,
@@ -167,28 +169,30 @@ def read_verdicts(document: Document) -> list[list[str]]:
 
     A table of rules has these three columns. Of a longer table, whose cells are judged one by one, the verdicts are counted.
     """
-    found: list[list[str]] = []
+    verdicts: list[list[str]] = []
     for table in document.tables:
         header, rows = table.cells
         if header[-1] != "verdict":
             continue
         if len(header) == 3:
-            found += rows
+            verdicts += rows
         else:
-            words = ", ".join(f"{count} {word}" for word, count in Counter(row[-1] for row in rows).items())
-            found.append([f"{table.caption}: {len(rows)} numbers", NOTHING, words])
-    return found
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in Counter(row[-1] for row in rows).items())
+            verdicts.append([f"{table.caption}: {len(rows)} numbers", NOTHING, counts])
+    return verdicts
 
 
-def _seeds(asked: Request) -> str:
-    seeds = asked.seeds or asked.setup.seeds
-    simulates = asked.what.judge is None and not asked.what.solvers
+def _seeds_text(request: Request) -> str:
+    """Return the number and the range of the seeds as text."""
+    seeds = request.seeds or request.setup.seeds
+    simulates = request.what.judge is None and not request.what.solvers
     if not seeds or not simulates:
         return NOTHING
     return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if len(seeds) > 1 else f"1 ({seeds[0]})"
 
 
 def _first_figure(document: Document) -> str:
+    """Return the file of the first figure of a result; empty if it has none."""
     pictures = document.pictures
     return f"figures/{pictures[0].name}.svg" if pictures else ""
 
@@ -213,36 +217,36 @@ def play_all(
         panels: reproductions in place of all.
 
     Returns:
-        A record each. A panel that cannot be played has the reason as its verdict, and the others are played.
+        The record of each panel. A panel that cannot be played has the reason as its verdict.
     """
-    asked = [Request(what, size) for what in (REPRODUCTIONS.values() if panels is None else panels)]
+    requests = [Request(what, size) for what in (REPRODUCTIONS.values() if panels is None else panels)]
     done: list[Panel] = []
     pace = _Pace(jobs or os.cpu_count() or 1)
-    for number, one in enumerate(asked, 1):
-        folder = out / one.what.name
-        left_s = pace.left_s([_expected_s(other, out / other.what.name) for other in asked[number - 1 :]])
-        tell(f"[{number}/{len(asked)}] {one.what.name}{f'; about {duration_words(left_s)} left' if left_s else ''}")
-        begun_s, expected_s = time.monotonic(), _expected_s(one, folder)
+    for number, request in enumerate(requests, 1):
+        folder = out / request.what.name
+        left_s = pace.left_s([_expected_s(other, out / other.what.name) for other in requests[number - 1 :]])
+        tell(f"[{number}/{len(requests)}] {request.what.name}{f'; about {duration_words(left_s)} left' if left_s else ''}")
+        begun_s, expected_s = time.monotonic(), _expected_s(request, folder)
         try:
-            panel = play(one, folder, jobs, show)
+            panel = play(request, folder, jobs, show)
             pace.add(expected_s, time.monotonic() - begun_s)
         except (UserError, ValueError, OSError) as error:
-            panel = Panel(one.what.name, checksum(one), [[NOTHING, str(error), _FAILED]])
+            panel = Panel(request.what.name, checksum(request), [[NOTHING, str(error), _FAILED]])
         done.append(panel)
-        write_page(done, len(asked), size, out)
+        write_page(done, len(requests), size, out)
     return done
 
 
-def _expected_s(asked: Request, folder: Path) -> float:
-    """Return the processor seconds of a panel: as last time, or as its size states; 0 if it is kept as it is."""
+def _expected_s(request: Request, folder: Path) -> float:
+    """Return the expected processor seconds of a panel: of its last run, or of its size; 0 if its result is kept."""
     earlier = read_panel(folder)
     if earlier is None or not earlier.complete:
-        return asked.cost.core_s + _BESIDE_S
-    return 0.0 if earlier.checksum == checksum(asked) else earlier.core_s + _BESIDE_S
+        return request.cost.core_s + _OVERHEAD_S
+    return 0.0 if earlier.checksum == checksum(request) else earlier.core_s + _OVERHEAD_S
 
 
-_BESIDE_S = 15.0
-"""Processor seconds of a panel beside its runs: processes start and import, figures are drawn."""
+_OVERHEAD_S = 15.0
+"""Processor seconds of a panel apart from its runs: start of processes, imports, figures."""
 
 
 class _Pace:
@@ -252,13 +256,13 @@ class _Pace:
         self._expected_s, self._wall_s = float(jobs), 1.0
 
     def add(self, expected_s: float, wall_s: float) -> None:
-        """A panel of so many processor seconds was played in so much wall time; one that was kept has none."""
+        """Note the wall time of a panel with `expected_s` processor seconds; 0: it was kept, and tells nothing."""
         if expected_s:
             self._expected_s += expected_s
             self._wall_s += wall_s
 
     def left_s(self, expected_s: Sequence[float]) -> float:
-        """Return the wall time of panels of so many processor seconds."""
+        """Return the expected wall time of panels with these processor seconds."""
         return sum(expected_s) * self._wall_s / self._expected_s
 
 
@@ -275,56 +279,61 @@ def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> Non
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "none decided"
     played = sum(panel.complete for panel in done)
     total = duration_words(sum(panel.core_s for panel in done))
-    words = f"{played} of {number} panels played, size {size}, netsim {version()}, {total} of one core. Rules: {verdicts}."
+    summary = f"{played} of {number} panels played, size {size}, netsim {version()}, {total} of one core. Rules: {verdicts}."
     header = ["panel", "shows", "verdicts", "seeds", "processor time"]
-    rows = [[panel.name, _shows(panel), _counted(panel), panel.seeds or NOTHING, _took(panel)] for panel in done]
+    rows = [[panel.name, _short_title(panel), _verdicts_text(panel), panel.seeds or NOTHING, _time_text(panel)] for panel in done]
     note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
     overview = Table("panels", "Panels", (header, rows), note, (0, 1, 2), unfolded=True)
-    sections = [Section("All together", [Text(words), *_smoke_warning(size), overview])]
+    sections = [Section("All together", [Text(summary), *_smoke_warning(size), overview])]
     papers: dict[str, list[Panel]] = {}
     for panel in done:
         papers.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
-    sections += [Section(paper, [_row(panel, out) for panel in panels]) for paper, panels in papers.items()]
+    sections += [Section(paper, [_panel_block(panel, out) for panel in panels]) for paper, panels in papers.items()]
     document = Document("Figures and tables of the papers", "", sections)
-    page = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
+    page = html(
+        document, lambda picture: inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
+    )
     write_whole(out / "result.html", page.encode())
     write_whole(out / "result.md", markdown_page(document, {}).encode())
 
 
 def _smoke_warning(size: Size) -> list[Text]:
+    """Return a warning for the smallest size; empty for other sizes."""
     from analysis.documents.blocks import Text
 
     words = "This size shows that it works; its numbers say nothing of the papers."
     return [Text(words, warning=True)] if size is Size.SMOKE else []
 
 
-def _shows(panel: Panel) -> str:
+def _short_title(panel: Panel) -> str:
+    """Return what a panel shows, up to the first colon."""
     return REPRODUCTIONS[panel.name].shows.partition(":")[0]
 
 
-def _counted(panel: Panel) -> str:
+def _verdicts_text(panel: Panel) -> str:
     """Return how many verdicts of each kind a panel has, in words."""
     counts = Counter(row[2] for row in panel.verdicts if row[2] != NOTHING or len(panel.verdicts) == 1)
     return ", ".join(word if len(panel.verdicts) == 1 else f"{count} {word}" for word, count in counts.items())
 
 
-def _took(panel: Panel) -> str:
+def _time_text(panel: Panel) -> str:
+    """Return the processor time of a panel as text."""
     return duration_words(panel.core_s) if panel.complete else NOTHING
 
 
-def _row(panel: Panel, out: Path) -> Beside:
+def _panel_block(panel: Panel, out: Path) -> Beside:
     """Return the row of a panel: its rules with verdicts, the paper's numbers beside these, seeds and time; its figure beside."""
     from analysis.documents.blocks import Beside, SavedPicture, Table, Text
 
     what = REPRODUCTIONS[panel.name]
-    told = [f"seeds: {panel.seeds}"] if panel.seeds not in ("", NOTHING) else []
-    told += [f"{_took(panel)} of one core" if panel.complete else _FAILED]
-    word = panel.name.replace("_", "-")
-    tables = [Table(**{**fields, "name": f"{word}-{fields['name']}"}) for fields in panel.tables]
+    facts = [f"seeds: {panel.seeds}"] if panel.seeds not in ("", NOTHING) else []
+    facts += [f"{_time_text(panel)} of one core" if panel.complete else _FAILED]
+    prefix = panel.name.replace("_", "-")
+    tables = [Table(**{**fields, "name": f"{prefix}-{fields['name']}"}) for fields in panel.tables]
     if not tables:
-        tables = [Table(word, "Verdict", (["the paper", "here", "verdict"], list(map(list, panel.verdicts))), words=(0, 1, 2))]
+        tables = [Table(prefix, "Verdict", (["the paper", "here", "verdict"], list(map(list, panel.verdicts))), words=(0, 1, 2))]
     picture = None
     if panel.figure:
         path = f"{panel.name}/{panel.figure}"
-        picture = SavedPicture(word, f"{panel.name}: {_shows(panel)}", path, (out / path).read_text(encoding="utf-8"))
-    return Beside([Text(f"{what.shows}. {'; '.join(told)}.", lead=panel.name), *tables], picture)
+        picture = SavedPicture(prefix, f"{panel.name}: {_short_title(panel)}", path, (out / path).read_text(encoding="utf-8"))
+    return Beside([Text(f"{what.shows}. {'; '.join(facts)}.", lead=panel.name), *tables], picture)

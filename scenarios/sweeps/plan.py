@@ -26,7 +26,7 @@ LONGEST_NAME = 240
 """Largest length of a variant's name in the data set of a sweep, in which "=" and "+" count three: names of folders have at
 most 255 letters.
 """
-_TAKEN = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
+_RESERVED_NAMES = ("figures", "report", "comparison.parquet", DATASET, FAILURES, MANIFEST, MARKER)
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Planned:
     scenario: Scenario
 
     def pack(self) -> tuple[str, str, int, Tables]:
-        """Return plain data from which `unpack` makes the run in another process; a thirtieth of the size of the pickled run."""
+        """Return plain data from which `unpack` makes the run in another process. It is 30 times smaller than a pickled run."""
         return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -47,12 +47,12 @@ class Planned:
 
     @property
     def path(self) -> str:
-        """Its folder below the sweep's."""
+        """Folder of the run below that of the sweep."""
         return f"{self.variant}/seed-{self.seed}"
 
 
 def unpack(variant: str, label: str, seed: int, tables: Tables) -> Planned:
-    """Return the run that was `packed`."""
+    """Return the run from the data of `Planned.pack`."""
     return Planned(variant, label, seed, parse(tables))
 
 
@@ -73,7 +73,7 @@ class Plan:
     @property
     def variants(self) -> list[str]:
         """The names of all variants, in order."""
-        return list(dict.fromkeys(p.variant for p in self.runs))
+        return list(dict.fromkeys(run.variant for run in self.runs))
 
     @property
     def warned(self) -> dict[Caution, str]:
@@ -89,27 +89,30 @@ class Plan:
     @property
     def one_each(self) -> list[Planned]:
         """The first run of every variant."""
-        return list({p.variant: p for p in reversed(self.runs)}.values())[::-1]
+        return list({run.variant: run for run in reversed(self.runs)}.values())[::-1]
 
     def modules(self, *more: str) -> list[str]:
         """Return the modules that a worker imports for some of these runs, and `more`."""
-        # To plan the runs has built their laws, and with them what these import; what trains is built by workers.
+        # Planning has built the laws of the runs, so their imports are in `sys.modules`. Workers build the learners.
         special = [name for name in ("scipy.special",) if name in sys.modules]
-        return [*more, *special, *(["models.fl.build"] if any(p.scenario.learner is not None for p in self.runs) else [])]
+        return [*more, *special, *(["models.fl.build"] if any(run.scenario.learner is not None for run in self.runs) else [])]
 
 
 def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
     """Return the runs of `add` more seeds of every variant: the whole numbers after the seeds of `runs`."""
-    first = max(p.seed for p in runs) + 1
+    first = max(run.seed for run in runs) + 1
     seeds = range(first, first + add)
-    each = planned.one_each
-    return [Planned(p.variant, p.label, seed, p.scenario.model_copy(update={"seed": seed})) for p in each for seed in seeds]
+    return [
+        Planned(run.variant, run.label, seed, run.scenario.model_copy(update={"seed": seed}))
+        for run in planned.one_each
+        for seed in seeds
+    ]
 
 
 def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> Plan:
     """Return the plan of the `[sweep]` table; raises UserError for a wrong key of any variant.
 
-    With `strict` also for any warning of any run; draws of a seed may cause warnings, too.
+    `strict`: True to refuse any warning of any run, because the draws of a seed may cause warnings, too.
     """
     base = parse(tables, source)
     named = variants_of(base, source)
@@ -130,9 +133,9 @@ def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> 
             for caution in build(changed, learner=False, strict=strict).cautions:
                 cautions.setdefault(caution, []).append(name)
         planned = [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in seeds]
-        for p in planned if strict else ():
-            with name_source(f"{place}, seed {p.seed}"):
-                build(p.scenario, learner=False, strict=True)
+        for run in planned if strict else ():
+            with name_source(f"{place}, seed {run.seed}"):
+                build(run.scenario, learner=False, strict=True)
         runs += planned
     # After the checks of variants, because an unknown key also changes a variant's name.
     if baseline not in named:
@@ -169,35 +172,35 @@ def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: li
 
 
 def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
-    """Every variant's label and the keys it changes, by its name."""
+    """Return the label and the changed keys of each variant, by its name; raises UserError."""
     section = base.sweep
     variants = [(v.name, v.label or v.name, dict(v.set)) for v in section.variants] or [("", "", {})]
-    short = _short(list(section.grid))
-    values = [[(key, value, _word(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
+    short = _short_names(list(section.grid))
+    values = [[(key, value, _name_part(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
     number = math.prod([len(variants), *map(len, section.grid.values())])
     if number > MOST_VARIANTS:
         raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
     named: dict[str, tuple[str, Tables]] = {}
     labels: dict[str, str] = {}
     for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
-        suffix = [f"{short[key]}={word}" for key, _, word in setting]
-        full_name = "+".join([*([name] if name else []), *suffix]) or _word(base.method.kind, 0)
+        suffix = [f"{short[key]}={part}" for key, _, part in setting]
+        full_name = "+".join([*([name] if name else []), *suffix]) or _name_part(base.method.kind, 0)
         full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
         if full_name in named:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
         if len(quote(full_name, safe="")) > LONGEST_NAME:
             reason = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
             raise UserError(f"{source}: sweep: a variant of {len(full_name)} letters, {full_name[:60]}.., {reason}")
-        if full_name in _TAKEN:
+        if full_name in _RESERVED_NAMES:
             raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
         if full_label in labels:
             both = f"{labels[full_label]} and {full_name}"
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
-        lost = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
-        if lost:
+        overridden = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
+        if overridden:
             reason = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
-            raise UserError(f"{source}: sweep.variants: {name!r} sets {lost[0]}, {reason}")
-        changes = _kinds_first(changes | {key: value for key, value, _ in setting})
+            raise UserError(f"{source}: sweep.variants: {name!r} sets {overridden[0]}, {reason}")
+        changes = _sort_changes(changes | {key: value for key, value, _ in setting})
         shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
         if shared:
             raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
@@ -206,33 +209,35 @@ def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
     return named
 
 
-def _kinds_first(changes: Tables) -> Tables:
-    """Return the changes of a variant in order, but each `x.kind` before other keys of x, and each table before keys within it,
-    so that neither drops any of these.
+def _sort_changes(changes: Tables) -> Tables:
+    """Return the changes of a variant, sorted so that none undoes another.
+
+    Setting `x.kind` or a whole table drops the other keys of x. So a table comes before keys within it, and `x.kind` before other
+    keys of x; otherwise the order stays.
     """
     ordered: list[str] = []
     for key in sorted(changes, key=lambda key: key.count(".")):
         above, _, last = key.rpartition(".")
-        place = len(ordered)
+        position = len(ordered)
         for i in reversed(range(len(ordered) if last == "kind" and above else 0)):
             if key.startswith(f"{ordered[i]}."):
-                break  # a table that holds it
-            place = i if ordered[i].startswith(f"{above}.") else place
-        ordered.insert(place, key)
+                break  # a table that contains the key
+            position = i if ordered[i].startswith(f"{above}.") else position
+        ordered.insert(position, key)
     return {key: changes[key] for key in ordered}
 
 
-def _short(keys: list[str]) -> dict[str, str]:
+def _short_names(keys: list[str]) -> dict[str, str]:
     """Return each key as its last word if that is unique among `keys`, otherwise in full."""
     last = [key.rsplit(".", 1)[-1] for key in keys]
     return {key: name if last.count(name) == 1 else key for key, name in zip(keys, last, strict=True)}
 
 
-def _word(value: object, position: int) -> str:
+def _name_part(value: object, position: int) -> str:
     """Return a value for a folder's name: a short word as it is, any other value by its position in the list."""
-    shown = NO_VALUE if value is None else str(name_in_text(value))
-    named = shown.rpartition(":")[2] if callable(value) else shown
-    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in named)
+    text = NO_VALUE if value is None else str(name_in_text(value))
+    name = text.rpartition(":")[2] if callable(value) else text
+    text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in name)
     return text if not isinstance(value, dict | list) and len(text) <= 40 else f"no{position + 1}"
 
 
@@ -268,14 +273,14 @@ def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, so
     """
     if names is None:
         return dict(tables)
-    offered = [variant.name for variant in parse(tables, source).sweep.variants]
-    if not offered:
+    choices = [variant.name for variant in parse(tables, source).sweep.variants]
+    if not choices:
         raise UserError(f"variants {', '.join(names)}: {source} has no sweep.variants to choose from; leave them out")
     if not names:
-        raise UserError(f"variants: names none; name some of sweep.variants of {source} ({', '.join(offered)}), or leave it out")
+        raise UserError(f"variants: names none; name some of sweep.variants of {source} ({', '.join(choices)}), or leave it out")
     for name in names:
-        if name not in offered:
-            raise UserError(f"variants: {name!r} is none of sweep.variants of {source}; {did_you_mean(name, offered)}")
+        if name not in choices:
+            raise UserError(f"variants: {name!r} is none of sweep.variants of {source}; {did_you_mean(name, choices)}")
     section = dict(tables["sweep"])
     section["variants"] = [variant for variant in section["variants"] if variant["name"] in names]
     result = override(tables, {"sweep": section})

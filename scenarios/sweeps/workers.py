@@ -32,7 +32,7 @@ from scenarios.workers.processes import (
 from scenarios.workers.scratch import scratch_folder
 
 _STOP = -1
-"""Place of the request to stop among the counts."""
+"""Index of the request to stop in the array of counts."""
 _WAITS = "waits-"
 """Prefix of the files in which runs report what they wait for; the number of the run follows."""
 
@@ -53,7 +53,7 @@ class Board(Protocol):
         """Return True if the sweep is to end."""
 
     def scratch(self) -> str | None:
-        """Return a folder for temporary files of the run; None: the system's. Its maker removes it."""
+        """Return a folder for temporary files of the run; None: the system's. Its creator removes it."""
 
 
 Work = Callable[[Board], Any]
@@ -100,7 +100,9 @@ class Workers(Protocol):
         """Raise UserError unless the workers can reach the existing `folder`."""
 
 
-class _InMemory:
+class _MemoryBoard:
+    """A board for runs in this process."""
+
     own_process = False
 
     def __init__(self, counts: IntArray, waits: dict[int, str], index: int) -> None:
@@ -133,7 +135,7 @@ class InThisProcess:
         return 1 - len(self._done)
 
     def submit(self, index: int, work: Work) -> None:
-        self._done.append((index, work(_InMemory(self._counts, self._waits, index))))
+        self._done.append((index, work(_MemoryBoard(self._counts, self._waits, index))))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         done, self._done = self._done, []
@@ -149,16 +151,17 @@ class InThisProcess:
         self._counts[_STOP] = 1
 
     def require(self, folder: Path) -> None:
-        """It is this process that reaches it."""
+        """Do nothing: this process can reach the folder."""
 
 
 @cache
-def _counts(file: str) -> Any:
+def _shared_counts(file: str) -> Any:
+    """Return the array of counts that processes share in a file."""
     return np.memmap(file, np.int64, "r+")
 
 
 @dataclass(frozen=True)
-class _InFile:
+class _FileBoard:
     """A board of processes that share a file of counts."""
 
     file: str
@@ -166,23 +169,23 @@ class _InFile:
     own_process: ClassVar[bool] = True
 
     def tell(self, rounds: int) -> None:
-        _counts(self.file)[self.index] = rounds
+        _shared_counts(self.file)[self.index] = rounds
 
     def speaker(self) -> Callable[[str], None]:
-        place = Path(self.file).with_name(f"{_WAITS}{self.index}")
+        file = Path(self.file).with_name(f"{_WAITS}{self.index}")
 
-        def say(text: str) -> None:
+        def report(text: str) -> None:
             # The watching thread calls this, and an error would end that thread silently. A full disk must not end the run.
             with suppress(OSError):
                 if text:
-                    atomic.write(place, text.encode())
+                    atomic.write(file, text.encode())
                 else:
-                    place.unlink(missing_ok=True)
+                    file.unlink(missing_ok=True)
 
-        return say
+        return report
 
     def is_stopped(self) -> bool:
-        return bool(_counts(self.file)[_STOP])
+        return bool(_shared_counts(self.file)[_STOP])
 
     def scratch(self) -> str | None:
         return str(Path(self.file).parent)
@@ -195,7 +198,7 @@ class Processes:
         self.count = count
         self._scratch, self._modules = scratch, modules
         self._file = str(Path(scratch) / "rounds")
-        self._shown = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
+        self._counts = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
         self._threads = share_of_cores(count)
         self._free = [take_executor(self._threads, modules) for _ in range(count)]
         self._busy: dict[int, Any] = {}
@@ -208,12 +211,12 @@ class Processes:
         from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
         executor = self._free.pop()
-        at_work = (_work_at, Place.here(), work, _InFile(self._file, index))
+        arguments = (_work_at, Place.here(), work, _FileBoard(self._file, index))
         try:
-            future = submit(executor, *at_work)
+            future = submit(executor, *arguments)
         except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
             executor = start(self._threads, self._modules)
-            future = submit(executor, *at_work)
+            future = submit(executor, *arguments)
         self._busy[index] = executor
         future.add_done_callback(lambda future: self._done.put((index, future)))
 
@@ -234,19 +237,19 @@ class Processes:
 
     def standing(self) -> SweepProgress:
         waits = {}
-        for place in Path(self._scratch).glob(f"{_WAITS}*"):
+        for file in Path(self._scratch).glob(f"{_WAITS}*"):
             with suppress(OSError):  # the round has closed meanwhile
-                waits[int(place.name.removeprefix(_WAITS))] = place.read_text(encoding="utf-8")
-        return SweepProgress(self._shown[:_STOP].tolist(), waits)
+                waits[int(file.name.removeprefix(_WAITS))] = file.read_text(encoding="utf-8")
+        return SweepProgress(self._counts[:_STOP].tolist(), waits)
 
     def complete(self, index: int, rounds: int) -> None:
-        self._shown[index] = rounds
+        self._counts[index] = rounds
 
     def stop(self) -> None:
-        self._shown[_STOP] = 1
+        self._counts[_STOP] = 1
 
     def require(self, folder: Path) -> None:
-        """They are on this machine."""
+        """Do nothing: processes of this machine can reach the folder."""
 
     def close(self) -> None:
         """Release the processes: busy ones end at once, idle ones wait for the next sweep."""
@@ -274,6 +277,6 @@ def processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator
 
 
 def _work_at(place: Place, work: Work, board: Board) -> Any:
-    """Do `work` as if in the process that asks for it."""
+    """Call `work` with the working folder and paths of the process that submitted it."""
     place.enter()
     return work(board)

@@ -170,7 +170,7 @@ def test_progress_is_shown_of_panels_that_have_runs(tmp_path: Path, played: list
 
 def test_a_panel_is_expected_to_take_as_long_as_last_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = panels.Request(SWEEP, Size.SMOKE)
-    stated_s, beside_s = COSTS[SWEEP.name][Size.SMOKE].core_s, panels._BESIDE_S
+    stated_s, beside_s = COSTS[SWEEP.name][Size.SMOKE].core_s, panels._OVERHEAD_S
     assert panels._expected_s(asked, tmp_path) == stated_s + beside_s
     panels._save(Panel(SWEEP.name, panels.checksum(asked), core_s=7.0, complete=True), tmp_path)
     assert panels._expected_s(asked, tmp_path) == 0.0
