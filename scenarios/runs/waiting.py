@@ -90,18 +90,8 @@ class Watch:
 @contextmanager
 def watch_run(watch: Watch) -> Iterator[None]:
     """Context manager: look at the run a few times a second."""
-    ended = threading.Event()
-
-    def look() -> None:
-        while not ended.wait(LONG_S / 20):
-            watch.look()
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
     try:
         with call_every(LONG_S / 20, watch.look):
             yield
     finally:
-        ended.set()
-        thread.join()
         watch.end()
