@@ -70,20 +70,20 @@ class Delivered(Protocol):
 class FederatedLearner:
     """Trains the clients whose updates were delivered, all in one call, and folds what they sent into the model.
 
-    An update is theta_k - theta after local training; of `methods`, the mechanism protects it, `aggregation` makes one step of
-    all of them (by default the mean weighted by |D_k| over the delivered, PAUSE eq. 2), `staleness` says what those from old
-    versions count, and `server_optimizer` takes the step. An update that is not finite is refused: it counts in `refused_updates`
-    and in no step. The content of an update depends on the seed, its client, the round it was started in, and the model it
-    started from (to rounding error: sums may be ordered differently in another company).
+    An update is theta_k - theta after local training. `methods.mechanism` protects it; `methods.aggregation` makes one step of
+    all delivered updates (by default their mean weighted by |D_k|, PAUSE eq. 2); `methods.staleness` reduces the weights of
+    updates from old versions; `methods.server_optimizer` takes the step. An update that is not finite is refused: it counts in
+    `refused_updates` and in no step. The content of an update depends on the seed, its client, the round in which it began, and
+    the model it started from (up to rounding: the other updates of the same call may change the order of sums).
 
-    What `options` mean, `options.TrainingOptions` says. Of running statistics of batch normalisation: averaged, they are not
-    touched by the server optimizer, and no mechanism protects them (see `release.Release` and `Methods.unprotected`); kept by
-    each client (Andreux et al. 2020), the server has none, and evaluates with those of the test batch. Contributions are measured
-    on validation samples in the proportions of each client's labels.
-    `plan`: how much work each client is asked for, where it is not what `options` say.
-    `workers`: train the clients, also ahead of deliveries (`promise`); None: this process trains them.
-    `versions_kept`: versions of the model that updates may start from, whatever `retain` says. `cached`: the step is that of a
-    cache of all clients' last models (`cache.ModelCache`) in place of `aggregation`.
+    Running statistics of batch normalisation are averaged or local (`options.batch_statistics`). The server optimizer does not
+    touch averaged ones, and no mechanism protects them (`release.Release`, `Methods.unprotected`). If each client keeps its own
+    (Andreux et al. 2020), the server has none, and evaluates with the statistics of the test batch.
+
+    `options.TrainingOptions` explains `options`. `plan`: amount of work of each client, if `options` do not say it. `workers`:
+    train the clients, also ahead of deliveries (`promise`); None: this process trains them. `versions_kept`: number of newest
+    versions of the model that are always kept. `cached`: the step is that of a cache of all clients' last models
+    (`cache.ModelCache`) in place of `methods.aggregation`.
     """
 
     aggregates = True
@@ -134,7 +134,7 @@ class FederatedLearner:
             contributions=make_contributions(trainer=trainer, task=task, streams=streams, options=options),
             received_losses=self._received_losses,
         )
-        """From updates to the step of a model, also of other nodes than the server."""
+        """Object that makes steps of updates, for the model of the server and of other nodes."""
         self._cache = ModelCache(sizes=self.data_sizes, first=self.versions.id(0), store=self.store) if cached else None
         self.release = self._work.release
         """Part of an update that is sent, and how much of it is protected."""
@@ -244,11 +244,17 @@ class FederatedLearner:
         Raises:
             MemoryError: the device cannot hold the updates.
         """
-        asked = [0] * len(clients) if steps is None else steps.tolist()
-        pairs, start = zip(clients.tolist(), asked, strict=True), self.versions.start(version)
-        updates = [Update(client, round, start, math.inf, count) for client, count in pairs]
+        updates = self._begun_updates(round, clients, version, steps)
         with naming_device(self._device, f"computing {len(updates)} updates"):
             return self._work.begin(updates, self.store)
+
+    def _begun_updates(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> list[Update]:
+        """Return the updates that `clients` (n,) begin in `round` from the model `version`; their privacy budgets are not known
+        yet.
+        """
+        requested = [0] * len(clients) if steps is None else steps.tolist()
+        start = self.versions.start(version)
+        return [Update(client, round, start, math.inf, count) for client, count in zip(clients.tolist(), requested, strict=True)]
 
     def on_delivery(self, client: int, round: int) -> None:
         """Keep the result trained ahead for the update that `client` began in `round`: it was delivered."""
@@ -262,17 +268,18 @@ class FederatedLearner:
     def promise(self, round: int, clients: IntArray, version: int, steps: IntArray | None) -> None:
         """Let workers train, ahead of their use, the updates that `clients` (n,) begin in `round` from the model `version`.
 
-        `steps` as of `begin`. What is promised changes no result: an update that turns out otherwise is trained again.
+        `steps` (n,): steps requested of each; None: as planned. A promise changes no result: if the update later needs other
+        training, it is trained again.
         """
-        asked = [0] * len(clients) if steps is None else steps.tolist()
-        start = self.versions.start(version)
-        pairs = zip(clients.tolist(), asked, strict=True)
-        self._work.promise([Update(client, round, start, math.inf, count) for client, count in pairs], self.store)
+        self._work.promise(self._begun_updates(round, clients, version, steps), self.store)
 
     def end_promise(self, client: int, round: int, *, needed: bool) -> None:
-        """Note the end of an update's attempt: it is `needed`, since it was delivered, or its promise is dropped."""
+        """Note the end of an update's attempt. `needed`: True if it was delivered; otherwise its promise is dropped."""
         executor = self._work.executor
-        (executor.arrive if needed else executor.forget)(client, round)
+        if needed:
+            executor.arrive(client, round)
+        else:
+            executor.forget(client, round)
 
     def start_workers(self) -> AbstractContextManager[None]:
         """Start the workers that train, and end them after the block."""
@@ -296,10 +303,13 @@ class FederatedLearner:
         steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
         rows = zip(*(column.tolist() for column in columns), strict=True)
-        new = [Update(client, round, self.versions.start(version), *more) for client, round, version, *more in rows]
-        wanted = want_updates or want_losses
+        new = [
+            Update(client, round, self.versions.start(version), epsilon, step_count)
+            for client, round, version, epsilon, step_count in rows
+        ]
+        wants_content = want_updates or want_losses
         if not new and self._cache is None:
-            return self._content(None, 0, want_updates, want_losses) if wanted else None
+            return self._content(None, 0, want_updates, want_losses) if wants_content else None
         computed: ComputedUpdates | None = None
         with naming_device(self._device, f"computing {len(new)} updates"):
             if self._cache is not None:
@@ -307,28 +317,29 @@ class FederatedLearner:
             elif len(self._waiting) + len(new) < self._buffer:
                 self._waiting += new
                 self.versions.retain([update.start.number for update in self._waiting], holder="buffer")
-                computed = self._work.content(new, self.store, want_losses=want_losses) if wanted else None
+                computed = self._work.content(new, self.store, want_losses=want_losses) if wants_content else None
             else:
-                waited, self._waiting = self._waiting, []
-                computed = self._fold(waited + new, want_losses)
-                if waited:
+                buffered, self._waiting = self._waiting, []
+                computed = self._fold(buffered + new, want_losses)
+                if buffered:
                     self.versions.retain([], holder="buffer")
-        return self._content(computed, len(new), want_updates, want_losses) if wanted else None
+        return self._content(computed, len(new), want_updates, want_losses) if wants_content else None
 
     def _content(self, computed: ComputedUpdates | None, new: int, want_updates: bool, want_losses: bool) -> Content:
         """Return the requested content of the last `new` computed updates."""
         width = self._trainer.parameters
         if computed is None:
-            none = np.zeros(0)
-            return Content(np.zeros((0, width)) if want_updates else None, *((none, none) if want_losses else (None, None)))
-        first, last = computed.first if want_losses else None, slice(len(computed.content) - new, None)
+            no_losses = np.zeros(0) if want_losses else None
+            return Content(np.zeros((0, width)) if want_updates else None, no_losses, no_losses)
+        first_pass, new_rows = computed.first if want_losses else None, slice(len(computed.content) - new, None)
         return Content(
-            computed.content[last, :width].cpu().numpy().astype(np.float64) if want_updates else None,
-            None if first is None else first.mean[last],
-            None if first is None else first.rms[last],
+            computed.content[new_rows, :width].cpu().numpy().astype(np.float64) if want_updates else None,
+            None if first_pass is None else first_pass.mean[new_rows],
+            None if first_pass is None else first_pass.rms[new_rows],
         )
 
     def _fold(self, updates: list[Update], want_losses: bool) -> ComputedUpdates:
+        """Train `updates` and aggregate them into the model; return their content."""
         of_all = (len(self.data_sizes), int(self.data_sizes.sum()))
         computed, step = self.aggregator.compute_step(updates, self.versions, of_all, want_losses)
         if step is not None:
@@ -355,15 +366,16 @@ class FederatedLearner:
         rows = torch.from_numpy(np.flatnonzero(accepted)).to(models.device)
         self.aggregator.record(deliveries.clients[accepted], computed.content[rows], models[rows])
 
-        def enter(now: BoolArray) -> None:
-            rows = np.flatnonzero(now)
+        def put_into_cache(chosen: BoolArray) -> None:
+            """Make the models of the `chosen` (n,) updates the entries of their clients."""
+            rows = np.flatnonzero(chosen)
             assert self._cache is not None
             entering = models[torch.from_numpy(rows).to(models.device)]
             self._cache.put(deliveries.clients[rows], deliveries.rounds[rows], entering)
 
-        enter(accepted & ~held)
+        put_into_cache(accepted & ~held)
         self.take(self._cache.mean() - model)
-        enter(accepted & held)
+        put_into_cache(accepted & held)
         return computed
 
     def take(self, step: torch.Tensor) -> None:
@@ -389,13 +401,17 @@ class FederatedLearner:
 
     def state_dict(self) -> State:
         state = self.versions.state_dict() | self._work.state_dict() | self.tests.state_dict() | self.aggregator.state_dict()
-        state["waiting"] = [[one.client, one.round, one.start.number, one.epsilon, one.steps] for one in self._waiting]
+        state["waiting"] = [
+            [update.client, update.round, update.start.number, update.epsilon, update.steps] for update in self._waiting
+        ]
         return state if self._cache is None else state | {"cache": self._cache.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
         self.versions.load_state_dict(state)
-        start = self.versions.id
-        self._waiting = [Update(int(c), int(r), start(int(v)), float(e), int(s)) for c, r, v, e, s in state["waiting"]]
+        self._waiting = [
+            Update(int(client), int(round), self.versions.id(int(version)), float(epsilon), int(steps))
+            for client, round, version, epsilon, steps in state["waiting"]
+        ]
         self._work.load_state_dict(state, self._device)
         if self._cache is not None:
             self._cache.load_state_dict(state["cache"], self._device)

@@ -24,11 +24,12 @@ _FEW = 16
 _CHUNK_NUMBERS = 2**21
 """Numbers of models that are trained or combined at once: 8 MiB, some times over in 64 bits."""
 _MOST_PENDING = 2**12
-"""Models that may wait to be computed as a round closes; more are computed, though nothing reads them yet."""
+"""Number of models that may wait to be computed as a round closes; if more wait, they are computed, though nothing reads them
+yet."""
 
 
 class _Training(NamedTuple):
-    """A model to be computed: that of `peer` after its local training in its own `round` from the model `start`."""
+    """A model to be computed: the model of `peer` after its local training in its own `round` from the model `start`."""
 
     peer: int
     round: int
@@ -45,14 +46,14 @@ class _Training(NamedTuple):
 
 
 class _Mixture(NamedTuple):
-    """A model to be computed: the sum of `models`, each times its one of `weights`."""
+    """A model to be computed: the sum of `models`, each times its entry of `weights`."""
 
     models: tuple[int, ...]
     weights: tuple[float, ...]
 
 
 class _Message(NamedTuple):
-    """A model to be computed: what arrives of `model` as `peer` sends it with `key`."""
+    """A model to be computed: `model` as it arrives, compressed, if `peer` sends it with `key`."""
 
     peer: int
     key: int
@@ -86,11 +87,12 @@ class _Vectors(Mapping[ModelId, Tensor]):
 
 def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor:
     """Return the sums (n, d), in 64 bits, of mixtures of few models each, from the models' `vectors`."""
-    like = vectors[mixed[0].models[0]]
-    sums = torch.zeros(len(mixed), len(like), dtype=torch.float64, device=like.device)
-    for place in range(max(len(one.models) for one in mixed)):
-        rows = [row for row, one in enumerate(mixed) if place < len(one.models)]
-        weights = torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=like.device)
+    any_vector = vectors[mixed[0].models[0]]
+    sums = torch.zeros(len(mixed), len(any_vector), dtype=torch.float64, device=any_vector.device)
+    # Add the first model of each mixture, then the second, and so on.
+    for place in range(max(len(mixture.models) for mixture in mixed)):
+        rows = [row for row, mixture in enumerate(mixed) if place < len(mixture.models)]
+        weights = torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=any_vector.device)
         # The product with weights of 64 bits has 64 bits.
         parts = torch.stack([vectors[mixed[row].models[place]] for row in rows]) * weights[:, None]
         if len(rows) == len(mixed):
@@ -103,11 +105,12 @@ def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor
 class PeerLearner:
     """Models of peers by number, trained and tested with the data, network and options of `learner`.
 
-    `train`, `combine` and `compress` only note what a model is made of. It is computed when an evaluation reads it, or once many
-    wait (`_MOST_PENDING`), together with what it is made of: all trainings that are ready in one call, then the mixtures of them,
-    and so on. The longer models wait, the more peers train in one call. A model that nothing needs any more is never computed.
-    A model depends on what it is made of alone, not on the order of calls. Draws of a training are at (own round of the peer,
-    peer). A saved state has the models that wait, so a resumed run computes them together, too.
+    `train`, `combine` and `compress` only note how a model is to be computed, and from which models. It is computed when an
+    evaluation reads it, or once many wait (`_MOST_PENDING`), together with the models it needs: all trainings that are ready in
+    one call, then the mixtures of them, and so on. The longer models wait, the more peers train in one call. A model that nothing
+    needs any more is never computed. A model depends only on the models it is computed from, not on the order of calls. Draws of
+    a training are at (own round of the peer, peer). A saved state has the models that wait, so a resumed run computes them
+    together, too.
 
     `tested` (n,): peers whose own models are tested, beside the mean of all. Columns: `accuracy` and `loss` of the mean of all
     peers' models; mean, worst and best accuracy of the tested peers; the consensus distance, which is the mean squared Euclidean
@@ -129,9 +132,11 @@ class PeerLearner:
         self._vectors: dict[int, Tensor] = {0: learner.model}
         """Models that have been computed, by number."""
         self._pending: dict[int, _Training | _Mixture | _Message] = {}
-        """Models that have not been computed; each is made of models with smaller numbers."""
+        """Models that have not been computed; each is computed from models with smaller numbers."""
         self._newest = 0
+        """Number of the newest model."""
         self._present: IntArray = np.zeros(len(learner.data_sizes), np.int64)
+        """Number (K,) of each peer's model, as of the last close."""
         self._kept: list[int] = []
         """Models that are needed besides the peers' present ones, as of the last close."""
 
@@ -150,6 +155,7 @@ class PeerLearner:
         return model if self._learner.sends_exactly else self._add(_Message(peer, key, model))
 
     def _add(self, model: _Training | _Mixture | _Message) -> int:
+        """Note a model to be computed, and return its number."""
         self._newest += 1
         self._pending[self._newest] = model
         return self._newest
@@ -169,13 +175,14 @@ class PeerLearner:
         return {*self._present.tolist(), *self._kept}
 
     def _compute(self, wanted: set[int]) -> None:
-        """Compute the `wanted` models, and let go of all that nothing needs any more."""
+        """Compute the `wanted` models, and drop all models that nothing needs any more."""
         needed = self._needed()
-        levels, left = self._levels(wanted), self._reached(needed)
-        computed = {number for level in levels for number in level}
-        self._pending = {number: model for number, model in self._pending.items() if number in computed or number in left}
+        levels, needed_pending = self._levels(wanted), self._pending_for(needed)
+        to_compute = {number for level in levels for number in level}
+        kept = to_compute | needed_pending
+        self._pending = {number: model for number, model in self._pending.items() if number in kept}
         # Models needed only for later models are released as soon as those are computed.
-        uses = Counter(model for one in self._pending.values() for model in one.models)
+        uses = Counter(source for model in self._pending.values() for source in model.models)
         uses.update(needed)
         self._vectors = {number: vector for number, vector in self._vectors.items() if number in uses}
         for level in levels:
@@ -188,23 +195,23 @@ class PeerLearner:
                 if not uses[model]:
                     del self._vectors[model]
 
-    def _reached(self, wanted: set[int]) -> set[int]:
-        """Return the pending models among `wanted` ones and all that these are made of."""
-        reached: set[int] = set()
-        ahead = [number for number in wanted if number in self._pending]
-        while ahead:
-            number = ahead.pop()
-            if number not in reached:
-                reached.add(number)
-                ahead.extend(model for model in self._pending[number].models if model in self._pending)
-        return reached
+    def _pending_for(self, wanted: set[int]) -> set[int]:
+        """Return the pending models that must be computed to have the `wanted` ones, these included."""
+        found: set[int] = set()
+        to_visit = [number for number in wanted if number in self._pending]
+        while to_visit:
+            number = to_visit.pop()
+            if number not in found:
+                found.add(number)
+                to_visit.extend(model for model in self._pending[number].models if model in self._pending)
+        return found
 
     def _levels(self, wanted: set[int]) -> list[list[int]]:
-        """Return the pending models among `wanted`, and those they are made of, by levels; a level needs only earlier ones."""
+        """Return the models of `_pending_for` by levels: a model needs only models of earlier levels."""
         depth: dict[int, int] = {}
         levels: list[list[int]] = []
-        # Ascending: a model is made of smaller numbers.
-        for number in sorted(self._reached(wanted)):
+        # Ascending, because a model is computed from models with smaller numbers.
+        for number in sorted(self._pending_for(wanted)):
             depth[number] = 1 + max(depth.get(model, 0) for model in self._pending[number].models)
             if depth[number] > len(levels):
                 levels.append([])
@@ -212,45 +219,52 @@ class PeerLearner:
         return levels
 
     def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:
+        """Yield `numbers` in parts whose models may be in memory at once."""
         at_once = max(1, _CHUNK_NUMBERS // len(self._learner.model))
         return (numbers[first : first + at_once] for first in range(0, len(numbers), at_once))
 
     def _train(self, level: list[int]) -> None:
-        trainings = {number: one for number in level if isinstance(one := self._pending[number], _Training)}
+        """Compute the models of a level that are trainings."""
+        trainings = {number: model for number in level if isinstance(model := self._pending[number], _Training)}
         models = _Vectors(self._vectors)
         for numbers in self._chunks(list(trainings)):
-            asked = [trainings[number] for number in numbers]
-            starts = [ModelId(one.peer, "version", one.start) for one in asked]
-            updates = [Update(*one[:2], start, one.epsilon, one.steps) for one, start in zip(asked, starts, strict=True)]
+            updates = [
+                Update(training.peer, training.round, ModelId(training.peer, "version", training.start), training.epsilon,
+                       training.steps)
+                for training in (trainings[number] for number in numbers)
+            ]
             self._keep(numbers, self._learner.train(updates, models))
 
     def _keep(self, numbers: list[int], rows: Tensor) -> None:
-        """Keep computed `rows` (n, d), each by itself: a view would hold all of them for as long as one is needed."""
+        """Keep computed `rows` (n, d) under these numbers. Rows are copied: a view would keep all of them in memory."""
         self._vectors |= zip(numbers, (row.clone() for row in rows), strict=True)
 
     def _combine(self, level: list[int]) -> None:
-        mixtures = {number: one for number in level if isinstance(one := self._pending[number], _Mixture)}
+        """Compute the models of a level that are mixtures."""
+        mixtures = {number: model for number in level if isinstance(model := self._pending[number], _Mixture)}
         for numbers in self._chunks(list(mixtures)):
             mixed = [mixtures[number] for number in numbers]
             # Sums are in 64 bits: the models of hundreds of neighbours differ little from each other.
-            if max(len(one.models) for one in mixed) <= _FEW:
+            if max(len(mixture.models) for mixture in mixed) <= _FEW:
                 sums = _sum_few(mixed, self._vectors)
             else:
-                column = {model: at for at, model in enumerate(dict.fromkeys(model for one in mixed for model in one.models))}
-                weights = torch.zeros(len(mixed), len(column), dtype=torch.float64)
-                for row, one in enumerate(mixed):
-                    for model, weight in zip(one.models, one.weights, strict=True):
-                        weights[row, column[model]] += weight
-                vectors = torch.stack([self._vectors[model] for model in column])
+                distinct = dict.fromkeys(number for mixture in mixed for number in mixture.models)
+                column_of = {number: column for column, number in enumerate(distinct)}
+                weights = torch.zeros(len(mixed), len(column_of), dtype=torch.float64)
+                for row, mixture in enumerate(mixed):
+                    for number, weight in zip(mixture.models, mixture.weights, strict=True):
+                        weights[row, column_of[number]] += weight
+                vectors = torch.stack([self._vectors[number] for number in column_of])
                 sums = weights.to(vectors.device) @ vectors.double()
             self._keep(numbers, sums.float())
 
     def _compress(self, level: list[int]) -> None:
-        messages = {number: one for number in level if isinstance(one := self._pending[number], _Message)}
+        """Compute the models of a level that are messages."""
+        messages = {number: model for number in level if isinstance(model := self._pending[number], _Message)}
         for numbers in self._chunks(list(messages)):
             sent = [messages[number] for number in numbers]
-            rows = torch.stack([self._vectors[one.model] for one in sent])
-            self._keep(numbers, self._learner.compress(rows, [(one.key, one.peer) for one in sent]))
+            rows = torch.stack([self._vectors[message.model] for message in sent])
+            self._keep(numbers, self._learner.compress(rows, [(message.key, message.peer) for message in sent]))
 
     # Learner of a round loop
 
@@ -265,12 +279,13 @@ class PeerLearner:
         return torch.stack(self._read_present())
 
     def _read_present(self) -> list[Tensor]:
+        """Return the peers' present models (d,), computed if they are not yet."""
         present = self._present.tolist()
         self._compute(set(present))
         return [self._vectors[number] for number in present]
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
-        """Return the quality of the mean of all peers' models with the columns of the peers, or None where none is due."""
+        """Return the quality of the mean of all peers' models, with the columns of peers; None if no evaluation is due."""
         learner = self._learner
         if not learner.tests.due(round, time_s, last):
             return None

@@ -26,7 +26,7 @@ class Probing:
     def losses(
         self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
     ) -> FloatArray:
-        """Return the means of `moments`."""
+        """Return the mean losses (n,) of `model` on samples of each client; `moments` explains the arguments."""
         means: FloatArray = self.moments(model, clients, round, samples, statistics)[0]
         return means
 
@@ -39,8 +39,8 @@ class Probing:
         `statistics`: the clients' own statistics of batch normalisation, by client; None if all share those of the model. A
         client without an entry normalises by its samples. A loss counts as at most `losses.LOSS_CEILING`.
         """
-        asked = clients.tolist()
-        rows = [self._rows(client, round, samples) for client in asked]
+        numbers = clients.tolist()
+        rows = [self._rows(client, round, samples) for client in numbers]
         if statistics is None:
             return self._moments(model, rows, batch_statistics=False)
         width = self._trainer.parameters
@@ -50,11 +50,12 @@ class Probing:
                 [client_rows],
                 batch_statistics=client not in statistics,
             )
-            for client, client_rows in zip(asked, rows, strict=True)
+            for client, client_rows in zip(numbers, rows, strict=True)
         ]
         return np.concatenate([np.zeros((2, 0)), *columns], axis=1)
 
     def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
+        """Return the numbers of `samples` of the client's samples, drawn without replacement; None: all."""
         own = self._partition[client]
         if samples is None or samples >= len(own):
             return own
@@ -67,15 +68,15 @@ class Probing:
         if not rows:
             return np.zeros((2, 0))
         counts = np.array([len(own) for own in rows])
-        every = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
+        all_rows = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
         owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
         totals = torch.zeros((2, len(rows)), dtype=torch.float64, device=self._trainer.device)
         done = 0
         batches = score_batches(
             self._trainer,
             model,
-            len(every),
-            lambda first, last: self._trainer.samples(every[first:last]),
+            len(all_rows),
+            lambda first, last: self._trainer.samples(all_rows[first:last]),
             batch_statistics=batch_statistics,
         )
         for scores, labels in batches:

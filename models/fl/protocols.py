@@ -153,4 +153,4 @@ class Trainer(Protocol):
     that are needed together in one call, and time and tables count what was planned. On workers each call gets one job."""
 
     def train(self, jobs: Sequence[TrainingJob]) -> Sequence[Trained]:
-        """Return what came of each of `jobs`, in their order."""
+        """Return the results of `jobs`, in their order."""

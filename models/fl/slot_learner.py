@@ -58,9 +58,9 @@ class SlotLearner:
 
     def reset(self) -> None:
         """Reset the model and the server optimizer to the state before slot 1. Counters and version numbers go on."""
-        now = self._learner.state_dict()
-        kept = {name: now[name] for name in ("trained_updates", "refused_updates", "due_s")}
-        self._learner.load_state_dict(self._first | kept | {"versions": [now["versions"][-1] + 1]})
+        present = self._learner.state_dict()
+        kept = {name: present[name] for name in ("trained_updates", "refused_updates", "due_s")}
+        self._learner.load_state_dict(self._first | kept | {"versions": [present["versions"][-1] + 1]})
 
     def state_dict(self) -> State:
         return self._learner.state_dict()

@@ -72,8 +72,8 @@ class ModelStore:
         if vector is None:
             edge = f"edge {SERVER - 1 - id.node}"
             owner = "the server" if id.node == SERVER else f"client {id.node}" if id.node >= 0 else edge
-            told = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
-            raise ParameterError("versions", id, told, shown="")
+            problem = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
+            raise ParameterError("versions", id, problem, shown="")
         return vector if vector.device == self._device else vector.to(self._device)
 
     def put(self, id: ModelId, vector: Tensor) -> ModelId:
@@ -102,7 +102,7 @@ class ModelStore:
 
     @property
     def disk_bytes(self) -> int:
-        """Most bytes of vectors that were on disk at a time."""
+        """Largest number of bytes of vectors that were on disk at a time."""
         return 0 if self._file is None else self._file.size
 
     def _within_bound(self, id: ModelId, vector: Tensor) -> Tensor:
@@ -117,11 +117,11 @@ class ModelStore:
         try:
             return self._file.copy(vector)
         except OSError as error:
-            told = f"memory_bytes = {self._memory_bytes}: the disk has no room for the models beyond it ({error.strerror})"
-            raise MemoryError(f"{told}; make room, raise it, or let TMPDIR name another folder") from error
+            problem = f"memory_bytes = {self._memory_bytes}: the disk has no room for the models beyond it ({error.strerror})"
+            raise MemoryError(f"{problem}; make room, raise it, or let TMPDIR name another folder") from error
 
     def mix(self, ids: Sequence[ModelId], weights: FloatArray) -> Tensor:
-        """Return the sum (d,) of the vectors of `ids`, each times its one of `weights` (n,).
+        """Return the sum (d,) of the vectors of `ids`, each times its entry of `weights` (n,).
 
         Each different id is added once, with the sum of its weights, in the order of its first appearance. Sums are in 64 bits:
         hundreds of models that differ little from each other.

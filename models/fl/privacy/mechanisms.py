@@ -59,8 +59,8 @@ Noise = Callable[[int, float, np.random.Generator], Tensor]
 
 
 def _laplace_noise(sensitivity: float) -> Noise:
-    # The budget of a very late participation can underflow to 0: the noise is then infinite, and the server refuses the update.
     """Return Laplace noise for this sensitivity."""
+    # The budget of a very late participation can underflow to 0: the noise is then infinite, and the server refuses the update.
     return lambda size, epsilon, rng: draw_laplace(size, sensitivity / epsilon if epsilon > 0 else math.inf, rng)
 
 
@@ -84,12 +84,12 @@ def _protect(bounded: Tensor, updates: Tensor, noise: Noise, epsilon: FloatArray
 
 
 def _clamp(updates: Tensor, half: float) -> Tensor:
-    """Return the updates with every coordinate clamped to +-`half`."""
+    """Return the updates (n, d) with every coordinate clamped to +-`half`; NaN becomes 0."""
     return updates.nan_to_num(nan=0.0, posinf=half, neginf=-half).clamp_(-half, half)
 
 
 def _scale_down(updates: Tensor, largest: float, order: int) -> Tensor:
-    """Return the updates with rows scaled down to a norm of at most `largest`."""
+    """Return the updates (n, d) with rows scaled down to a norm of this `order` (1 or 2) of at most `largest`."""
     bounded = updates.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     norms = torch.linalg.vector_norm(bounded, order, dim=1, keepdim=True, dtype=torch.float64)
     factor: Tensor = (largest / norms.clamp(min=1e-300)).clamp(max=1.0)

@@ -32,24 +32,23 @@ class Release:
         sent = layout.moves.clone()
         if local:
             sent[width:] = False
-        named = layout.batch_norm & sent if unprotected else torch.zeros_like(sent)
+        exempt = layout.batch_norm & sent if unprotected else torch.zeros_like(sent)
         if mechanism.protects:
-            if unprotected and not named.any():
+            if unprotected and not exempt.any():
                 raise ParameterError("unprotected", unprotected, f"{NO_SUCH_LAYERS}")
-            if bool((sent[width:] & ~named[width:]).any()):
+            if bool((sent[width:] & ~exempt[width:]).any()):
                 raise ParameterError("batch_statistics", "averaged", f"{BARE_STATISTICS}")
         self.numbers = int(sent.sum())
         """Numbers in one update."""
         self.tensors = [layout.shapes[place].numel() for place in layout.trained]
         """Parameters among them, tensor by tensor; the others are running statistics."""
-        self.unprotected = int(named.sum()) if mechanism.protects else self.numbers
+        self.unprotected = int(exempt.sum()) if mechanism.protects else self.numbers
         """Numbers that are sent unprotected."""
         self.guarantee = mechanism.guarantee
         """Guarantee of the mechanism for the other numbers in one participation, in words."""
         self._mechanism = mechanism
-        # A slice if all columns are protected: it avoids a copy of the matrix.
-        bare = bool(named.any())
-        self._columns = torch.nonzero(sent[:width] & ~named[:width]).flatten() if bare else layout.columns
+        # A slice if no column is exempt: it avoids a copy of the matrix.
+        self._columns = torch.nonzero(sent[:width] & ~exempt[:width]).flatten() if bool(exempt.any()) else layout.columns
 
     def protect(self, content: Tensor, epsilon: NDArray[np.float64], generators: Generators) -> None:
         """Bound and noise the updates `content` (n, d) in place, row k under budget epsilon[k]."""

@@ -59,6 +59,7 @@ class Bench:
         return report if first is None else replace(report, mean=first.mean, rms=first.rms)
 
     def _call(self, training: OwnTraining | None, stack: Stack, own: OwnPart, vectors: Vectors) -> Report:
+        """Train a stack by the user's own trainer; `vectors` is overwritten with the results."""
         assert training is not None
         rows = vectors.rows.to(self._trainer.device)
         results = training.results(rows, own.shards, stack.batches, own.addresses, own.states)
@@ -130,6 +131,6 @@ class Site:
         """Return a bench that trains on `device`; on a CPU samples are mapped, and read as they are used."""
         recipe = read_recipe(Path(self.folder, "recipe").read_bytes())
         torch.set_num_threads(recipe.options.threads or 1)
-        # Copy on write: torch wants memory that may be written to, and nothing writes to it.
+        # Mapped copy-on-write ("c"), because torch requires writable memory; nothing is written.
         x, y = (torch.from_numpy(np.load(f"{self.folder}/{name}.npy", mmap_mode="c")) for name in ("x", "y"))
         return recipe.make(x.to(device), y.to(device))

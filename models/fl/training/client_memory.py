@@ -75,12 +75,12 @@ class ClientMemory:
         """Return the ids of the states from which jobs of `clients`, begun in `rounds`, continue, if all are computed in this
         order.
         """
-        latest: dict[int, int] = {}
+        last_round: dict[int, int] = {}
         ids = []
         for client, round in zip(clients, rounds, strict=True):
             kept = self._kept.get(client)
-            ids.append(StateId(client, latest.get(client, 0 if kept is None else kept.round)))
-            latest[client] = round
+            ids.append(StateId(client, last_round.get(client, 0 if kept is None else kept.round)))
+            last_round[client] = round
         return ids
 
     def recall_own(self, clients: Sequence[int]) -> list[Any]:
@@ -108,7 +108,7 @@ class ClientMemory:
         return other
 
     def recall_statistics(self, clients: Sequence[int], rows: Tensor) -> None:
-        """Write their own statistics into `rows` (n, buffers), where clients have any."""
+        """Write the statistics of these clients into `rows` (n, buffers); rows of clients without their own stay."""
         if not self.keeps_statistics:
             return
         for row, client in zip(rows, clients, strict=True):
@@ -131,7 +131,7 @@ class ClientMemory:
         return states
 
     def keep(self, clients: Sequence[int], rounds: Sequence[int], statistics: Tensor, states: OptimizerStates | None) -> None:
-        """Keep `statistics` (n, buffers) and states of optimizers of `clients`, each once, after their jobs of `rounds`.
+        """Keep `statistics` (n, buffers) and optimizer states of `clients` after their jobs of `rounds`; each client once.
 
         States that are not finite are dropped.
 
@@ -165,7 +165,9 @@ class ClientMemory:
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
         """Replace the states of all clients by those of `state`, with float32 tensors on `device`."""
+
         def tensors(name: str) -> list[Tensor]:
+            """Return the rows of the entry `name` as tensors."""
             return [torch.from_numpy(np.array(row, np.float32)).to(device) for row in state[name]]
 
         steps, rounds = map(int, state["steps"]), map(int, state["rounds"])

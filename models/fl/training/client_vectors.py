@@ -13,11 +13,11 @@ from netsim.core.state import State
 
 def check_bytes(clients: int, numbers: int, most_bytes: int) -> None:
     """Raise MemoryError if `clients` vectors of `numbers` 32-bit numbers take more than `most_bytes`."""
-    takes = 4 * clients * numbers
-    if takes > most_bytes:
+    needed = 4 * clients * numbers
+    if needed > most_bytes:
         raise MemoryError(
             f"client_state_bytes = {most_bytes}: the vectors that {clients} clients keep, of {numbers} numbers each, take "
-            f"{takes} bytes; raise it, or use a smaller network or fewer clients"
+            f"{needed} bytes; raise it, or use a smaller network or fewer clients"
         )
 
 
@@ -52,8 +52,8 @@ class ClientVectors:
         Raises:
             MemoryError: the vectors take more than `most_bytes`.
         """
-        for row, client, usable in zip(vectors, clients, vectors.isfinite().all(1).tolist(), strict=True):
-            if usable:
+        for row, client, is_finite in zip(vectors, clients, vectors.isfinite().all(1).tolist(), strict=True):
+            if is_finite:
                 self._vectors[client] = row.clone()
         check_bytes(len(self._vectors), vectors.shape[1], self._most_bytes)
 

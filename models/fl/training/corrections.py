@@ -40,7 +40,7 @@ class Corrections:
         return self._correction.shift(own, self.mean)
 
     def after(self, own: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
-        """Return the vectors (n, d) of clients after training: see `protocols.Correction.after`."""
+        """Return the new vectors (n, d) of clients after training; `protocols.Correction.after` explains the arguments."""
         return self._correction.after(own, self.mean, moved, local, gradients)
 
     def deliver(self, clients: Sequence[int], own: Tensor, after: Tensor) -> None:
@@ -48,10 +48,10 @@ class Corrections:
 
         Vectors stay unchanged if the new ones are not finite.
         """
-        usable = after.isfinite().all(1)
-        chosen = [client for client, use in zip(clients, usable.tolist(), strict=True) if use]
-        self.mean += (after[usable] - own[usable]).sum(0) / self._clients
-        self._own.keep(chosen, after[usable])
+        finite = after.isfinite().all(1)
+        changed = [client for client, is_finite in zip(clients, finite.tolist(), strict=True) if is_finite]
+        self.mean += (after[finite] - own[finite]).sum(0) / self._clients
+        self._own.keep(changed, after[finite])
 
     def add_to(self, step: Tensor, columns: slice | Tensor) -> None:
         """Add the server's part of the correction to `columns` of its `step`, in place."""

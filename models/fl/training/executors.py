@@ -77,10 +77,10 @@ class Executor(Protocol):
     def train(
         self, asked: TrainingRequest, starts: Tensor, states: OptimizerStates | None, measured: LossMeasures, shift: Tensor | None
     ) -> Tensor:
-        """Return the rows (n, d) in which training from `starts` ends; see `LocalTrainer.train`."""
+        """Return the rows (n, d) after training from `starts` (n, d). `LocalTrainer.train` explains the other arguments."""
 
     def train_own(self, asked: OwnTrainingRequest, starts: Tensor) -> list[Result]:
-        """Return the results of the user's own trainer; see `OwnTraining.results`."""
+        """Return the results of the user's own trainer from `starts` (n, d)."""
 
     def promise(self, asked: TrainingRequest, start: Tensor, states: OptimizerStates | None, measured: LossMeasures) -> None:
         """Begin training of one client from `start` (1, d); a later `train` of the same job uses the result."""
@@ -172,8 +172,11 @@ class Workers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Promise:
+    """A stack of one job that was submitted before its result is needed."""
+
     job: Job
-    wants: tuple[bool, bool, str]
+    measures: tuple[bool, bool, str]
+    """Kinds of losses that it measures (`_measures`)."""
     ticket: Ticket
     moments: int
 
@@ -198,26 +201,27 @@ class OnWorkers:
         self, asked: TrainingRequest, starts: Tensor, states: OptimizerStates | None, measured: LossMeasures, shift: Tensor | None
     ) -> Tensor:
         whole, out = asked.stack(states, measured), torch.empty_like(starts)
-        places = self._trainer.stacks(asked.batches)
+        rows_of_stacks = self._trainer.stacks(asked.batches)
+        # Submit all stacks before any result is waited for.
         tickets, ends = [], []
-        for rows, stack in zip(places, split(places, whole), strict=True):
-            single = len(rows) == 1
+        for rows, stack in zip(rows_of_stacks, split(rows_of_stacks, whole), strict=True):
+            is_single = len(rows) == 1
             # A single row is a view: large models are not copied.
-            part: slice | list[int] = slice(rows[0], rows[0] + 1) if single else rows
+            part: slice | list[int] = slice(rows[0], rows[0] + 1) if is_single else rows
             moments = [] if states is None else [moment[rows] for moment in states.moments]
             vectors = Vectors(starts[part], moments, None if shift is None else shift[rows])
-            ready = self._redeem(asked.jobs[rows[0]], whole, shift) if single else None
-            tickets.append(self._workers.submit(stack, vectors) if ready is None else ready)
-            trained = out[part] if single else torch.empty_like(vectors.rows)
+            promised = self._redeem(asked.jobs[rows[0]], whole, shift) if is_single else None
+            tickets.append(self._workers.submit(stack, vectors) if promised is None else promised)
+            trained = out[part] if is_single else torch.empty_like(vectors.rows)
             ends.append(Vectors(trained, [torch.empty_like(moment) for moment in moments]))
         self._workers.collect(tickets, ends)
-        for rows, ticket, end in zip(places, tickets, ends, strict=True):
+        for rows, ticket, end in zip(rows_of_stacks, tickets, ends, strict=True):
             if len(rows) > 1:
                 out[rows] = end.rows
-            self._take(ticket.report, rows, end, states, measured)
+            self._add_results(ticket.report, rows, end, states, measured)
         return out
 
-    def _take(
+    def _add_results(
         self, report: Report | None, rows: list[int], end: Vectors, states: OptimizerStates | None, measured: LossMeasures
     ) -> None:
         """Add the results of a stack, whose clients are `rows` of the whole request, to the optimizer states and the losses."""
@@ -240,10 +244,10 @@ class OnWorkers:
             own=OwnPart(asked.shards, asked.addresses, asked.states),
         )
         # A job is a function of its fields (docs/own-trainer.md), so each may be a call by itself.
-        places = [[row] for row in range(len(asked.jobs))]
+        rows_of_stacks = [[row] for row in range(len(asked.jobs))]
         tickets = [
             self._workers.submit(stack, Vectors(starts[rows], []))
-            for rows, stack in zip(places, split(places, whole), strict=True)
+            for rows, stack in zip(rows_of_stacks, split(rows_of_stacks, whole), strict=True)
         ]
         out = torch.empty_like(starts)
         self._workers.collect(tickets, [Vectors(out[row : row + 1], []) for row in range(len(out))])
@@ -261,14 +265,14 @@ class OnWorkers:
         self.forget(job.client, job.round)
         stack = asked.stack(states, measured)
         ticket = self._workers.submit(stack, Vectors(start, [] if states is None else states.moments))
-        self._promises[job.client, job.round] = _Promise(job, _wants(stack), ticket, len(states.moments) if states else 0)
+        self._promises[job.client, job.round] = _Promise(job, _measures(stack), ticket, len(states.moments) if states else 0)
 
     def _redeem(self, job: Job, stack: Stack, shift: Tensor | None) -> Ticket | None:
-        """Return the promise of `job`, if it was made for the same training; None otherwise."""
+        """Return the ticket of the promise of `job`, if it was made for the same training; None otherwise."""
         promise = self._promises.pop((job.client, job.round), None)
         if promise is None:
             return None
-        if promise.job != job or promise.wants != _wants(stack) or shift is not None:
+        if promise.job != job or promise.measures != _measures(stack) or shift is not None:
             self._workers.cancel(promise.ticket)
             return None
         self._kept_promises += 1
@@ -295,6 +299,6 @@ class OnWorkers:
         return self._workers.facts() | {"ahead": self._kept_promises}
 
 
-def _wants(stack: Stack) -> tuple[bool, bool, str]:
+def _measures(stack: Stack) -> tuple[bool, bool, str]:
     """Return the kinds of losses that a stack measures. They change the order of sums, not the vectors."""
     return stack.counts_losses, stack.passes is not None, stack.measure

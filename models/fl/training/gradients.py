@@ -57,10 +57,10 @@ class Gradients:
     def scores_of_copies(self, leaves: list[Tensor], x: Tensor) -> Tensor:
         """Return the scores (n, B, classes) of the copies with parameters `leaves`, each (n, *shape)."""
 
-        def one(values: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        def scores_of_copy(values: dict[str, Tensor], inputs: Tensor) -> Tensor:
             return cast("Tensor", functional_call(self._network, values, (inputs,)))
 
-        return vmap(one)(dict(zip(self._names, leaves, strict=True)), x)
+        return vmap(scores_of_copy)(dict(zip(self._names, leaves, strict=True)), x)
 
     def scores(self, views: list[Tensor], x: Tensor) -> Tensor:
         """Return the scores (B, classes) of one copy with parameters and buffers `views`, each (*shape)."""
@@ -74,20 +74,20 @@ class Gradients:
 
         Counterpart of `gradients_of_copies`.
         """
-        real = weights[0] > 0
+        is_real = weights[0] > 0
         with torch.enable_grad():
             leaves = self._leaves(view[0].detach() for view in views[: self._count])
             # Buffers are views of the row, so that the network's changes of them are kept.
             values = [*leaves, *(view[0] for view in views[self._count :])]
-            inputs = self.in_channels_last(x[0][real])
+            inputs = self.in_channels_last(x[0][is_real])
             with self.autocast():
                 scores = cast("Tensor", functional_call(self._network, dict(zip(self._names, values, strict=True)), (inputs,)))
-            total = self._loss.value(scores.float(), y[0][real]).mean()
+            total = self._loss.value(scores.float(), y[0][is_real]).mean()
         self._store(total, leaves, [slot[0] for slot in slots])
         return scores.detach()
 
     def in_channels_last(self, x: Tensor) -> Tensor:
-        """Return images (B, C, H, W) in channels-last layout where `channels_last`, which CPUs convolve faster."""
+        """Return images (B, C, H, W) in channels-last layout, which CPUs convolve faster; unchanged without `channels_last`."""
         if not self._channels_last:
             return x
         _, channels, height, width = x.shape
@@ -97,7 +97,7 @@ class Gradients:
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context that sets the precision of a forward pass."""
-        # Without the cache of cast weights, because every step has new weights.
+        # No cache of converted weights, because every step has new weights.
         return torch.autocast(self._kind, dtype=torch.bfloat16, cache_enabled=False) if self._mixed else nullcontext()
 
     def _leaves(self, tensors: Iterable[Tensor]) -> list[Tensor]:
@@ -108,6 +108,7 @@ class Gradients:
         return leaves
 
     def _store(self, total: Tensor, leaves: list[Tensor], slots: list[Tensor]) -> None:
+        """Write the gradients of `total` by the trained `leaves` into their `slots`."""
         trained = [leaves[place] for place in self._trained]
         parts = torch.autograd.grad(total, trained, allow_unused=True, materialize_grads=True)
         for place, part in zip(self._trained, parts, strict=True):

@@ -44,12 +44,12 @@ def ready_together(jobs: Sequence[Job]) -> list[list[int]]:
     >>> ready_together(jobs)
     [[0, 1], [2]]
     """
-    missing = {StateId(job.client, job.round) for job in jobs}
+    not_computed = {StateId(job.client, job.round) for job in jobs}
     groups, left = [], list(range(len(jobs)))
     while left:
-        # Two jobs of one address also go one after the other.
-        group = [row for row in left if jobs[row].state not in missing] or left[:1]
-        missing -= {StateId(jobs[row].client, jobs[row].round) for row in group}
+        # If no job is ready, two jobs have one address: they go one after the other.
+        group = [row for row in left if jobs[row].state not in not_computed] or left[:1]
+        not_computed -= {StateId(jobs[row].client, jobs[row].round) for row in group}
         left = [row for row in left if row not in set(group)]
         groups.append(group)
     return groups

@@ -17,7 +17,7 @@ IntArray = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class LocalSteps:
-    """The steps of n clients. Fields have the meaning of the arguments of `LocalTrainer.train`."""
+    """The steps of n clients. `LocalTrainer.train` explains the fields."""
 
     batches: Sequence[IntArray]
     moves: Sequence[IntArray] | None
