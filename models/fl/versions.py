@@ -16,9 +16,9 @@ from netsim.core.state import State
 class Versions:
     """The newest `kept` versions of the model of `node`, and versions that a holder needs, in `store`.
 
-    Memory follows the clients in flight, not the rounds. An engine whose updates may start from older versions calls `retain`
-    after every aggregation with all versions in use. It alone knows the clients that were sent the newest version since its last
-    call: `kept` >= 2 keeps that version until the engine calls again.
+    Memory grows with the clients in flight, not with the rounds. An engine whose updates may start from older versions calls
+    `retain` after every aggregation with all versions in use. Only the engine knows if clients were sent the newest version since
+    its last call: with `kept` >= 2 that version is kept until the engine calls again.
     """
 
     def __init__(self, *, first: Tensor, kept: int, store: ModelStore, node: int = SERVER) -> None:
@@ -71,11 +71,13 @@ class Versions:
         Raises:
             ParameterError: a version is no longer kept.
         """
-        before, needed = self._held.get(holder, {}), sorted(set(versions))
+        no_longer_needed, needed = self._held.get(holder, {}), sorted(set(versions))
+        # Check all before any is held.
         for version in needed:
             self[version]
         self._held[holder] = {version: self.store.hold(self.id(version)) for version in needed}
-        for id in before.values():
+        # Release after holding: a version that is still needed must not be dropped in between.
+        for id in no_longer_needed.values():
             self.store.release(id)
 
     def state_dict(self) -> State:
@@ -95,16 +97,18 @@ class Versions:
         models, width, device = state["models"], len(self.model), self.model.device
         if len(models[0]) != width:
             raise ParameterError("models", (len(models), len(models[0])), f"this network has {width} numbers")
-        before = [*self._recent, *(id for versions in self._held.values() for id in versions.values())]
+        old_ids = [*self._recent, *(id for versions in self._held.values() for id in versions.values())]
         numbers = [int(version) for version in state["versions"]]
         loaded = [self.id(version) for version in numbers]
         self.newest = max(numbers)
         for id, model in zip(loaded, models, strict=True):
             self.store.put(id, torch.from_numpy(np.array(model, np.float32)).to(device))
-        self._recent = [self.store.hold(self.id(v)) for v in sorted(numbers)[-self._kept :] if v > self.newest - self._kept]
+        recent = [version for version in sorted(numbers)[-self._kept :] if version > self.newest - self._kept]
+        self._recent = [self.store.hold(self.id(version)) for version in recent]
         self._held = {
             str(holder): {version: self.store.hold(self.id(version)) for version in versions}
             for holder, versions in state["held"].items()
         }
-        for id in [*before, *loaded]:
+        # `load` holds each id once, beside the holds above.
+        for id in [*old_ids, *loaded]:
             self.store.release(id)

@@ -48,12 +48,12 @@ class LocalTrainer:
     """Trains copies of one network on mini-batches of one data set.
 
     A row of parameters holds `parameters` numbers in the order of `Module.parameters()` and then, as `buffers` further columns,
-    the floating-point buffers (running statistics of batch normalisation), which a client trains along; such a network skips
+    the floating-point buffers (running statistics of batch normalisation), which change with local training; such a network skips
     batches of a single sample, which have no variance. Parameters that `options.trained` does not name keep the numbers that they
     start from, and so do the running statistics of layers of which no parameter is trained.
-    `vectorised` says whether several clients are trained in one computation; `reason` says why not, where they are not.
+    `vectorised`: True if several clients are trained in one computation; `reason`: why not, or None.
     `options.proximal` is FedProx's mu (Li et al. 2020, eq. 2): every step's loss gets mu/2 |theta - theta_start|^2 added; `pull`
-    is the same, where a method of aggregation brings it along.
+    is a further mu, of the method of aggregation.
     `options.precision` "bfloat16" computes forward and backward in mixed precision; parameters and moments stay float32.
 
     On a CPU the result is the same bit for bit at the same number of threads. At another number it agrees to rounding error:
@@ -185,32 +185,34 @@ class LocalTrainer:
     ) -> Tensor:
         """Return the final rows (n, d) of n clients that start from the rows of `start` and take the steps of `batches`.
 
-        `seeds`: one a client, for networks that draw random numbers themselves (dropout); none where `vectorised`. `moves`: how
-        each client's samples are cropped and flipped, each (steps, batch_size, 3) as `augmentation.draw_moves` gives them; None:
-        not at all. `states`: from where each client's optimizer goes on, changed in place to where it ended; None: all start
-        without memory. `tally`: adds up the losses of all samples, each before the step that it is used in, without the proximal
-        term. `first`: takes those of each client's first pass. Both are of the scores that the gradients are computed from: there
-        is no further forward pass. `shift` (n, d of the columns that are trained): what is added to every gradient.
+        `seeds`: one for each client, for networks that draw random numbers themselves (dropout); empty if `vectorised`. `moves`:
+        crops and flips of each client's samples, (steps, batch_size, 3) each, from `augmentation.draw_moves`; None: none.
+        `states`: optimizer states of the clients, changed in place by their steps; None: all start without memory. `tally`: adds
+        up the losses of all samples, each before the step that uses it, without the proximal term. `first`: collects the losses
+        of each client's first pass. Both use the scores from which the gradients are computed: there is no further forward pass.
+        `shift` (n, trained columns): term added to every gradient.
+
+        If the device cannot hold the training of several clients at once, half as many are trained at once from then on, and a
+        note says so.
 
         Raises:
-            MemoryError: the device cannot hold the training of a single client. Where it cannot hold that of several, half as
-                many are trained at once, from then on, and a note says so.
+            MemoryError: the device cannot hold the training of a single client.
         """
         self._gradients.training(now=True)
         if self.skips_single:
             batches, moves = self._drop_single(batches, moves, first)
         steps, out = LocalSteps(batches, moves, states, tally, first, shift), start.clone()
         order = sorted(range(len(batches)), key=lambda k: -len(batches[k]))
-        in_order, done = list(range(len(batches))), 0
+        all_rows, done = list(range(len(batches))), 0
         while done < len(order):
             rows = order[done : done + self._chunk]
-            in_place = rows == in_order
+            in_place = rows == all_rows
             # `select` returns copies, which `keep` commits only after the chunk: a chunk that does not fit is repeated in
             # halves.
-            some = steps.select(rows)
+            chunk = steps.select(rows)
             try:
                 with nullcontext() if self.vectorised else seed_globally(seeds[rows[0]], self._x.device):
-                    trained, moments = self._train_chunk(out if in_place else out[rows], some)
+                    trained, moments = self._train_chunk(out if in_place else out[rows], chunk)
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -220,7 +222,7 @@ class LocalTrainer:
                 continue
             if not in_place:
                 out[rows] = trained
-            steps.keep(rows, some, moments)
+            steps.keep(rows, chunk, moments)
             done += len(rows)
         if not self.layout.all_move:
             out[:, self.parameters :] = torch.where(self._moving, out[:, self.parameters :], start[:, self.parameters :])
@@ -230,14 +232,19 @@ class LocalTrainer:
     def _drop_single(
         batches: Sequence[IntArray], moves: Sequence[IntArray] | None, first: FirstPass | None
     ) -> tuple[list[IntArray], list[IntArray] | None]:
-        """Return the batches of more than one sample, and their moves; `first` skips the others."""
-        kept = [(batch >= 0).sum(1) > 1 for batch in batches]
+        """Return the steps of each client whose batches have more than one sample, and their moves; `first` skips other steps."""
+        kept_steps = [(batch >= 0).sum(1) > 1 for batch in batches]
         if first is not None:
-            first.skip(kept)
-        fewer = [batch[k] for batch, k in zip(batches, kept, strict=True)]
-        return fewer, None if moves is None else [move[k] for move, k in zip(moves, kept, strict=True)]
+            first.skip(kept_steps)
+        kept_batches = [batch[kept] for batch, kept in zip(batches, kept_steps, strict=True)]
+        return kept_batches, None if moves is None else [move[kept] for move, kept in zip(moves, kept_steps, strict=True)]
 
     def _halve(self, clients: int, error: Exception) -> None:
+        """Train half as many clients at once from now on, because the device could not hold this number; note it.
+
+        Raises:
+            MemoryError: it was a single client.
+        """
         release(self.device)
         if clients == 1:
             raise MemoryError(
@@ -258,7 +265,8 @@ class LocalTrainer:
         taken, shift = local.taken, local.shift
         theta, gradient = rows[:, : self.parameters], torch.zeros_like(rows)
         columns = self.layout.columns
-        copies = not isinstance(columns, slice)  # indexing by a list of columns gives a copy, not a view
+        copies = not isinstance(columns, slice)
+        """True if indexing by `columns` gives copies, not views."""
         anchor = theta[:, columns].clone() if self._proximal else theta
         moments = (
             [torch.zeros_like(theta[:, columns]) for _ in range(self._optimizer.moments)]
@@ -266,7 +274,8 @@ class LocalTrainer:
             else local.states.moments
         )
         compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
-        active, at_work = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
+        # Clients with the most steps come first, so those still at work are always the first `active` rows.
+        active, active_at_step = 0, (steps > np.arange(len(chosen))[:, None]).sum(1).tolist()
         each_step = zip(chosen.unbind(), self._y[chosen].unbind(), weights.unbind(), strict=True)
         losses = StepLosses(self._loss, local.tally, local.first, stacked=self.vectorised)
         # Allocate buffers once: memory allocated in every step is mapped again, page by page, which takes longer than filling
@@ -275,12 +284,12 @@ class LocalTrainer:
         memory = self._x.new_empty((chosen[:1].numel(), *sample))
         with torch.no_grad():
             for step, (index, y, weight) in enumerate(each_step):
-                if at_work[step] != active:
-                    active = at_work[step]
-                    mine, slopes = theta[:active], gradient[:active]
+                if active_at_step[step] != active:
+                    active = active_at_step[step]
+                    active_theta, active_gradient = theta[:active], gradient[:active]
                     views, slots = self.layout.views(rows[:active]), self.layout.views(gradient[:active])[: self.layout.count]
-                    kept = [moment[:active] for moment in moments]
-                    part, slope = mine[:, columns], slopes[:, columns]
+                    active_moments = [moment[:active] for moment in moments]
+                    trained, slope = active_theta[:, columns], active_gradient[:, columns]
                     inputs = memory[: active * chosen.shape[2]]
                     shaped = inputs.view(active, chosen.shape[2], *sample)
                 if active < len(rows):
@@ -290,14 +299,14 @@ class LocalTrainer:
                 scores = compute(views, slots, x, y, weight)
                 losses.note(step, scores, y, weight, full=full[step])
                 if copies:
-                    part, slope = mine[:, columns], slopes[:, columns]
+                    trained, slope = active_theta[:, columns], active_gradient[:, columns]
                 if self._proximal:
-                    slope.add_(part - anchor[:active], alpha=self._proximal)
+                    slope.add_(trained - anchor[:active], alpha=self._proximal)
                 if shift is not None:
                     slope.add_(shift[:active])
-                self._optimizer.step(part, slope, kept, taken[:active] + step + 1)
+                self._optimizer.step(trained, slope, active_moments, taken[:active] + step + 1)
                 if copies:
-                    theta[:active, columns] = part
+                    theta[:active, columns] = trained
             losses.finish()
         return rows, moments
 
@@ -310,23 +319,24 @@ class LocalTrainer:
         self._gradients.training(now=False)
         columns, out = self.layout.columns, []
         for first in range(0, len(samples), self._chunk):
-            rows, own = start[first : first + self._chunk], samples[first : first + self._chunk]
-            order = np.argsort([-len(block) for block in own], kind="stable")
-            blocks = [own[k] for k in order]
-            padded = [np.pad(block, (0, -len(block) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for block in blocks]
-            steps, chosen, weights, *_ = stack_batches(padded, None, rows.device)
+            rows, chunk = start[first : first + self._chunk], samples[first : first + self._chunk]
+            # The client with the most samples first, as `stack_batches` requires.
+            order = np.argsort([-len(own) for own in chunk], kind="stable")
+            shards = [chunk[k] for k in order]
+            blocks = [np.pad(own, (0, -len(own) % _BLOCK), constant_values=-1).reshape(-1, _BLOCK) for own in shards]
+            steps, chosen, weights, *_ = stack_batches(blocks, None, rows.device)
             rows, total = rows[torch.from_numpy(order)], torch.zeros_like(rows)
             compute = self._gradients.gradients_of_copies if self.vectorised else self._gradients.gradients_of_single
             with torch.no_grad():
                 for step in range(len(chosen)):
-                    active, part = int((steps > step).sum()), torch.zeros_like(rows)
+                    active, of_block = int((steps > step).sum()), torch.zeros_like(rows)
                     views = self.layout.views(rows[:active])
-                    slots = self.layout.views(part[:active])[: self.layout.count]
+                    slots = self.layout.views(of_block[:active])[: self.layout.count]
                     x, y, weight = self._x[chosen[step, :active]], self._y[chosen[step, :active]], weights[step, :active]
                     compute(views, slots, x, y, weight)
                     # A block gives the gradient of its mean loss, so it is weighted by its number of samples.
-                    shares = (weight > 0).sum(1) / torch.tensor([len(block) for block in blocks[:active]], device=rows.device)
-                    total[:active] += part[:active] * shares[:, None]
+                    shares = (weight > 0).sum(1) / torch.tensor([len(own) for own in shards[:active]], device=rows.device)
+                    total[:active] += of_block[:active] * shares[:, None]
             out.append(total[torch.from_numpy(np.argsort(order))][:, columns])
         return torch.cat(out)
 

@@ -58,7 +58,8 @@ class Update(NamedTuple):
     steps: int = 0
     """Number of local steps; 0: as planned."""
     since: int | None = None
-    """Version of the aggregating node's model as which `start` counts, if it is another node's; None: it is the node's own."""
+    """Version of the aggregating node's model from which the age counts, if `start` is a model of another node; None otherwise.
+    """
 
     @property
     def version(self) -> int:
@@ -112,12 +113,13 @@ class ComputedUpdates(NamedTuple):
 
 
 class LocalWork:
-    """Computes updates, all that are asked for in one call, from their addresses, the versions they started from and what their
-    clients kept (`memory`), which is nothing unless `options.batch_statistics` is "local" or `options.optimizer_state` "kept".
+    """Computes updates, all that are requested in one call, from their addresses, the versions they started from and the states
+    of their clients (`memory`). Clients keep a state only if `options.batch_statistics` is "local", `options.optimizer_state` is
+    "kept", or a user's trainer keeps one.
 
-    An update is trained from the model as its client received it, bounded and noised, and then compressed; what compression with
-    error feedback leaves out (`left_out`) is of the noised update. Running statistics are not compressed, in neither direction.
-    An update that is not finite is sent as it is, for the server to refuse, and leaves its client's memory as it was.
+    An update is trained from the model as its client received it, then bounded and noised, then compressed. With error feedback,
+    `left_out` are numbers of the noised update. Running statistics are not compressed in either direction. An update that is not
+    finite is sent as it is, so that the server refuses it; its client's memory stays as it was.
     """
 
     def __init__(
@@ -139,9 +141,10 @@ class LocalWork:
             layout=trainer.layout, mechanism=methods.mechanism, unprotected=methods.unprotected, local=self.local_statistics
         )
         self._own = self._own_training(methods, options, trainer)
-        here = InProcess(trainer, self._own)
-        self.executor: Executor = here if workers is None else OnWorkers(workers, _recipe(task, methods, options), trainer)
+        self.executor: Executor = InProcess(trainer, self._own)
         """Executor that trains the clients."""
+        if workers is not None:
+            self.executor = OnWorkers(workers, _recipe(task, methods, options), trainer)
         self.memory = ClientMemory(
             statistics=self.local_statistics,
             optimizer=options.optimizer_state == "kept",
@@ -210,7 +213,7 @@ class LocalWork:
         jobs = self._jobs(updates)
         clients = {job.client for job in jobs}
         # A client that begins again has dropped its earlier update, unless that was delivered.
-        self._ahead = {key: one for key, one in self._ahead.items() if key[0] not in clients or key in self._arrived}
+        self._ahead = {key: result for key, result in self._ahead.items() if key[0] not in clients or key in self._arrived}
         starts = torch.stack([self.receive(update.start, models) for update in updates])
         results = self._own_results(self.memory, jobs, [self._batches(update) for update in updates], starts)
         self._ahead |= {(job.client, job.round): result for job, result in zip(jobs, results, strict=True)}
@@ -222,6 +225,7 @@ class LocalWork:
         self._arrived.add((client, round))
 
     def _jobs(self, updates: list[Update]) -> list[Job]:
+        """Return the jobs of `updates`, each with the state of its client from which it continues."""
         states = self.memory.state_ids([update.client for update in updates], [update.round for update in updates])
         return [
             Job(update.client, update.round, update.start, state, update.steps)
@@ -231,22 +235,23 @@ class LocalWork:
     def _own_results(self, memory: ClientMemory, jobs: list[Job], batches: list[IntArray], starts: Tensor) -> list[Result]:
         """Return the results of the user's trainer for `jobs`. Missing ones are computed now, in one call."""
         assert self._own is not None
-        done = {row: self._ahead[key] for row, job in enumerate(jobs) if (key := (job.client, job.round)) in self._ahead}
-        rows = [row for row in range(len(jobs)) if row not in done]
+        result_of = {row: self._ahead[key] for row, job in enumerate(jobs) if (key := (job.client, job.round)) in self._ahead}
+        rows = [row for row in range(len(jobs)) if row not in result_of]
         if rows:
-            asked = [jobs[row] for row in rows]
-            own = OwnTrainingRequest(
-                asked,
-                [self._partition[job.client] for job in asked],
+            missing = [jobs[row] for row in rows]
+            request = OwnTrainingRequest(
+                missing,
+                [self._partition[job.client] for job in missing],
                 [batches[row] for row in rows],
-                [self._address(job) for job in asked],
-                memory.recall_own([job.client for job in asked]),
+                [self._address(job) for job in missing],
+                memory.recall_own([job.client for job in missing]),
             )
-            results = self.executor.train_own(own, starts[rows])
-            done |= dict(zip(rows, results, strict=True))
-        return [done[row] for row in range(len(jobs))]
+            results = self.executor.train_own(request, starts[rows])
+            result_of |= dict(zip(rows, results, strict=True))
+        return [result_of[row] for row in range(len(jobs))]
 
     def _address(self, job: Job) -> Address:
+        """Return the address of a job for a user's trainer, with its random numbers."""
         seed = self._streams.integer_seed("network-draws", job.round, job.client)
         generator = self._streams.generator("local-training", job.round, job.client)
         return Address(job.client, job.round, job.start, seed, generator)
@@ -310,28 +315,27 @@ class LocalWork:
         columns = self._trainer.layout.columns
         sent = content[:, columns]
         left_out = self.left_out.copy()
-        usable = finite_rows(content).tolist()
-        for wave in ready_together(jobs) if self.up.error_feedback else [list(range(len(jobs)))]:
-            rows = [row for row in wave if usable[row]]
+        is_finite = finite_rows(content).tolist()
+        # With error feedback two updates of one client go one after the other: the second adds what the first left out.
+        for group in ready_together(jobs) if self.up.error_feedback else [list(range(len(jobs)))]:
+            rows = [row for row in group if is_finite[row]]
             if not rows:
                 continue
-            clients, before = [jobs[row].client for row in rows], sent[rows]
+            clients, plain = [jobs[row].client for row in rows], sent[rows]
             if self.up.error_feedback:
-                left_out.add_to(before, clients)
-            sent[rows] = after = self.up.receive(before, self._draws([jobs[row] for row in rows]))
+                left_out.add_to(plain, clients)
+            sent[rows] = arrived = self.up.receive(plain, self._draws_at([(jobs[row].round, jobs[row].client) for row in rows]))
             if self.up.error_feedback:
-                left_out.keep(clients, before - after)
+                left_out.keep(clients, plain - arrived)
         content[:, columns] = sent
         return left_out
 
-    def _draws(self, jobs: list[Job]) -> Generators:
-        return self._draws_at([(job.round, job.client) for job in jobs])
-
     def _draws_at(self, addresses: Sequence[tuple[int, int]]) -> Generators:
+        """Return the function that gives the random generator of each row, whose address is its entry of `addresses`."""
         return lambda row: self._streams.generator("update-compression", *addresses[row])
 
     def compress(self, models: Tensor, addresses: Sequence[tuple[int, int]]) -> Tensor:
-        """Return `models` (n, d) in the form in which they arrive, finite; see `FederatedLearner.compress`."""
+        """Return `models` (n, d), all finite, in the form in which they arrive; row k draws at `addresses[k]`."""
         columns, arrived = self._trainer.layout.columns, models.clone()
         arrived[:, columns] = self.up.receive(models[:, columns], self._draws_at(addresses))
         return arrived
@@ -391,12 +395,15 @@ class LocalWork:
         measured: LossMeasures,
         shift: Tensor | None,
     ) -> Tensor:
-        """Train as `_train` does where clients keep state; `memory` and `starts` are changed in place to what they go on from."""
+        """Return the rows (n, d) after `jobs` of clients that keep states.
+
+        `memory` is changed in place to the states after the jobs, and `starts` gets the clients' own running statistics.
+        """
         first = measured.first
         trained, width = torch.empty_like(starts), self._trainer.parameters
         for rows in ready_together(jobs):
-            asked = [jobs[row] for row in rows]
-            clients, rounds = _addresses(asked)
+            group = [jobs[row] for row in rows]
+            clients, rounds = _addresses(group)
             start = starts[rows]
             memory.recall_statistics(clients, start[:, width:])
             states = memory.recall_optimizers(clients, moments=self._trainer.moments, like=start[:, self._trainer.layout.columns])
@@ -404,7 +411,7 @@ class LocalWork:
             trained[rows] = self._train(
                 memory,
                 results,
-                asked,
+                group,
                 [batches[row] for row in rows],
                 start,
                 states=states,
@@ -416,7 +423,7 @@ class LocalWork:
                 first.merge(rows, first_of_rows)
             memory.keep(clients, rounds, trained[rows, width:], states)
             if memory.keeps_own and not self.eager:
-                memory.keep_own(clients, rounds, [results[job.client, job.round].state for job in asked])
+                memory.keep_own(clients, rounds, [results[job.client, job.round].state for job in group])
         return trained
 
     def _train(
@@ -441,7 +448,9 @@ class LocalWork:
     def _training_request(self, jobs: list[Job], batches: list[IntArray]) -> TrainingRequest:
         """Return the training input of `jobs`, with their batches and seeds."""
         # A network whose copies are trained at once draws no random numbers.
-        seeds = [] if self._trainer.vectorised else [self._streams.integer_seed("network-draws", j.round, j.client) for j in jobs]
+        seeds = []
+        if not self._trainer.vectorised:
+            seeds = [self._streams.integer_seed("network-draws", job.round, job.client) for job in jobs]
         moves = [self._moves(job, len(steps)) for job, steps in zip(jobs, batches, strict=True)] if self._augment else None
         return TrainingRequest(jobs, batches, seeds, moves)
 
@@ -466,8 +475,9 @@ class LocalWork:
 
     def local_steps(self, updates: list[Update]) -> LocalSteps:
         """Return the local steps that `updates` take. The optimizer must have a rate."""
-        clients, asked = (np.array(values, np.int64) for values in ([u.client for u in updates], [u.steps for u in updates]))
-        taken = self._work.amounts(clients, np.where(asked > 0, asked, self._work.drawn[clients]))[1]
+        clients = np.array([update.client for update in updates], np.int64)
+        requested = np.array([update.steps for update in updates], np.int64)
+        _, taken = self._work.amounts(clients, np.where(requested > 0, requested, self._work.drawn[clients]))
         return LocalSteps(
             np.array(taken, np.int64), self._optimizer.rate or 0.0, self._optimizer.momentum, self._proximal
         )
@@ -494,11 +504,13 @@ class LocalWork:
 
     def _first_passes(self, updates: list[Update], batches: list[IntArray]) -> IntArray:
         """Return the number of steps (n,) of each update's first pass over its client's samples."""
-        held = [len(self._partition[update.client]) for update in updates]
-        done = [(batch >= 0).sum(1).cumsum() for batch in batches]
-        return np.array([np.count_nonzero(seen <= samples) for seen, samples in zip(done, held, strict=True)], np.int64)
+        sizes = [len(self._partition[update.client]) for update in updates]
+        # Number of samples processed by the end of each step.
+        processed = [(batch >= 0).sum(1).cumsum() for batch in batches]
+        return np.array([np.count_nonzero(so_far <= size) for so_far, size in zip(processed, sizes, strict=True)], np.int64)
 
     def _batches(self, update: Update) -> IntArray:
+        """Return the samples (steps, batch size) of the local steps of an update."""
         return draw_batches(
             self._partition[update.client],
             self._streams.generator("batches", update.round, update.client),
@@ -507,6 +519,7 @@ class LocalWork:
         )
 
     def _moves(self, job: Job, steps: int) -> IntArray:
+        """Return the crops and flips (steps, batch size, 3) of a job's samples."""
         generator = self._streams.generator("augmentation", job.round, job.client)
         return draw_moves(generator, steps=steps, batch_size=int(self._work.batch_size[job.client]))
 

@@ -51,8 +51,9 @@ class CrossEntropy:
     def value(self, scores: Tensor, labels: Tensor) -> Tensor:
         if scores.requires_grad or scores.shape[-1] >= _MANY_CLASSES:
             return -torch.log_softmax(scores, -1).gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-        below = scores - scores.amax(-1, keepdim=True)
-        return below.exp().sum(-1).log_().sub_(below.gather(-1, labels.unsqueeze(-1)).squeeze(-1))
+        # Subtract the largest score, so that no exponential overflows.
+        shifted = scores - scores.amax(-1, keepdim=True)
+        return shifted.exp().sum(-1).log_().sub_(shifted.gather(-1, labels.unsqueeze(-1)).squeeze(-1))
 
     def slope(self, scores: Tensor, labels: Tensor) -> Tensor:
         minus_one = _MINUS_ONE.to(scores).expand(*labels.shape, 1)
@@ -159,15 +160,17 @@ class FirstPass:
 
     def skip(self, kept: Sequence[BoolArray]) -> None:
         """Count only those of every client's steps that are `kept` (steps,)."""
-        self.steps = np.array([k[:n].sum() for k, n in zip(kept, self.steps, strict=True)], np.int64)
+        self.steps = np.array([is_kept[:steps].sum() for is_kept, steps in zip(kept, self.steps, strict=True)], np.int64)
 
     def note(self, step: int, losses: Tensor, real: Tensor) -> None:
-        """Take in the losses (r,) of a step's samples: those of `real` (active, batch), of the first `active` clients."""
+        """Take in the losses (r,) of a step's samples. `real` (active, batch): True for the samples, r in all, of the first
+        `active` clients.
+        """
         if step < self.steps.max(initial=0) or self.measure == "last-batch":
             self._noted.append((losses, real))
 
     def merge(self, rows: Sequence[int], other: FirstPass) -> None:
-        """Take over the complete results of `other`, which belong to the clients `rows`."""
+        """Set the results of the clients `rows` to those of `other`, whose training is over."""
         if other._noted:
             other._compute()
         self.mean[rows], self.rms[rows] = other.mean, other.rms
@@ -200,14 +203,14 @@ class FirstPass:
 
         `in_pass`, `trained`: masks of the losses of the first pass, and of all training.
         """
-        taken = trained if self.measure == "last-batch" else in_pass
-        means = (losses * taken).square().sum(2) / taken.sum(2)
-        so_far = torch.full_like(means[0], math.nan)
+        counted = trained if self.measure == "last-batch" else in_pass
+        means = (losses * counted).square().sum(2) / counted.sum(2)
+        result = torch.full_like(means[0], math.nan)
         for mean in means[:1] if self.measure == "first-batch" else means:
-            updated = mean if self.measure != "moving-average" else so_far + _NEWEST * (mean - so_far)
+            updated = mean if self.measure != "moving-average" else result + _NEWEST * (mean - result)
             # A step without samples (NaN) leaves a client's value as it is; the first batch with samples starts it.
-            so_far = torch.where(mean.isnan(), so_far, torch.where(so_far.isnan(), mean, updated))
-        return so_far
+            result = torch.where(mean.isnan(), result, torch.where(result.isnan(), mean, updated))
+        return result
 
 
 class StepLosses:
@@ -220,8 +223,10 @@ class StepLosses:
     def __init__(self, loss: Loss, tally: LossTally | None, first: FirstPass | None, *, stacked: bool) -> None:
         self._loss, self._tally, self._first, self._stacked = loss, tally, first, stacked
         self._scores: list[Tensor] = []
+        """Scores of steps whose losses are not computed yet."""
         self._labels: list[Tensor] = []
         self._waiting = 0
+        """Number of these scores."""
 
     def note(self, step: int, scores: Tensor, labels: Tensor, weights: Tensor, *, full: bool) -> None:
         """Take in a step's scores, labels (n, B) and weights (n, B), 0 for missing samples; `full`: no sample is missing."""

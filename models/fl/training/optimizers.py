@@ -61,9 +61,10 @@ class Adam(AdamParameters):
         first, second = moments
         first.lerp_(gradient, 1 - self.beta1)
         second.mul_(self.beta2).addcmul_(gradient, gradient, value=1 - self.beta2)
-        past: NDArray[np.float64] = counts.astype(np.float64)
-        scale = second.sqrt().div_(_column(np.sqrt(1 - self.beta2**past), theta)).add_(self.epsilon)
-        rate = _column(self.learning_rate / (1 - self.beta1**past), theta)
+        steps: NDArray[np.float64] = counts.astype(np.float64)
+        # Both moments start at zero: divide by 1 - beta^steps, which corrects the bias.
+        scale = second.sqrt().div_(_column(np.sqrt(1 - self.beta2**steps), theta)).add_(self.epsilon)
+        rate = _column(self.learning_rate / (1 - self.beta1**steps), theta)
         theta.sub_(torch.mul(first, rate, out=gradient).div_(scale))
 
 

@@ -84,8 +84,10 @@ class Trained:
 
 
 LocalTraining: TypeAlias = Callable[[Parameters, LocalData, int, np.random.Generator], tuple[Parameters, int, Any]]
-"""A function that trains one client: from parameters (which it may change), data, the number of steps and a generator to the
-parameters after training, the number of samples processed, and the losses Losses (m,) of single samples in the first pass.
+"""Function that trains one client.
+
+It receives parameters (which it may change), data, the number of steps and a generator. It returns the parameters after training,
+the number of samples processed, and the losses (m,) of single samples in the first pass.
 """
 
 
@@ -172,7 +174,9 @@ class OwnTraining:
     def results(
         self, starts: Tensor, shards: list[IntArray], batches: list[IntArray], addresses: list[Address], states: list[Any]
     ) -> list[Result]:
-        """Train from the rows of `starts` (n, d); row k on the samples `shards[k]`, by the planned steps `batches[k]`.
+        """Train from the rows of `starts` (n, d), and return a result for each.
+
+        Row k is trained on the samples `shards[k]`, with the planned steps `batches[k]`, at `addresses[k]`, from `states[k]`.
 
         Parameters that no pattern of `learner.trained` names keep their numbers.
 
@@ -181,8 +185,8 @@ class OwnTraining:
         """
         self._network.train()
         # Drop batches of one sample, as in training by an optimizer: they have no variance.
-        least = 2 if self._layout.buffers or self._layout.normalisers else 1
-        steps = [drawn[(drawn >= 0).sum(1) >= least] for drawn in batches]
+        smallest_batch = 2 if self._layout.buffers or self._layout.normalisers else 1
+        steps = [drawn[(drawn >= 0).sum(1) >= smallest_batch] for drawn in batches]
         jobs = [
             TrainingJob(
                 client=address.client,
@@ -215,6 +219,7 @@ class OwnTraining:
         return torch.stack([result.row for result in results])
 
     def _by_name(self, row: Tensor) -> dict[str, Tensor]:
+        """Return copies of the tensors in `row` (d,), by name."""
         views = self._layout.views(row.clone().unsqueeze(0))
         return {name: view[0].clone() for name, view in zip(self._layout.names, views, strict=True)}
 
@@ -260,13 +265,16 @@ class OwnTraining:
             if value is None and place >= self._layout.count:
                 continue
             if not torch.is_tensor(value) or tuple(value.shape) != shape:
-                found = "nothing" if value is None else tuple(value.shape) if torch.is_tensor(value) else type(value).__name__
-                raise self._refusal(found, f"parameter {name!r} must be a tensor of shape {shape}")
+                received: Any = "nothing"
+                if value is not None:
+                    received = tuple(value.shape) if torch.is_tensor(value) else type(value).__name__
+                raise self._refusal(received, f"parameter {name!r} must be a tensor of shape {shape}")
             view.copy_(value.detach().unsqueeze(0))
         return row if self._layout.all_move else torch.where(self._layout.moves.to(row.device), row, start)
 
-    def _refusal(self, found: Any, reason: str) -> AnswerError:
-        return AnswerError(self._role, self._method, found, reason)
+    def _refusal(self, returned: Any, reason: str) -> AnswerError:
+        """Return the error about an answer of the user's trainer."""
+        return AnswerError(self._role, self._method, returned, reason)
 
 
 def is_plain(value: Any) -> bool:

@@ -136,23 +136,20 @@ class Shape:
 
 
 def split(rows: Sequence[Sequence[int]], stack: Stack) -> list[Stack]:
-    """Split `stack`: return a stack for each entry of `rows`, an array of places in `stack`."""
+    """Return a part of `stack` for each entry of `rows`: the clients at these places of `stack`."""
 
-    def take(values: list[IntArray], places: Sequence[int]) -> list[IntArray]:
-        return [values[place] for place in places]
-
-    return [
-        Stack(
+    def part(places: Sequence[int]) -> Stack:
+        return Stack(
             [stack.clients[place] for place in places],
             [stack.rounds[place] for place in places],
-            take(stack.batches, places),
+            [stack.batches[place] for place in places],
             [stack.seeds[place] for place in places] if stack.seeds else [],
-            None if stack.moves is None else take(stack.moves, places),
+            None if stack.moves is None else [stack.moves[place] for place in places],
             None if stack.taken is None else stack.taken[list(places)],
             stack.counts_losses,
             None if stack.passes is None else stack.passes[list(places)],
             stack.measure,
             None if stack.own is None else stack.own.take(places),
         )
-        for places in rows
-    ]
+
+    return [part(places) for places in rows]

@@ -63,6 +63,7 @@ class Diurnal(Alternating):
         self._day = _Day(_table(by_hour), mean_session_s)
         # Days begin at 0:30, where the table does.
         self._ahead_s = np.mod((start_h + spread(zone, np.arange(clients))) * HOUR_S - HOUR_S / 2, DAY_S)
+        """Time of day (K,) of each client at time 0, seconds since 0:30."""
 
     def _share_at_first(self) -> FloatArray:
         return self._day.share(self._ahead_s)
@@ -72,10 +73,11 @@ class Diurnal(Alternating):
         of_day = np.mod(begins + self._ahead_s[who], DAY_S)
         on = self.on[who]
         ends = np.empty(len(who))
+        # Clients that are on leave next, others come.
         for leaving in (True, False):
-            whole = np.flatnonzero(on == leaving)
-            for first in range(0, len(whole), _BLOCK):
-                block = whole[first : first + _BLOCK]
+            places = np.flatnonzero(on == leaving)
+            for first in range(0, len(places), _BLOCK):
+                block = places[first : first + _BLOCK]
                 ends[block] = self._day.ends(of_day[block], level[block], leaving)
         return np.maximum(begins, begins - of_day + ends)
 
@@ -105,9 +107,9 @@ class _Day:
         for hour, p in enumerate(table.tolist()):
             slope = (float(table[(hour + 1) % 24]) - p) / HOUR_S
             # Below this share, p falls faster than departures at the given rate allow; only a falling table reaches it.
-            splits = -slope * mean_session_s
-            first = HOUR_S if slope >= 0 else min(max((p - splits) / -slope, 0.0), HOUR_S)
-            for begin, length, is_steep in ((0.0, first, False), (first, HOUR_S - first, True)):
+            steep_below = -slope * mean_session_s
+            flat_s = HOUR_S if slope >= 0 else min(max((p - steep_below) / -slope, 0.0), HOUR_S)
+            for begin, length, is_steep in ((0.0, flat_s, False), (flat_s, HOUR_S - flat_s, True)):
                 if length > 0:
                     starts.append(hour * HOUR_S + begin)
                     lengths.append(length)
@@ -150,21 +152,23 @@ class _Day:
         """
         piece = self._piece(of_day)
         share = self.share(of_day)
-        left = np.maximum(self._lengths[piece] - (of_day - self._starts[piece]), 0.0)
-        rest = self._hazard(piece, share, self._last[piece], left, leaving)
-        gathered, answer = self._gathered[leaving], np.full(len(of_day), math.inf)
-        here = level < rest
-        if here.any():
-            answer[here] = of_day[here] + self._invert_hazard(piece[here], share[here], left[here], level[here], leaving)
-        there = np.flatnonzero(~here)
-        if there.size and gathered[-1] > 0:
-            target = gathered[piece[there] + 1] + (level[there] - rest[there])
+        left_s = np.maximum(self._lengths[piece] - (of_day - self._starts[piece]), 0.0)
+        # Hazard in the rest of the present piece.
+        rest = self._hazard(piece, share, self._last[piece], left_s, leaving)
+        gathered, ends = self._gathered[leaving], np.full(len(of_day), math.inf)
+        in_piece = level < rest
+        if in_piece.any():
+            within_s = self._invert_hazard(piece[in_piece], share[in_piece], left_s[in_piece], level[in_piece], leaving)
+            ends[in_piece] = of_day[in_piece] + within_s
+        later = np.flatnonzero(~in_piece)
+        if later.size and gathered[-1] > 0:
+            target = gathered[piece[later] + 1] + (level[later] - rest[later])
             days = np.floor(target / gathered[-1])
             target = np.maximum(target - days * gathered[-1], 0.0)
-            at = np.minimum(np.searchsorted(gathered, target, side="right") - 1, len(self._p) - 1)
-            further = self._invert_hazard(at, self._p[at], self._lengths[at], target - gathered[at], leaving)
-            answer[there] = days * DAY_S + self._starts[at] + further
-        return answer
+            last = np.minimum(np.searchsorted(gathered, target, side="right") - 1, len(self._p) - 1)
+            within_s = self._invert_hazard(last, self._p[last], self._lengths[last], target - gathered[last], leaving)
+            ends[later] = days * DAY_S + self._starts[last] + within_s
+        return ends
 
     def _piece(self, of_day: FloatArray) -> IntArray:
         """Return the piece of each time of day (n,)."""
@@ -203,11 +207,11 @@ class _Day:
         """
         answer = np.zeros(len(level))
         # Where p is 1 at the beginning, a client that is away comes at once.
-        open_ = np.flatnonzero((slope != 0) & (p < 1))
-        low, high, x = np.zeros(len(open_)), left[open_].copy(), np.zeros(len(open_))
-        slope, away, level = slope[open_], 1 - p[open_], level[open_]
+        unsolved = np.flatnonzero((slope != 0) & (p < 1))
+        low, high = np.zeros(len(unsolved)), left[unsolved].copy()
+        slope, away, level = slope[unsolved], 1 - p[unsolved], level[unsolved]
         x = np.minimum(level * away / np.maximum(slope + self._rate * (1 - away), 1e-300), high)
-        while open_.size:
+        while unsolved.size:
             gap = away - slope * x
             value = (1 + self._rate / slope) * -np.log1p(-slope * x / away) - self._rate * x - level
             rises = value < 0
@@ -215,7 +219,7 @@ class _Day:
             step = x - value * gap / (slope + self._rate * (1 - gap))
             new = np.where((step > low) & (step < high), step, (low + high) / 2)
             done = (np.abs(new - x) <= 1e-9) | (high - low <= 1e-9)
-            answer[open_[done]] = new[done]
-            open_, low, high, x = open_[~done], low[~done], high[~done], new[~done]
+            answer[unsolved[done]] = new[done]
+            unsolved, low, high, x = unsolved[~done], low[~done], high[~done], new[~done]
             slope, away, level = slope[~done], away[~done], level[~done]
         return answer

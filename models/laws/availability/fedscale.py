@@ -71,7 +71,7 @@ class FedScale(Recorded):
             self.next_change_s[:] = 0.0
 
     def _choose(self, now_s: float, draws: Draws) -> None:
-        """Draw the phone of each client; presence is then that at `now_s`."""
+        """Draw the phone of each client, and set presence to that at `now_s`."""
         count = len(self.on)
         uniforms = draws.uniforms_at(0, np.arange(count), count)
         self._table_of = (uniforms * len(self._periods)).astype(np.int64)
@@ -123,9 +123,9 @@ def _read(path: str) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
             times = f"active = {active[np.argmin(good)]:g}, inactive = {inactive[np.argmin(good)]:g}"
             raise make_refusal(path, f"{where}: {times}: goes back in time, or begins before the last interval has ended")
         inactive = np.minimum(inactive, period)
-        some = active < inactive
-        starts.append(active[some])
-        ends.append(inactive[some])
+        has_length = active < inactive
+        starts.append(active[has_length])
+        ends.append(inactive[has_length])
         periods.append(float(period))
     if not periods:
         raise make_refusal(path, "holds no phone")

@@ -69,6 +69,7 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
     first, second = header[1:]
 
     def check(good: NDArray[np.bool_], describe: Callable[[int], str]) -> None:
+        """Refuse the file unless all rows are `good` (n,); `describe` says what is wrong with a row."""
         if not good.all():
             row = int(np.argmin(good))
             raise make_refusal(path, f"line {numbers[row]}: {describe(row)}")
@@ -83,27 +84,28 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
         check(ends <= repeat_s, lambda row: f"{times(row)}: must end by repeat_s = {repeat_s!r}")
     # Sort by client, each in the order of its lines. Of several bad lines the message names the first in the file.
     order = np.argsort(who, kind="stable")
-    whose, starts, ends = who[order].astype(np.int64), starts[order], ends[order]
-    early = np.flatnonzero((whose[1:] == whose[:-1]) & (starts[1:] < ends[:-1])) + 1
-    if early.size:
-        j = int(early[np.argmin(order[early])])
-        last = f"{float(ends[j - 1])!r}, where client {whose[j]}'s last interval ends"
+    clients_of, starts, ends = who[order].astype(np.int64), starts[order], ends[order]
+    overlapping = np.flatnonzero((clients_of[1:] == clients_of[:-1]) & (starts[1:] < ends[:-1])) + 1
+    if overlapping.size:
+        j = int(overlapping[np.argmin(order[overlapping])])
+        last = f"{float(ends[j - 1])!r}, where client {clients_of[j]}'s last interval ends"
         raise make_refusal(path, f"line {numbers[order[j]]}: {first} = {float(starts[j])!r}: must be >= {last}")
-    return whose, starts, ends
+    return clients_of, starts, ends
 
 
 def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
     """Return the lines with these `numbers` as a table (n, 3). Raises ParameterError that names the first bad line."""
-    wanted = [lines[i - 1] for i in numbers.tolist()]
+    chosen = [lines[number - 1] for number in numbers.tolist()]
+    # Fast path; it does not tell which line is bad.
     try:
-        if wanted:
-            table = np.loadtxt(wanted, delimiter=",", comments=None, quotechar='"', ndmin=2)
-            if table.shape == (len(wanted), 3):
+        if chosen:
+            table = np.loadtxt(chosen, delimiter=",", comments=None, quotechar='"', ndmin=2)
+            if table.shape == (len(chosen), 3):
                 return np.asarray(table, np.float64)
     except ValueError:
         pass  # the loop below finds the line
-    table = np.empty((len(wanted), 3))
-    for row, (number, line) in enumerate(zip(numbers.tolist(), wanted, strict=True)):
+    table = np.empty((len(chosen), 3))
+    for row, (number, line) in enumerate(zip(numbers.tolist(), chosen, strict=True)):
         try:
             table[row] = [float(cell) for cell in next(csv.reader([line]))]
         except (ValueError, csv.Error):  # csv.Error: a cell is longer than the reader allows
@@ -125,6 +127,7 @@ def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: 
         raise make_refusal(path, f"line {text.count(chr(10), 0, at) + 1}: must be JSON, {what}")
 
     def token(at: int, allowed: str) -> tuple[str, int]:
+        """Return the next sign after `at`, which must be one of `allowed`, and the place of the first letter after it."""
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
         separator = text[at : at + 1]
         if not separator or separator not in allowed:

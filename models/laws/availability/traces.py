@@ -66,16 +66,17 @@ class Recorded(Presence):
         ends = np.where(repeats, (cycle + 1) * length, math.inf)
 
         def times_at(place: IntArray) -> FloatArray:
-            # Without the minimum, rounding could put a change after the end of its period.
             """Return the times of the changes at places `place` (n,) in the present cycle."""
+            # Without the minimum, rounding could put a change after the end of its period.
             return np.minimum(begins + self._times[np.minimum(place, len(self._times) - 1)], ends)
 
+        # Bisection for all clients at once: `left` becomes the place of the first change after `now`.
         left, right = low.copy(), high.copy()
-        while (open_ := left < right).any():
+        while (undecided := left < right).any():
             middle = (left + right) // 2
-            passed = open_ & (times_at(middle) <= now)
+            passed = undecided & (times_at(middle) <= now)
             left = np.where(passed, middle + 1, left)
-            right = np.where(open_ & ~passed, middle, right)
+            right = np.where(undecided & ~passed, middle, right)
         self.on[who] = self._wraps[table] ^ ((left - low) % 2 == 1)
         # The first change of the next period, at most at the end of that period.
         first = np.minimum(ends + self._times[np.minimum(low, len(self._times) - 1)], (cycle + 2) * length)
@@ -96,11 +97,11 @@ class Recorded(Presence):
         period = self._periods[tables]
         repeats = period < math.inf
         cycles = np.where(repeats, np.floor(until_s / np.where(repeats, period, 1.0)), 0.0)
-        into = until_s - cycles * np.where(repeats, period, 0.0)
-        total = self._present_within(tables, into)
-        total += cycles * self._present_within(tables, np.where(repeats, period, 0.0))
-        each: FloatArray = total[self._table_of]
-        return each
+        into_cycle_s = until_s - cycles * np.where(repeats, period, 0.0)
+        of_tables = self._present_within(tables, into_cycle_s)
+        of_tables += cycles * self._present_within(tables, np.where(repeats, period, 0.0))
+        of_clients: FloatArray = of_tables[self._table_of]
+        return of_clients
 
     def _present_within(self, tables: IntArray, into_s: FloatArray) -> FloatArray:
         """Return the seconds (tables,) of presence in the first `into_s` (tables,) seconds of a period."""
@@ -147,20 +148,20 @@ def merge_intervals(
     count = len(periods)
     wraps = np.zeros(count, np.bool_)
     # An end at the end of the period is the beginning of the next one. If an interval begins there, neither is a change.
-    whole = ends >= periods[who]
-    wraps[who[whole & (ends < math.inf)]] = True
-    at_zero = np.zeros(count, np.bool_)
-    at_zero[who[starts == 0.0]] = True
-    joins = np.zeros(len(who), np.bool_)
-    joins[1:] = (who[1:] == who[:-1]) & (starts[1:] == ends[:-1])
-    arrives = ~joins & ~((starts == 0.0) & wraps[who])
-    departs = np.append(~joins[1:], np.ones(min(len(who), 1), np.bool_)) & ~whole
-    ghosts = np.flatnonzero(wraps & ~at_zero)
+    lasts_to_end = ends >= periods[who]
+    wraps[who[lasts_to_end & (ends < math.inf)]] = True
+    begins_at_zero = np.zeros(count, np.bool_)
+    begins_at_zero[who[starts == 0.0]] = True
+    touches_previous = np.zeros(len(who), np.bool_)
+    touches_previous[1:] = (who[1:] == who[:-1]) & (starts[1:] == ends[:-1])
+    arrives = ~touches_previous & ~((starts == 0.0) & wraps[who])
+    departs = np.append(~touches_previous[1:], np.ones(min(len(who), 1), np.bool_)) & ~lasts_to_end
     # A client that is present up to the end of a period, but not from its beginning, departs as the next period begins.
-    times = np.concatenate((starts[arrives], ends[departs], np.zeros(len(ghosts))))
-    of = np.concatenate((who[arrives], who[departs], ghosts))
-    order = np.lexsort((times, of))
-    first = np.concatenate(([0], np.cumsum(np.bincount(of, minlength=count)))).astype(np.int64)
+    depart_at_zero = np.flatnonzero(wraps & ~begins_at_zero)
+    times = np.concatenate((starts[arrives], ends[departs], np.zeros(len(depart_at_zero))))
+    tables = np.concatenate((who[arrives], who[departs], depart_at_zero))
+    order = np.lexsort((times, tables))
+    first = np.concatenate(([0], np.cumsum(np.bincount(tables, minlength=count)))).astype(np.int64)
     return times[order] if len(times) else np.zeros(1), first, wraps
 
 

@@ -56,7 +56,9 @@ def read_step_files(
 
 
 def read_packet_files(*, path: str, packet_bytes: float, clients: int) -> tuple[list[Points], IntArray | None]:
-    """Return what `read_step_files` returns, from files of Mahimahi's format."""
+    """Return the traces of `clients` from files of Mahimahi's format, and the number of the trace of each
+    client (None: all follow the only one). A packet has `packet_bytes`.
+    """
     if not 0.0 < packet_bytes < math.inf:
         raise ParameterError("packet_bytes", packet_bytes, "must be finite and > 0 bytes")
     if CLIENT in path:
@@ -95,16 +97,19 @@ def _points_of_file(rows: dict[int | None, Rows], path: str, end_s: float | None
 
 
 def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
-    """Return the lines of each client, or of all clients (None); with `clients` None the file has no column of clients."""
+    """Return the lines of each client by its number, or of all clients at the key None.
+
+    `clients` None: the file must not have a column of clients.
+    """
     rows = _rows(path)
     header = [name.strip() for name in rows[0][1]] if rows else []
-    wanted = {"time_s", "bytes_per_s"}
-    allowed = wanted if clients is None else wanted | {"client"}
-    if not wanted <= set(header) <= allowed or len(set(header)) < len(header):
+    required = {"time_s", "bytes_per_s"}
+    allowed = required if clients is None else required | {"client"}
+    if not required <= set(header) <= allowed or len(set(header)) < len(header):
         names = "time_s, bytes_per_s" + ("" if clients is None else ", and client where clients differ")
         raise ParameterError("path", path, f"line 1: the columns are {', '.join(header) or 'missing'}; must be {names}")
-    at_time, at_rate = header.index("time_s"), header.index("bytes_per_s")
-    at_client = header.index("client") if "client" in header else None
+    time_column, rate_column = header.index("time_s"), header.index("bytes_per_s")
+    client_column = header.index("client") if "client" in header else None
     steps: dict[int | None, Rows] = {}
     for number, row in rows[1:]:
         if not row:
@@ -113,11 +118,11 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
             problem = f"{','.join(row)!r} has {len(row)} values for {len(header)} columns"
             raise ParameterError("path", path, f"line {number}: {problem}; write numbers without commas")
         try:
-            time, rate = float(row[at_time]), float(row[at_rate])
-            client = None if at_client is None else int(row[at_client])
+            time, rate = float(row[time_column]), float(row[rate_column])
+            client = None if client_column is None else int(row[client_column])
         except (ValueError, IndexError):
-            named = "a time and a rate" + ("" if at_client is None else " of a client")
-            raise ParameterError("path", path, f"line {number}: {','.join(row)!r} is not {named}") from None
+            expected = "a time and a rate" + ("" if client_column is None else " of a client")
+            raise ParameterError("path", path, f"line {number}: {','.join(row)!r} is not {expected}") from None
         if client is not None and not 0 <= client < (clients or 0):
             raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
         if reason := explain_bad_rate(rate):
@@ -196,9 +201,9 @@ def _read_packets(path: str, packet_bytes: float) -> Points:
     if not stamps or not stamps[-1]:
         raise ParameterError("path", path, "holds no packets after 0 ms; must end with a line above 0")
     # Only milliseconds in which packets pass, and those after them, begin a step.
-    at, packets = np.unique(np.maximum(np.array(stamps) - 1, 0), return_counts=True)
-    edges = np.unique(np.concatenate(([0], at, at + 1)))
-    edges = edges[edges < stamps[-1]]
-    rates = np.zeros(len(edges))
-    rates[np.searchsorted(edges, at)] = packets * packet_bytes / _MS
-    return _trace_of(edges * _MS, rates, stamps[-1] * _MS)
+    with_packets, packets = np.unique(np.maximum(np.array(stamps) - 1, 0), return_counts=True)
+    steps = np.unique(np.concatenate(([0], with_packets, with_packets + 1)))
+    steps = steps[steps < stamps[-1]]
+    rates = np.zeros(len(steps))
+    rates[np.searchsorted(steps, with_packets)] = packets * packet_bytes / _MS
+    return _trace_of(steps * _MS, rates, stamps[-1] * _MS)

@@ -140,12 +140,12 @@ class ByGroup:
 
         `answer` is called with each law and the positions of its followers in `entities`.
         """
-        out = np.empty(len(entities))
-        group = self.group_of[entities]
-        for j in np.unique(group).tolist():
-            where = np.flatnonzero(group == j)
-            out[where] = answer(self.laws[j], where)
-        return out
+        answers = np.empty(len(entities))
+        groups = self.group_of[entities]
+        for group in np.unique(groups).tolist():
+            places = np.flatnonzero(groups == group)
+            answers[places] = answer(self.laws[group], places)
+        return answers
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
         return self._collect(entities, lambda law, i: law.ends_s(start_s[i], size_bytes[i], entities[i]))
@@ -190,17 +190,18 @@ class Successive:
         place = self._current(float(now.min(initial=_NEVER)))
         while under_way.size and place < len(self._until):
             until_s = float(self._until[place])
-            here = under_way[now[under_way] < until_s]
-            if here.size:
-                law, who = self.laws[place], entities[here]
-                ends = law.ends_s(now[here], left[here], who)
-                over = ends <= until_s
-                out[here[over]] = ends[over]
-                on, until = here[~over], np.full(np.count_nonzero(~over), until_s)
-                if on.size:
-                    left[on] = np.maximum(left[on] - law.served_bytes(now[on], until, entities[on]), 0.0)
-                    now[on] = until_s
-                under_way = np.setdiff1d(under_way, here[over], assume_unique=True)
+            begun = under_way[now[under_way] < until_s]
+            if begun.size:
+                law = self.laws[place]
+                ends = law.ends_s(now[begun], left[begun], entities[begun])
+                is_over = ends <= until_s
+                out[begun[is_over]] = ends[is_over]
+                going_on, until = begun[~is_over], np.full(np.count_nonzero(~is_over), until_s)
+                if going_on.size:
+                    served = law.served_bytes(now[going_on], until, entities[going_on])
+                    left[going_on] = np.maximum(left[going_on] - served, 0.0)
+                    now[going_on] = until_s
+                under_way = np.setdiff1d(under_way, begun[is_over], assume_unique=True)
             place += 1
         return out
 
@@ -212,9 +213,9 @@ class Successive:
         for place in range(first, last + 1):
             until_s = float(self._until[place])
             begin, end = np.maximum(start_s, from_s), np.minimum(end_s, until_s)
-            here = np.flatnonzero(begin < end)
-            if here.size:
-                out[here] += self.laws[place].served_bytes(begin[here], end[here], entities[here])
+            served = np.flatnonzero(begin < end)
+            if served.size:
+                out[served] += self.laws[place].served_bytes(begin[served], end[served], entities[served])
             from_s = until_s
         return out
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -43,6 +43,16 @@ More = Callable[[int, int], tuple[FloatArray, FloatArray]]
 """Function that returns durations and rates of steps a..b-1 of a path; called with adjacent ranges, in order."""
 
 
+class _StepAt(NamedTuple):
+    """Step of a path at some time."""
+
+    carried_bytes: float
+    """Bytes that the path has carried by that time."""
+    rate: float
+    end_s: float
+    """End of the step."""
+
+
 class _Path:
     """Bandwidth of one client, as far as it was needed; in lists, where a single look-up is faster than in arrays."""
 
@@ -65,18 +75,18 @@ class _Path:
             self.sums += (self.sums[-1] + np.cumsum(durations * rates)).tolist()
             self.rates += rates.tolist()
 
-    def step(self, time_s: float) -> tuple[float, float, float]:
-        """Return bytes carried by `time_s`, and rate and end of the step at that time."""
+    def step(self, time_s: float) -> _StepAt:
+        """Return the step at `time_s`."""
         self.reach(time_s)
         j = bisect_right(self.times, time_s) - 1
         rate = self.rates[j]
-        return self.sums[j] + (time_s - self.times[j]) * rate, rate, self.times[j + 1]
+        return _StepAt(self.sums[j] + (time_s - self.times[j]) * rate, rate, self.times[j + 1])
 
     def end_s(self, start_s: float, size_bytes: float) -> float:
         """Return the time at which a transfer that begins at `start_s` ends."""
         if not size_bytes > 0.0:
             return start_s
-        target = self.step(start_s)[0] + size_bytes
+        target = self.step(start_s).carried_bytes + size_bytes
         self.reach(start_s, target)
         j = bisect_left(self.sums, target * _REACHED) - 1
         return max(self.times[j] + (target - self.sums[j]) / self.rates[j], start_s)
@@ -109,15 +119,15 @@ class _Paths(ABC):
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
         intervals = zip(map(self._path, entities.tolist()), start_s.tolist(), end_s.tolist(), strict=True)
-        served = [path.step(end)[0] - path.step(start)[0] for path, start, end in intervals]
+        served = [path.step(end).carried_bytes - path.step(start).carried_bytes for path, start, end in intervals]
         return np.asarray(np.array(served) * pick(self._scale, entities))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
-        rates = [self._path(client).step(time_s)[1] for client in entities.tolist()]
+        rates = [self._path(client).step(time_s).rate for client in entities.tolist()]
         return np.asarray(np.array(rates) * pick(self._scale, entities))
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
-        return np.array([self._path(client).step(time_s)[2] for client in entities.tolist()])
+        return np.array([self._path(client).step(time_s).end_s for client in entities.tolist()])
 
     def stops_s(self, entities: IntArray) -> FloatArray:
         return np.full(len(entities), _NEVER)
@@ -169,12 +179,12 @@ class GaussMarkov(_Paths):
 
         # Index 0 of the stream is for offsets in traces: a law by group may combine both.
         normal = ndtri(np.maximum(self._draws.uniforms(client + 1, end)[first:], _SMALLEST_U))
-        fresh = math.sqrt(1.0 - self._memory**2)
-        begin = float(normal[0]) if not first else self._memory * self._scores[client] + fresh * float(normal[0])
-        scores = np.array(list(accumulate(normal[1:].tolist(), lambda x, z: self._memory * x + fresh * z, initial=begin)))
+        noise = math.sqrt(1.0 - self._memory**2)
+        begin = float(normal[0]) if not first else self._memory * self._scores[client] + noise * float(normal[0])
+        scores = np.array(list(accumulate(normal[1:].tolist(), lambda x, z: self._memory * x + noise * z, initial=begin)))
         self._scores[client] = float(scores[-1])
-        who = np.array([client])
-        mean, std, floor = (float(spread(value, who)[0]) for value in (self._mean, self._std, self._floor))
+        clients = np.array([client])
+        mean, std, floor = (float(spread(value, clients)[0]) for value in (self._mean, self._std, self._floor))
         return np.full(end - first, self._step_s), np.maximum(mean + std * scores, floor)
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
@@ -229,12 +239,11 @@ class MarkovLevels(_Paths):
             raise ParameterError("moves", moves, "must be 'any' or 'neighbour'")
         self._levels, self._stay = np.array(levels_bytes_per_s, np.float64), np.array(mean_stay_s, np.float64)
         count = len(self._levels)
-        others = [
-            [j for j in range(count) if j != i and (moves == "any" or abs(j - i) == 1)]  # where level i leads
-            for i in range(count)
+        self._next_levels = [
+            [j for j in range(count) if j != i and (moves == "any" or abs(j - i) == 1)] for i in range(count)
         ]
-        self._others = others
-        weight = np.array([len(reached) for reached in others]) * self._stay
+        """Levels that may follow each level."""
+        weight = np.array([len(levels) for levels in self._next_levels]) * self._stay
         self._share = weight / weight.sum()
         """Stationary probabilities of the levels. The chain of jumps is a random walk on a graph: it visits a level by its
         neighbours.
@@ -246,15 +255,15 @@ class MarkovLevels(_Paths):
     def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
         # Two draws for each stay: the level and the duration.
         u = self._draws.uniforms(client + 1, 2 * end)[2 * first :]
-        where = np.empty(end - first, np.int64)
+        levels = np.empty(end - first, np.int64)
         for i, x in enumerate(u[0::2].tolist()):
             if first or i:
-                reached = self._others[self._level[client]]
-                level = reached[min(int(x * len(reached)), len(reached) - 1)]
+                possible = self._next_levels[self._level[client]]
+                level = possible[min(int(x * len(possible)), len(possible) - 1)]
             else:
                 level = min(int(np.searchsorted(np.cumsum(self._share), x, "right")), len(self._levels) - 1)
-            where[i] = self._level[client] = level
-        return -self._stay[where] * np.log1p(-u[1::2]), self._levels[where]
+            levels[i] = self._level[client] = level
+        return -self._stay[levels] * np.log1p(-u[1::2]), self._levels[levels]
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         return np.asarray(float(self._share @ self._levels) * spread(self._scale, entities))
