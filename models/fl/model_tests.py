@@ -38,13 +38,16 @@ class Unscored(NamedTuple):
 
     def after(self, round: int, samples: int) -> Unscored:
         """Return the record after the evaluation of `round`, which found this number of samples without scores."""
-        since = (round if self.since_round is None else self.since_round) if samples else None
-        return Unscored(self.of, samples, since)
+        if not samples:
+            return Unscored(self.of)
+        return Unscored(self.of, samples, round if self.since_round is None else self.since_round)
 
 
 class ModelTests:
-    """Tests of the newest of `versions`, and of models that may follow it. `work`: what clients keep of a model, and losses in
-    training; `probing`: the samples of clients.
+    """Tests of the newest of `versions`, and of models that may follow it.
+
+    `work` holds the training losses, and the statistics of batch normalisation if clients keep their own. `probing` computes
+    losses on clients' samples.
     """
 
     __test__ = False
@@ -109,8 +112,9 @@ class ModelTests:
             return self._evaluator.accuracy(model, batch_statistics=self._work.local_statistics)
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None, model: Tensor | None = None) -> FloatArray:
-        """Return the mean loss (n,) of `model`, or of the present one, on all samples of each client, or on `samples` of them:
-        see `probing.Probing`.
+        """Return the mean loss (n,) of `model` on `samples` random samples of each client.
+
+        `samples` None: on all samples of the client. `model` None: the present model.
         """
         tested = self._versions.model if model is None else model
         with naming_device(self._device, "testing the model on clients' samples"):

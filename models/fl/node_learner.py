@@ -24,11 +24,11 @@ Weight = Literal["arrived", "registered", "equal"]
 
 
 class NodeLearner:
-    """The model of one node. Its members are clients (`clients`), or edges with models of their own (`edges`).
+    """Model of one node of a tree. Its members are clients (`clients`), or edges with models of their own (`edges`).
 
-    Updates of clients are trained and aggregated by the methods of `learner`. An edge's model counts by the `weight` of its tier,
-    times the staleness factor of the version that it started from: with w_i that add up to 1, the new model is the present one
-    plus the sum of w_i s_i (model_i - start_i).
+    Updates of clients are trained and aggregated by the methods of `learner`. The model of edge i, which started from start_i,
+    has the weight w_i of its tier (these sum to 1) and the staleness factor s_i of start_i: the new model is the present one plus
+    the sum of w_i s_i (model_i - start_i).
     """
 
     aggregates = True
@@ -101,6 +101,7 @@ class NodeLearner:
         self._learner.store.release(self._adopted.pop((client, round, version)))
 
     def _update(self, client: int, round: int, version: int, epsilon: float, steps: int) -> Update:
+        """Return the update of a client, which starts from the adopted version if it began under another edge."""
         adopted = self._adopted.get((client, round, version))
         if adopted is None:
             return Update(client, round, self._versions.start(version), epsilon, steps)
@@ -116,22 +117,24 @@ class NodeLearner:
         return None
 
     def _fold_clients(self, deliveries: Delivered, want_updates: bool, want_losses: bool) -> Content | None:
+        """Aggregate the updates of clients into the node's model; return their content as `aggregate` does."""
         learner = self._learner
         steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
         columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        addresses = zip(*(column.tolist() for column in columns[:3]), strict=True)
-        updates, of_all = [self._update(*row) for row in rows], (len(self._clients), self.registered)
-        computed, step = learner.aggregator.compute_step(updates, self._versions, of_all, want_losses)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        updates = [self._update(*row) for row in rows]
+        clients_and_samples = len(self._clients), self.registered
+        computed, step = learner.aggregator.compute_step(updates, self._versions, clients_and_samples, want_losses)
         if step is not None:
             self._take(step)
-        for client, round, version in addresses:
+        for client, round, version, _, _ in rows:
             self._arrived[client] = float(learner.data_sizes[client])
             if (client, round, version) in self._adopted:
                 self.drop(client, round, version)
         return learner.content_of(computed, want_updates, want_losses)
 
     def _fold_edges(self, deliveries: Delivered) -> None:
+        """Add the weighted changes of the arrived edges' models to the node's model, then drop these models."""
         store, edges = self._learner.store, [self.edges[number] for number in deliveries.clients.tolist()]
         answers = [edge._answers[round] for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True)]
         weights = np.array([weight for _, weight in answers])
@@ -159,9 +162,13 @@ class NodeLearner:
         return self._learner.evaluate(round, time_s, last) if self._above is None else None
 
     def retain(self, versions: list[int]) -> None:
-        """Keep the versions that attempts under way started from; adopted starts are kept anyway."""
+        """Keep `versions`, from which attempts under way started.
+
+        A start adopted from another edge counts as a version that this node may have dropped: its model is kept by `adopt`.
+        """
         adopted = {version for _, _, version in self._adopted}
-        self._versions.retain([one for one in versions if one not in adopted or one in self._versions.kept], holder="engine")
+        own = [version for version in versions if version not in adopted or version in self._versions.kept]
+        self._versions.retain(own, holder="engine")
 
     def contribution(self) -> FloatArray | None:
         return None
@@ -205,8 +212,9 @@ def node_learners(
 ) -> dict[int, NodeLearner]:
     """Return the learners of a tree by node, -1 being the root.
 
-    `above` (E,): the edge above each edge, -1: the root; an edge above comes first. `coordinator` (K,): the edge of each client.
-    `weights` (E,): how each edge counts above. `goes_on` (E,): True for edges that work while their model travels.
+    `above` (E,): number of the edge above each edge, lower than its own; -1: the root. `coordinator` (K,): the edge of each
+    client. `weights` (E,): by what the model of each edge is weighed at the node above. `goes_on` (E,): True for edges that go on
+    working while their model travels.
     """
     members = np.array(coordinator)
     root = NodeLearner(

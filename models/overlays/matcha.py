@@ -109,6 +109,7 @@ def best_probabilities(count: int, groups: Sequence[Sequence[Pair]], budget: flo
 
 @lru_cache(maxsize=16)
 def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget: float) -> tuple[float, ...]:
+    """Compute `best_probabilities` from tuples, which the cache needs; `count` silos."""
     number = len(groups)
     ends = [np.array(group).T for group in groups]
     best, best_value = np.full(number, budget), -np.inf

@@ -94,6 +94,7 @@ class Silos:
         return np.array([[self.model_bits / self._path_bits_per_s(way) * 1e3 for way in row] for row in self.underlay.ways])
 
     def _path_bits_per_s(self, way: Way) -> float:
+        """Return the rate of a route: its cables carry the message one after the other, so that their times per bit add up."""
         capacities = [self.underlay.cables[cable].bits_per_s or self.core_bits_per_s for cable in way.cables]
         if len(set(capacities)) == 1:
             return capacities[0] / len(capacities)

@@ -103,7 +103,7 @@ class Underlay:
 
     @cached_property
     def _beside(self) -> list[list[tuple[int, int, float]]]:
-        """(other site, number, length) of the cables at each site."""
+        """Cables at each site, each as (site at its other end, number of the cable, length)."""
         beside: list[list[tuple[int, int, float]]] = [[] for _ in self.sites]
         for number, cable in enumerate(self.cables):
             beside[cable.a].append((cable.b, number, cable.length))
@@ -130,6 +130,10 @@ class Underlay:
         return [self._way(source, target, before) for target in range(len(self.sites))]
 
     def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:
+        """Return the route from `source` to `target`, walked backwards; without sites and of endless delay if there is none.
+
+        `before`: for each site, the site before it on its route from `source`, and the cable between them.
+        """
         sites, cables = [target], []
         while sites[-1] != source:
             if sites[-1] not in before:

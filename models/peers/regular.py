@@ -16,6 +16,7 @@ LinkKm = Annotated[float, Doc("Length of each link in km.")]
 
 
 def _graph(clients: int, pairs: np.ndarray, link_km: float) -> PeerGraph:
+    """Return the graph whose links are `pairs` (n, 2), in any order, without repetitions and links from a client to itself."""
     links = np.unique(np.sort(np.asarray(pairs, np.int64).reshape(-1, 2), axis=1), axis=0)
     links = links[links[:, 0] != links[:, 1]]
     return PeerGraph.from_links(clients=clients, links=links, distance_km=np.full(len(links), float(link_km)))

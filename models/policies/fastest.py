@@ -33,6 +33,6 @@ class Fastest(NoMemory, NoProbes):
         self._truth = truth
 
     def select(self, view: View) -> IntArray:
-        able = np.flatnonzero(view.selectable)
-        speed = -self._truth.mean_latency_s(view.round, view.time_s)[able]
-        return np.sort(able[top_by_score(speed, self._per_round, None)])
+        candidates = np.flatnonzero(view.selectable)
+        mean_latency_s = self._truth.mean_latency_s(view.round, view.time_s)[candidates]
+        return np.sort(candidates[top_by_score(-mean_latency_s, self._per_round, None)])

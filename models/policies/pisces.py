@@ -87,21 +87,24 @@ class Pisces(NoProbes, StateFields):
 
     def select(self, view: View) -> IntArray:
         """Return min(m, selectable) clients, ascending; shape (n,)."""
-        able, rng = view.selectable & ~self._outliers.banned, view.rng
-        if not able.any():
-            able = view.selectable
-        seen, unseen = able & self._seen, able & ~self._seen
-        wanted = min(self._per_round, int(np.count_nonzero(able)))
-        new = min(count_explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng), int(np.count_nonzero(unseen)))
-        known = min(wanted - new, int(np.count_nonzero(seen)))
-        best = largest(self.scores(), seen, known, rng)
-        return np.sort(np.concatenate((best, uniform_draws(unseen, wanted - known, rng))))
+        candidates, rng = view.selectable & ~self._outliers.banned, view.rng
+        if not candidates.any():
+            candidates = view.selectable
+        seen, unseen = candidates & self._seen, candidates & ~self._seen
+        wanted = min(self._per_round, int(np.count_nonzero(candidates)))
+        explored = count_explored(wanted, self.exploration(view.round), one_by_one=True, rng=rng)
+        # Where one of the two groups has too few clients, the other gives more.
+        count_seen = min(wanted - min(explored, int(np.count_nonzero(unseen))), int(np.count_nonzero(seen)))
+        best = largest(self.scores(), seen, count_seen, rng)
+        return np.sort(np.concatenate((best, uniform_draws(unseen, wanted - count_seen, rng))))
 
     def observe(self, outcome: Outcome) -> None:
-        reports, arrived = outcome.reports, ~outcome.censored
-        came = outcome.clients[arrived]
-        self._utility[came] = self._sizes[came] * fill_missing_losses(reports.loss_rms[arrived])
-        self._seen[came] = True
-        self._staleness[1:, came] = self._staleness[:-1, came]
-        self._staleness[0, came] = reports.staleness[arrived]
-        self._outliers.observe(came, reports.loss_rms[arrived], outcome.round - reports.staleness[arrived])
+        arrived = ~outcome.censored
+        clients, losses = outcome.clients[arrived], outcome.reports.loss_rms[arrived]
+        staleness = outcome.reports.staleness[arrived]
+        self._utility[clients] = self._sizes[clients] * fill_missing_losses(losses)
+        self._seen[clients] = True
+        # The newest value comes first, the oldest falls out.
+        self._staleness[1:, clients] = self._staleness[:-1, clients]
+        self._staleness[0, clients] = staleness
+        self._outliers.observe(clients, losses, outcome.round - staleness)

@@ -25,7 +25,7 @@ class Random(NoMemory, NoProbes, IgnoresOpinions):
         self._per_round = per_round
 
     def select(self, view: View) -> IntArray:
-        able = np.flatnonzero(view.selectable)
-        if len(able) <= self._per_round:
-            return able
-        return np.sort(view.rng.choice(able, self._per_round, replace=False, shuffle=False))
+        candidates = np.flatnonzero(view.selectable)
+        if len(candidates) <= self._per_round:
+            return candidates
+        return np.sort(view.rng.choice(candidates, self._per_round, replace=False, shuffle=False))

@@ -109,14 +109,15 @@ class Refl(NoProbes, StateFields):
         return chosen
 
     def _choose(self, view: View) -> IntArray:
-        able, probed = view.selectable, view.probed
-        self._since_s[able] = np.nan  # a selectable client has no update under way
+        """Return the clients to select: of those that answered, the first by rank; random ones if none answered."""
+        selectable, probed = view.selectable, view.probed
+        self._since_s[selectable] = np.nan  # a selectable client has no update under way
         wanted = max(1, self._per_round - self.count_expected(view.time_s)) if self._adaptive else self._per_round
         answered = np.zeros(self._clients, np.bool_)
         answered[probed.clients[probed.answered]] = True
-        answered &= able
+        answered &= selectable
         if not answered.any():
-            return uniform_draws(able, wanted, view.rng)
+            return uniform_draws(selectable, wanted, view.rng)
         return largest(-self._rank(view.time_s), answered, wanted, view.rng)
 
     def _rank(self, now_s: float) -> FloatArray:
@@ -132,5 +133,5 @@ class Refl(NoProbes, StateFields):
     def observe(self, outcome: Outcome) -> None:
         self.mean_round_s = (1 - self._memory) * (outcome.end_s - outcome.start_s) + self._memory * self.mean_round_s
         self._since_s[outcome.clients] = np.nan
-        came = ~outcome.censored
-        self._latency_s[outcome.clients[came]] = outcome.latency_s[came]
+        arrived = ~outcome.censored
+        self._latency_s[outcome.clients[arrived]] = outcome.latency_s[arrived]

@@ -68,12 +68,14 @@ class IndexPolicy(RankedScheduler):
 
     def _rank(self, view: SlotView) -> list[int]:
         index = self.index(view.round)
-        due = (view.round - self._tau) % self._period if self._period else self._channels
-        if due >= self._channels:
+        # In the first N rounds of each period, one channel after the other is explored by force.
+        explored = (view.round - self._tau) % self._period if self._period else self._channels
+        if explored >= self._channels:
             return sorted(range(self._channels), key=index.__getitem__, reverse=True)[: self._clients]
-        others = view.rng.permutation(self._channels - 1)[: self._clients - 1].tolist()
-        chosen = sorted([due, *[other + (other >= due) for other in others]])
-        return sorted(chosen, key=index.__getitem__, reverse=True)
+        # K - 1 random ones of the other channels; their numbers skip that of the explored one.
+        draws = view.rng.permutation(self._channels - 1)[: self._clients - 1].tolist()
+        others = [draw + (draw >= explored) for draw in draws]
+        return sorted(sorted([explored, *others]), key=index.__getitem__, reverse=True)
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
         for channel in used:

@@ -59,25 +59,30 @@ def cut_tree(tree: FloatArray, masses: FloatArray) -> list[IntArray]:
 
 
 def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[Distribution]:
-    """Return the `count` groups of largest mass as distributions, filled up to mass 1 with the clients of the other groups, in
-    turn.
+    """Return the `count` groups of largest mass as distributions, each filled up to mass 1 with clients of the other groups.
+
+    A client that does not fit whole is split: it continues in the next distribution.
     """
     ranked = sorted(groups, key=lambda group: (-float(masses[group].sum()), int(group[0])))
     clients = [group.tolist() for group in ranked[:count]]
     parts = [masses[group].tolist() for group in ranked[:count]]
     room = [1.0 - sum(part) for part in parts]
-    k = 0
+    k, last = 0, count - 1
     for client in (i for group in ranked[count:] for i in group.tolist()):
-        left = float(masses[client])
-        while left > ROUNDING:
-            while k < count - 1 and room[k] <= ROUNDING:
+        rest = float(masses[client])
+        while rest > ROUNDING:
+            while k < last and room[k] <= ROUNDING:
                 k += 1
-            part = min(left, room[k]) if k < count - 1 else left
+            # The last distribution takes all that is left, so that rounding loses nothing.
+            part = min(rest, room[k]) if k < last else rest
             clients[k].append(client)
             parts[k].append(part)
             room[k] -= part
-            left -= part
-    return [make_distribution(np.array(c, np.int64), np.array(p)) for c, p in zip(clients, parts, strict=True)]
+            rest -= part
+    return [
+        make_distribution(np.array(members, np.int64), np.array(member_masses))
+        for members, member_masses in zip(clients, parts, strict=True)
+    ]
 
 
 class ClusteredBySimilarity(NoProbes, StateFields):

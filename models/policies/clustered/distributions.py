@@ -69,21 +69,21 @@ def draw_set(distributions: list[Distribution], shares: FloatArray, selectable: 
     a distribution has none left.
     """
     free = selectable.copy()
-    able = np.flatnonzero(free)
-    if len(able) <= len(distributions):
-        return able
+    candidates = np.flatnonzero(free)
+    if len(candidates) <= len(distributions):
+        return candidates
     drawn: list[int] = []
-    again: list[Distribution] = []
-    for each, u in zip(distributions, rng.random(len(distributions)).tolist(), strict=True):
-        client = each.pick(u)
+    to_repeat: list[Distribution] = []
+    for distribution, u in zip(distributions, rng.random(len(distributions)).tolist(), strict=True):
+        client = distribution.pick(u)
         if free[client]:
             free[client] = False
             drawn.append(client)
         else:
-            again.append(each)
-    for each in again:
-        left = free[each.clients]
-        clients, masses = each.clients[left], each.probabilities()[left]
+            to_repeat.append(distribution)
+    for distribution in to_repeat:
+        are_free = free[distribution.clients]
+        clients, masses = distribution.clients[are_free], distribution.probabilities()[are_free]
         if masses.sum() <= 0.0:
             clients = np.flatnonzero(free)
             masses = shares[clients]

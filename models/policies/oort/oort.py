@@ -166,24 +166,25 @@ class Oort(NoProbes, StateFields):
         return successive_draws(log_weights, unseen, size, rng)
 
     def observe(self, outcome: Outcome) -> None:
-        clients, arrived = outcome.clients, ~outcome.censored
-        came, cut = clients[arrived], clients[~arrived]
-        held, trained = self._sizes[came], outcome.reports.samples[arrived]
+        arrived = ~outcome.censored
+        delivered, cut = outcome.clients[arrived], outcome.clients[~arrived]
+        held, trained = self._sizes[delivered], outcome.reports.samples[arrived]
         # In several passes a client trains on more than it holds.
         counted = np.where(trained >= 0, np.minimum(trained, held), held) if self._with.counted == "trained" else held
-        self.utility[came] = counted * fill_missing_losses(outcome.reports.loss_rms[arrived])
-        self._duration_s[came] = outcome.latency_s[arrived]
+        self.utility[delivered] = counted * fill_missing_losses(outcome.reports.loss_rms[arrived])
+        self._duration_s[delivered] = outcome.latency_s[arrived]
+        # A client that was cut off would have taken at least as long as it was given.
         self._duration_s[cut] = np.fmax(self._duration_s[cut], outcome.latency_s[~arrived])
-        self._count[came] += 1
-        credited = came
-        if self._with.credit_cut and len(came):
-            self.utility[cut] = self.utility[came].mean()
-            credited = clients
+        self._count[delivered] += 1
+        credited = delivered
+        if self._with.credit_cut and len(delivered):
+            self.utility[cut] = self.utility[delivered].mean()
+            credited = outcome.clients
         self._seen[credited] = True
         self.last_round[credited] = outcome.round
         self._all_seen = self._all_seen or bool(self._seen.all())
-        best = self.utility[came[self._exploited[came]]]
-        self._pacer.observe(outcome.round, float(best.mean()) if len(best) else 0.0)
+        exploited = self.utility[delivered[self._exploited[delivered]]]
+        self._pacer.observe(outcome.round, float(exploited.mean()) if len(exploited) else 0.0)
 
 
 def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArray:

@@ -72,6 +72,7 @@ class PercentilePacer(Pacer):
         self._percentile = percentile
 
     def judge(self, before: float, now: float) -> None:
+        # A longer T where utility stays the same, a shorter one where it jumps: the thresholds of the authors' code.
         if abs(now - before) <= 0.1 * before:
             self._percentile = min(100.0, self._percentile + _STEP)
         elif abs(now - before) >= 5.0 * before:

@@ -60,10 +60,10 @@ class Genie(NoProbes, StateFields):
         self._tau_min_s = parameters.tau_min_s
 
     def select(self, view: View) -> IntArray:
-        able = np.flatnonzero(view.selectable)
-        modular = self._rewards.update_by_counts(view.round)[able]
-        ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)[able]
-        return np.sort(able[best_set(ratios, modular, self._per_round, None)])
+        candidates = np.flatnonzero(view.selectable)
+        modular = self._rewards.update_by_counts(view.round)[candidates]
+        ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)[candidates]
+        return np.sort(candidates[best_set(ratios, modular, self._per_round, None)])
 
     def observe(self, outcome: Outcome) -> None:
         self._rewards.count(outcome.clients)
