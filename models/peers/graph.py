@@ -132,11 +132,10 @@ class PeerGraph:
         return slice(int(self.starts[client]), int(self.starts[client + 1]))
 
     def outgoing(self, clients: IntArray) -> IntArray:
-        """Return the positions of all edges that leave `clients` (n,), client by client, each in the order of its neighbours'
-        numbers.
-        """
+        """Return the positions of all edges that leave `clients` (n,): client by client, neighbours by number."""
         first = self.starts[clients]
         counts = self.starts[clients + 1] - first
+        # Place of each client's first edge in the result; the sum below counts up from `first` of the client.
         begins = np.cumsum(counts) - counts
         return self.reverse[np.repeat(first - begins, counts) + np.arange(int(counts.sum()))]
 

@@ -78,6 +78,7 @@ class KeepAtWork(StateFields, Dispatch):
         return _NOBODY
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Begin round `number` and return no client: clients are chosen one by one, as places become free."""
         self._number = number
         self._left_out, self._kept_empty = -1, 0
         self._excluded[:] = False

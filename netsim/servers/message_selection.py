@@ -119,6 +119,7 @@ class ChosenByPolicy:
             self._ends[message.client] = update, sent_s, message.loss
 
     def close(self) -> None:
+        """Tell the policy how the training of this selection ended, and let the next one begin; nothing if none trained."""
         if not self._trained:
             return
         ends, self._ends = list(self._ends.values()), {}

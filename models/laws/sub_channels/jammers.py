@@ -251,10 +251,11 @@ class Reactive(StateFields):
 
     def choose(self, view: View) -> IntArray:
         """Return the sub-channels with the strongest signal."""
-        now: Any = {"used": view.used, "worked": view.delivered, "busy": view.busy}[self._target]
-        fresh = np.asarray(now, np.float64)
-        self._heard = fresh if self._heard is None else self._memory * self._heard + fresh
+        signals: Any = {"used": view.used, "worked": view.delivered, "busy": view.busy}[self._target]
+        signal = np.asarray(signals, np.float64)
+        self._heard = signal if self._heard is None else self._memory * self._heard + signal
         heard = self._heard[view.reach]
+        # Strongest first, equal ones in a random order.
         order = np.lexsort((view.rng.random(len(heard)), -heard))
         order = order[heard[order] > 0.0]
         return view.reach[order[: min(self._checked_width, view.allowed)]]

@@ -134,19 +134,20 @@ class ListSwap:
         from_first = len(self._first) * self._outsiders
         before = sum(self._before)
         while True:
-            # A client of B that stands on c of the lists is drawn c times as often, and kept with probability 1/c: all are equal.
+            # One draw among A x outsiders and (V - A) x B. A client of B that stands before the first member on c of the lists is
+            # drawn c times as often, and kept with probability 1/c: all are equal.
             draw = int(uniform() * (from_first + len(self._rest) * before))
             if draw < from_first:
                 return self._first[draw // self._outsiders], _draw_outsider(inside, uniform)
-            row, place = divmod(draw - from_first, before)
-            which = 0
-            while place >= self._before[which]:
-                place -= self._before[which]
-                which += 1
-            client = self._order[which][place]
+            rest_place, place = divmod(draw - from_first, before)
+            list_number = 0
+            while place >= self._before[list_number]:
+                place -= self._before[list_number]
+                list_number += 1
+            client = self._order[list_number][place]
             copies = sum(rank[client] < least for rank, least in zip(self._rank, self._before, strict=True))
             if copies == 1 or uniform() * copies < 1.0:
-                return self._rest[row], client
+                return self._rest[rest_place], client
 
 
 class Walk:

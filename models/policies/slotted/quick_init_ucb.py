@@ -110,10 +110,11 @@ class QuickInitUcb(StateFields):
         else:
             unplayed = self._unplayed = self._unplayed or self._ranking()
             width = self._mu * math.sqrt(math.log(view.round))
-            fresh = unplayed.best()
+            mean_unplayed = unplayed.best()
             index, count = self._table.best(width)
-            if fresh + width >= index:
-                self._pending = (unplayed.take(view.rng), 1, fresh)
+            # An arm that was not played has the average credit of its clients as its mean, and counts as played once.
+            if mean_unplayed + width >= index:
+                self._pending = (unplayed.take(view.rng), 1, mean_unplayed)
             else:
                 self._pending = (self._table.head(count), count, 0.0)
         return np.array(self._pending[0], np.int64)
