@@ -109,6 +109,6 @@ class Versions:
             str(holder): {version: self.store.hold(self.id(version)) for version in versions}
             for holder, versions in state["held"].items()
         }
-        # `load` holds each id once, beside the holds above.
+        # `put` holds each id once, beside the holds above.
         for id in [*old_ids, *loaded]:
             self.store.release(id)
