@@ -448,8 +448,8 @@ class ClientPool(Tallies):
             renew_draws(name, self.probes.medium, self.probes.under_way.values(), now)
 
     def updates_in_flight(self) -> list[Update]:
-        """Return the attempts in flight, by round and number."""
-        return sorted(self.in_flight.values(), key=lambda update: (update.round, update.number))
+        """Return the attempts in flight, by round and place."""
+        return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 
     def state_dict(self) -> State:
         """Return presence, ages, counts, and every update with its next event."""

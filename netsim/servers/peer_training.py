@@ -520,6 +520,10 @@ class PeerServer(RoundServer):
 
     def record_unfinished(self) -> None:
         self.peers.settle()
+        self.clients.go_by_events()
+        for update in self.clients.in_flight.values():
+            # Peers begin one by one: unfinished attempts of a round are recorded in the order of their beginnings.
+            update.send_place = update.number
         super().record_unfinished()
         self.peers.transport.record_unfinished()
 
