@@ -119,7 +119,7 @@ def test_files_of_the_engine_need_few_others_at_run_time() -> None:
     assert len(edges) > 60
     # The ground floor is there to be imported: it holds what all files share.
     above = [other for _, other in edges if not other.startswith("netsim.core")]
-    assert len(above) < 1.55 * len(modules)
+    assert len(above) < 1.6 * len(modules)
 
 
 def test_files_do_not_import_each_other_in_circles() -> None:

@@ -11,21 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from netsim.clients.columns import AFTER, BEGUN, DELIVERED, DRAWN, END, NUMBER, OUTCOME, SELECTED, Columns
 from netsim.clients.update import BEGUN_BY
-from netsim.network.transport.messages import Message, Stage
+from netsim.network.transport.messages import Message, MessageHandler, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netsim.clients.pool import ClientPool
     from netsim.clients.update import ModelDraws, SendDraws
     from netsim.core.causes import Cause
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
-    from netsim.servers.peer_training import PeersAtWork
+    from netsim.network.transport.message_draws import EdgeDraws
+    from netsim.network.transport.messages import PeerGraph
+    from netsim.network.transport.transport import Transport
+    from netsim.peers.training.protocol import TrainingProtocol
 
 FROM = 8
 """Number of peers from which on arrays are faster than events."""
@@ -33,6 +37,39 @@ _MOST_TRIES = 1000
 """Sendings of a message after which it counts as one that may never arrive."""
 _TRAINED = -1
 """Place among the messages of a peer that stands for the end of its training, which comes before them."""
+
+
+class PeerHost(MessageHandler, Protocol):
+    """What peers in training offer to their own rounds as arrays. `PeersAtWork` does."""
+
+    pool: ClientPool
+    transport: Transport
+    protocol: TrainingProtocol
+    graph: PeerGraph
+    sizes: IntArray
+    """(K,) bytes of a model as each peer sends it."""
+    training: BoolArray
+    """(K,) True for peers in local training."""
+    last_round: int
+    """Own round after which a peer stops."""
+
+    @property
+    def draws(self) -> EdgeDraws:
+        """Draws of messages with models."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """Time, seconds."""
+        ...
+
+    def handle_training(self, peer: int, attempt: int, round: int, steps: int, epsilon: float) -> None:
+        """Handle the end of the local training of `peer`."""
+        ...
+
+    def handle_message(self, edge: int, key: int, content: Any) -> None:
+        """Hand a message that has arrived over `edge` to the protocol."""
+        ...
 
 
 class _Sending(NamedTuple):
@@ -82,7 +119,7 @@ class _OwnRound:
 class PeerRounds:
     """The own rounds of the peers of `host` under way. `of` returns one where they can be foreseen."""
 
-    def __init__(self, host: PeersAtWork) -> None:
+    def __init__(self, host: PeerHost) -> None:
         self._host = host
         self._rounds: dict[int, _OwnRound] = {}
         """Own rounds that some peer has not finished, and of which some peer's has begun, by number."""
@@ -98,7 +135,7 @@ class PeerRounds:
         """Time at which the round of the run closes."""
 
     @classmethod
-    def of(cls, host: PeersAtWork) -> PeerRounds | None:
+    def of(cls, host: PeerHost) -> PeerRounds | None:
         """Return the own rounds of peers that all begin now; None if they cannot be foreseen."""
         if why_by_events(host):
             return None
@@ -312,7 +349,7 @@ class PeerRounds:
         self._rounds.clear()
 
 
-def why_by_events(host: PeersAtWork) -> str:
+def why_by_events(host: PeerHost) -> str:
     """Return in words why own rounds of the peers of `host` cannot be foreseen; empty if they can, as far as is known now."""
     pool, transport = host.pool, host.transport
     pool.advance()
