@@ -306,6 +306,8 @@ def _back(row: Any) -> Any:
 _JOULES = frozenset({"compute_j", "send_j", "receive_j", "idle_j", "besides_j", "batteries_empty"})
 _BUDGETS = frozenset({"epsilon", "leak", "max_leak"})
 _WORK = frozenset({"samples", "steps"})
+_NUMBERS = frozenset({"number", "begun_after", "closed_after"})
+"""Numbers of attempts, which follow those of clients where all of them begin in one instant."""
 _ROUNDING = 1e-9
 _PERFECT = {"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.5, "loss_bad": 0.0}
 _SCHEDULE = {"kind": "geometric", "epsilon_total": 10.0, "eta": 0.1}
@@ -316,7 +318,7 @@ _FIRST_ALL = _setting({"server.first": 4}, only=lambda tables: _kind("synchronou
 RELATIONS: dict[str, Relation] = {
     "bytes and bandwidths doubled": Relation(double_bytes, factor=lambda column: 2.0 if "bytes" in column else 1.0),
     "times stretched": Relation(stretch_times, factor=lambda column: TIMES ** _power_of_seconds(column)),
-    "clients permuted": Relation(permute_clients, row=_back, ordered=False, tolerance=_ROUNDING),
+    "clients permuted": Relation(permute_clients, row=_back, ordered=False, tolerance=_ROUNDING, ignored=_NUMBERS),
     "a client that is never there": Relation(add_client, ignored=frozenset({"idle_j"})),
     "resumed": Relation(lambda tables: tables, play=play_resumed),
     "in pieces, looked at": Relation(lambda tables: tables, play=play_in_pieces),
