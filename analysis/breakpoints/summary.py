@@ -93,14 +93,19 @@ def _horizon(frame: pd.DataFrame, column: str) -> float:
 def _summarize(
     label: str, runs: Sequence[Run], frame: pd.DataFrame, unit: Unit, delay_horizon: float, recovery_horizon: float
 ) -> ChangeSummary:
+    """Return the summary of `runs`, the seeds of one variant, whose change points are the rows of `frame`.
+
+    Delays and recoveries count in `unit`. One that never came, or took longer than its horizon, counts as the horizon.
+    """
     suffix = "rounds" if unit == "rounds" else "s"
     watched = frame[frame["watched_rounds"] > 0]
-    declares = [run for run in runs if detects(run)]
-    scores = [run_detections(run, true_changes(run)) for run in declares]
-    rounds = [max(1, len(run.columns(["round"])["round"])) for run in declares]
+    with_detector = [run for run in runs if detects(run)]
+    scores = [run_detections(run, true_changes(run)) for run in with_detector]
+    rounds = [max(1, len(run.columns(["round"])["round"])) for run in with_detector]
     alarms = [1000.0 * sum(score.false_alarms.values()) / count for count, score in zip(rounds, scores, strict=True)]
-    length, looked_for = ("rounds", "watched_rounds") if unit == "rounds" else ("seconds", "watched_s")
-    delays = _seed_means(frame, f"delay_{suffix}", length, delay_horizon) if declares else []
+    length_column = "rounds" if unit == "rounds" else "seconds"
+    delays = _seed_means(frame, f"delay_{suffix}", length_column, delay_horizon) if with_detector else []
+    recoveries = _seed_means(watched, f"recovery_{suffix}", f"watched_{suffix}", recovery_horizon)
     return ChangeSummary(
         label=label,
         runs=len(runs),
@@ -112,7 +117,7 @@ def _summarize(
         delay_horizon=delay_horizon,
         recovered=int(watched["recovery_rounds"].notna().sum()),
         watched=len(watched),
-        recovery=_restricted_interval(_seed_means(watched, f"recovery_{suffix}", looked_for, recovery_horizon), recovery_horizon),
+        recovery=_restricted_interval(recoveries, recovery_horizon),
         recovery_horizon=recovery_horizon,
     )
 

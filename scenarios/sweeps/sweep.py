@@ -49,10 +49,10 @@ def sweep(
     """Run all runs of a plan into folders below `out`; returns `out`.
 
     Every run ends at its `limits`. `tables` of all runs are gathered into one data set (see `dataset`).
-    A run that goes wrong keeps no other from its end; it is told when all have ended. `progress` is called some times a second
-    with how far the runs are. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and
-    `sweep.json` lists these. Raises UserError: before any run with nothing written and nothing deleted, for whatever the user can
-    fix; DefectError where netsim itself failed.
+    If a run fails, the others go on; the error is raised when all have ended. `progress` is called some times a second with the
+    state of the runs. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and lists them in
+    `sweep.json`. Raises UserError for a mistake that the user can mend: before the first run, with nothing written and nothing
+    deleted. Raises DefectError where netsim itself failed.
     """
     folder = Path(out)
     paths = [p.path for p in planned.runs]
@@ -64,7 +64,7 @@ def sweep(
     with open_workers(machines, runs=planned.most_runs, modules=modules) as workers:
         # What a scenario trains is built once before anything is replaced; the rest was built as the sweep was planned.
         _try_learners(workers, planned.runs)
-        # What the folder of a sweep holds from the beginning, it gets whole, or Ctrl-C finds none.
+        # A folder appears with all that it holds from the beginning, so that Ctrl-C leaves a whole folder or none.
         with make_folder(folder), hold_lock(folder), stop_requests() as stop:
             check_sweep(folder, earlier.overwrite or earlier.resume, paths)  # another process may have begun a sweep there since
             under_way = _UnderWay(planned, folder, workers, machines.send_back, limits)

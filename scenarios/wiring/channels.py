@@ -91,8 +91,9 @@ def build_channels(world: World, places: int) -> BuiltChannels:
     channels, scheduler = scenario.channels, scenario.scheduler
     assert channels is not None
     assert scheduler is not None
-    clients = Population(Clients(count=channels.count))
-    context = replace(world.context.detached(), population=clients)
+    # Laws of clients serve sub-channels, which stand in the place of clients.
+    channel_population = Population(Clients(count=channels.count))
+    context = replace(world.context.detached(), population=channel_population)
     law, sequence = channel_states(scenario, context)
     key = "bandwidth" if channels.bandwidth is not None else "bandwidth_bytes_per_s"
     if getattr(channels, key) is not None and np.ndim(world.sizes.up):
@@ -108,8 +109,8 @@ def build_channels(world: World, places: int) -> BuiltChannels:
         contention=scenario.server.contends,
     )
     # With `[peers]` the jammers jam links between clients, and with cables they jam cables: none is left for sub-channels.
-    elsewhere = scenario.peers is not None or scenario.jams_cables
-    jammers = build_jammers([] if elsewhere else scenario.jammers, streams, spectrum, world.clock)
+    jam_others = scenario.peers is not None or scenario.jams_cables
+    jammers = build_jammers([] if jam_others else scenario.jammers, streams, spectrum, world.clock)
     supplied = {
         "clients": places,
         "channels": channels.count,

@@ -82,7 +82,7 @@ class SampleCounts(NamedTuple):
             return None
         return (
             f"the trainer processed {self.processed} samples, and time and tables count the {self.planned} that were planned; "
-            "a trainer with eager = True has them count what it processes"
+            "a trainer with eager = True has them count what it processes (without [edges], and with a server)"
         )
 
     def after(self, result: Result) -> SampleCounts:
