@@ -15,8 +15,8 @@ def participation_sections(groups: Groups) -> list[Section]:
     """Return a section with a table of groups (or classes of devices) by variant; empty where no run has groups.
 
     Each number is a mean over seeds: the share of a group in all clients, in updates begun and in updates delivered; the share
-    of its updates that were delivered; and the share of its clients with a delivery. Jain's index is that of deliveries for each
-    client of a group, over the groups: 1 where clients of all groups deliver as much.
+    of its updates that were delivered; and the share of its clients with a delivery. Jain's index compares
+    the groups by deliveries per client: 1 where clients of all groups deliver as much.
     """
     rows = []
     for label, runs in groups.items():

@@ -124,9 +124,10 @@ def step(graph: PeerGraph, couplings: FloatArray, fields: FloatArray, messages: 
 
 
 def make_message(cavity: float, coupling: float) -> float:
-    """Return the message of a client with log-odds `cavity`, without the receiver's message, over a link of `coupling`.
+    """Return the message of a client over a link of `coupling`: 2 atanh(tanh(coupling) tanh(cavity / 2)), without overflow.
 
-    Twin of `step` in plain numbers: both must give the same numbers.
+    `cavity`: the sender's log-odds, leaving out what the receiver has told it. Twin of `step` in plain numbers: both must
+    give the same numbers.
     """
     reach, bound = abs(cavity), 2 * abs(coupling)
     less, more = (reach, bound) if reach < bound else (bound, reach)

@@ -76,7 +76,7 @@ class RankingParameters:
 class Tifl(NoProbes, StateFields):
     """Selects m clients of the tier drawn for the round; slower tiers, then faster ones, fill it up if it has too few.
 
-    Without `ranking.fill` fewer are selected.
+    Without `ranking.fill` fewer are selected, and slower or faster tiers help only if no client of the drawn tier is selectable.
 
     Example:
         >>> import numpy as np

@@ -130,16 +130,18 @@ class Energy:
         that supplies more than they draw.
         """
         presence, batteries = self.presence, self.batteries
-        changes_later = presence.next_change_s < _EVER
-        ever_present = presence.on | changes_later
+        comes_or_goes = presence.next_change_s < _EVER
+        ever_present = presence.on | comes_or_goes
         if batteries is None:
             return ever_present
         if self.charger is None:
             return ever_present & batteries.ready
         charger, powers = self.charger.presence, self.powers
-        gains = (batteries.charge_w > powers.idle_w) | ((batteries.charge_w > powers.off_w) & changes_later)
-        # A client that is off draws nothing. It is ready at the threshold if its charge does not fall from there on.
-        gains |= batteries.dead & (batteries.charge_w > 0.0) & (batteries.charge_w >= powers.idle_w)
+        gains_while_present = batteries.charge_w > powers.idle_w
+        gains_while_absent = comes_or_goes & (batteries.charge_w > powers.off_w)
+        # An empty client draws nothing until it is ready again; from then on its charge must not fall.
+        gains_while_empty = batteries.dead & (batteries.charge_w > 0.0) & (batteries.charge_w >= powers.idle_w)
+        gains = gains_while_present | gains_while_absent | gains_while_empty
         ever_at_charger = charger.on | (charger.next_change_s < _EVER)
         return ever_present & (batteries.ready | (gains & ever_at_charger))
 

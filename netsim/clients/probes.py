@@ -81,7 +81,7 @@ class Probes:
         pool.add_probes(self)
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
-        """Return the executor of the probes that ask `question`; `kind` names their messages on carriers."""
+        """Return what runs the probes that ask `question`; `kind` names their messages on carriers."""
         pool = self.pool
         return UpdateLifecycle(
             clock=pool.clock,

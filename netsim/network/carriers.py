@@ -335,6 +335,7 @@ class VaryingLinks(Ports):
         self._round = round
         self._law, self._until_s = self._timeline.at(round, time_s)
         self._under_way = {}
+        # Scheduled in the saved order, so that messages that end in one instant keep theirs.
         for kind, number, client, since_s, left, due_s, stops in state["messages"]:
             message = self._under_way[kind, number] = _Message(client, since_s, left)
             message.due_s, message.stops = due_s, stops

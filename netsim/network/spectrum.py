@@ -108,8 +108,8 @@ class Spectrum(Jammable[Transmission]):
         return self._delay.ends_at(channel, time_s)
 
     def open_to_all(self) -> BoolArray:
-        """Return True (N,) for sub-channels on which a transmission of this instant would survive: Good when the round opened,
-        and not jammed now.
+        """Return True (N,) for sub-channels on which a transmission of this instant would survive if it is the only one: Good
+        when the round opened, and not jammed now.
         """
         if not any(self.jams):
             return self.good

@@ -147,16 +147,17 @@ class PolicyDispatch(StateFields, Dispatch):
         self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else ObjectAttempts()
 
     def tell(self, closed: ClosedRound) -> None:
+        """Let the policy observe the latencies and the censored updates of the closed round."""
         attempts = closed.attempts
         if not len(attempts):
             # The policy observes nothing. Reset the outcome, or instruments would read that of the round before.
             nothing = np.zeros(0)
             self.outcome = round_outcome(closed, nothing, nothing.astype(np.bool_), phases=self.pool.reports_phases)
             return
-        censored, outcome_s = np.asarray(attempts.column("censored"), np.bool_), np.asarray(attempts.column("outcome_s"))
+        censored, ended_s = np.asarray(attempts.column("censored"), np.bool_), np.asarray(attempts.column("outcome_s"))
         if not self.carry_over:
-            outcome_s = np.where(censored, closed.end_s, outcome_s)
-        latency_s = outcome_s - np.asarray(attempts.column("selected_s"))
+            ended_s = np.where(censored, closed.end_s, ended_s)
+        latency_s = ended_s - np.asarray(attempts.column("selected_s"))
         self.outcome = round_outcome(closed, latency_s, censored, phases=self.pool.reports_phases)
         self.policy.observe(self.outcome)
 

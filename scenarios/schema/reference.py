@@ -146,6 +146,7 @@ def _places(
 
 
 def _refs(field: JsonSchemaValue) -> Iterator[tuple[str, bool]]:
+    """Yield the name of each table that a field refers to, and whether the field holds a list of them."""
     if "$ref" in field:
         yield _name(field), False
     for option in field.get("anyOf", ()):

@@ -30,7 +30,7 @@ def unrank_subset(rank: int, size: int, clients: int) -> Arm:
     chosen: list[int] = []
 
     def count_below(client: int) -> int:
-        """Return the number of subsets, with as many members as are still missing, of the clients count_below `client`."""
+        """Return the number of subsets, with as many members as are still missing, of the clients below `client`."""
         return math.comb(client, size - len(chosen))
 
     for k in range(size, 0, -1):

@@ -50,7 +50,7 @@ class FlowClass:
         """Number of the valid entry of this class in the heaps of its bundle."""
 
     def purge(self) -> None:
-        """Drop flows that left early from the first_end of the queue."""
+        """Drop flows that left early from the front of the queue."""
         while self.queue and self.queue[0][1] in self.left_early:
             self.left_early.remove(heappop(self.queue)[1])
 
