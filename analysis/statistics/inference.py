@@ -86,9 +86,9 @@ class Best:
 def set_of_best(values: FloatArray, *, higher: bool, confidence: float = 0.95) -> Best:
     """Return the variants that may have the best mean, of `values` (seeds, variants) on common random numbers.
 
-    A variant is left out if some other is shown to be better by its paired differences: one-sided t tests, each at
-    (1 - confidence) / (variants - 1), so that the true best is left out with probability 1 - confidence at most, for any
-    variances and any dependence between variants (differences normal). Source: multiple comparisons with the best (Hsu 1984), with paired
+    A variant is left out if some other is shown to be better by its paired differences: one-sided t tests, each at (1 -
+    confidence) / (variants - 1), so that the true best is left out with probability 1 - confidence at most, for any variances
+    and any dependence between variants (differences normal). Source: multiple comparisons with the best (Hsu 1984), with paired
     variances and Bonferroni's inequality on common random numbers (Yang and Nelson 1991). Seeds at which a variant has no value
     are left out; variants without any value are no members. With fewer than two seeds all others are members.
     """
