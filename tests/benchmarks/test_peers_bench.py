@@ -81,7 +81,7 @@ def learning_ring(steps: int, rounds: int) -> Any:
     return build(parse(tables | {"learner": learner, "compute": {"delay": EXPONENTIAL}, "server": server})).simulation
 
 
-@pytest.mark.parametrize(("steps", "least"), [(2, 0.25), (5, 0.4), (20, 0.5)])
+@pytest.mark.parametrize(("steps", "least"), [(2, 0.2), (5, 0.3), (20, 0.5)])
 def test_learning_peers_beside_the_same_steps_in_bmm(benchmark: Any, steps: int, least: float) -> None:
     benchmark.pedantic(BmmRing(steps), rounds=1)
     rounds, ratios = 20, []
