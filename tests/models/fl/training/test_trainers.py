@@ -67,7 +67,7 @@ def test_other_samples_than_planned_are_noted_and_change_no_time(tmp_path) -> No
     assert (rows["samples"] == 20).all()
     assert summary["learner"]["notes"] == [
         "the trainer processed 9 samples, and time and tables count the 180 that were planned; a trainer with eager = True has "
-        "them count what it processes"
+        "them count what it processes (without [edges], and with a server)"
     ]
 
 
