@@ -274,7 +274,7 @@ def renew_draws(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: f
     """Re-evaluate the draws `name` of `updates`, with the same uniform numbers, after a law of `medium` was replaced.
 
     Updates of a round share their draws, so each set is renewed once. Draws that depend on time evaluate themselves again when
-    they are read next (`expire`); a value that is the same for all clients cannot, and is drawn anew.
+    they are read next (`expire`); a value that is the same for all clients cannot, and is drawn again.
     """
     source = getattr(medium, name)
     distinct: dict[int, ModelDraws | SendDraws] = {}

@@ -40,7 +40,7 @@ class _Mail:
         except _CollectedError:
             return self._messages
         except Exception:
-            # The executor makes the call again later, and the exception is raised then.
+            # Code of an app may raise anything. The executor makes the call again later, and the exception is raised then.
             return None
         finally:
             self._messages = None

@@ -51,7 +51,7 @@ def sweep(
     Every run ends at its `limits`. `tables` of all runs are gathered into one data set (see `dataset`).
     If a run fails, the others go on; the error is raised when all have ended. `progress` is called some times a second with the
     state of the runs. Interrupted (KeyboardInterrupt), the sweep keeps the runs that are complete, and lists them in
-    `sweep.json`. Raises UserError for a mistake that the user can mend: before the first run, with nothing written and nothing
+    `sweep.json`. Raises UserError for a mistake that the user can fix: before the first run, with nothing written and nothing
     deleted. Raises DefectError where netsim itself failed.
     """
     folder = Path(out)

@@ -38,7 +38,7 @@ class Step:
 
 
 class _ScaledParameters(Mapping[str, FloatArray]):
-    """Parameters times a factor. Each access multiplies anew, because stored products of many changes and clients would take
+    """Parameters times a factor. Each access multiplies again, because stored products of many changes and clients would take
     too much memory.
     """
 

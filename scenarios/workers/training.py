@@ -366,6 +366,7 @@ def failure_of(worker: str, error: BaseException) -> Failure:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
+        # A class of the user's may fail in any way as it is pickled; its text is kept instead.
         kept = None
     return Failure(worker, kept, f"{type(error).__name__}: {first_line(error)}", calls_of(error), users_line(error))
 

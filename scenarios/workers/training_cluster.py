@@ -329,7 +329,7 @@ class TrainingCluster(TrainingWorkers):
         except OSError:
             pass  # the worker has left again
         except Exception:
-            # The run may end meanwhile, and with it the client.
+            # The run may end meanwhile, and with it the client, whose calls then raise errors of several kinds.
             if self._client is not None:
                 raise
         finally:
