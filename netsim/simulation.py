@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 from netsim.core.clock import EventLimitError, Process
 from netsim.core.errors import ParameterError
 from netsim.core.protocols import Notes, State, Stateful
-from netsim.servers.loop import NobodyLeftError
-from netsim.servers.messages import BY_EVENTS as BY_EVENTS
-from netsim.servers.messages import BY_ROUNDS as BY_ROUNDS
-from netsim.servers.messages import BY_TIME as BY_TIME
-from netsim.servers.messages import RunOverError
+from netsim.servers.kinds.messages import BY_EVENTS as BY_EVENTS
+from netsim.servers.kinds.messages import BY_ROUNDS as BY_ROUNDS
+from netsim.servers.kinds.messages import BY_TIME as BY_TIME
+from netsim.servers.kinds.messages import RunOverError
+from netsim.servers.rounds.loop import NobodyLeftError
 
 if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.clock import Clock
     from netsim.records.sinks import Recorder
-    from netsim.servers.loop import RoundLoop
-    from netsim.servers.messages import MessageServer
+    from netsim.servers.kinds.messages import MessageServer
+    from netsim.servers.rounds.loop import RoundLoop
 
 BY_ABSENCE = "nobody left"
 BY_APP = "application"

@@ -30,7 +30,7 @@ from scenarios.schema import scenario as schema
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import ScenarioError, UserError, did_you_mean, name_source
 from scenarios.schema.section import Tables
-from scenarios.schema.servers import KINDS
+from scenarios.schema.servers.kinds import KINDS
 from scenarios.sweeps import sweep as written_sweep
 from scenarios.sweeps.comparison_files import add_comparison
 from scenarios.sweeps.in_memory import sweep_in_memory

@@ -18,17 +18,17 @@ from models.fl.aggregation.server_optimizers import SERVER_OPTIMIZERS
 from models.fl.compression.none import NoCompression
 from models.fl.data.datasets import load_dataset
 from models.fl.data.partition import make_partition
-from models.fl.evaluation import Randomness
-from models.fl.keywords import check_options
-from models.fl.learner import FederatedLearner
-from models.fl.memory import is_out_of_memory
-from models.fl.methods import ALL_AGGREGATIONS, Methods
+from models.fl.evaluation.quality import Randomness
+from models.fl.learners.learner import FederatedLearner
+from models.fl.learners.methods import ALL_AGGREGATIONS, Methods
+from models.fl.learners.task import Task
 from models.fl.networks.kinds import LOSSES, NETWORKS, Factory, check_fit, from_factory
-from models.fl.options import LearnerOptions, Table
+from models.fl.options.keywords import check_options
+from models.fl.options.names import LearnerOptions, Table
 from models.fl.privacy.mechanisms import MECHANISMS
 from models.fl.privacy.unprotected import Unprotected
 from models.fl.protocols import Compression
-from models.fl.task import Task
+from models.fl.store.memory import is_out_of_memory
 from models.fl.training.executors import Workers
 from models.fl.training.optimizers import OPTIMIZERS
 from models.laws.work import WorkPlan

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from models.fl.demands import NOTHING, Demands
+from models.fl.options.demands import NOTHING, Demands
 from netsim.core.state import State
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from models.fl.aggregation.rules import Arrivals
     from models.fl.compression.bits import Generators
-    from models.fl.demands import LocalSteps
+    from models.fl.options.demands import LocalSteps
     from models.fl.training.own_training import Trained, TrainingJob
 
 IntArray = NDArray[np.int64]

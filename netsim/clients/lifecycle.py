@@ -2,7 +2,7 @@
 
 A step of known length is one timed callback. An attempt ends exactly once, as delivered, lost (a transmission failed), late (the
 server had stopped waiting for it, or cancelled it) or aborted (the client went away, or was selected again). Until then it is in
-flight. `netsim.clients.foreseen` runs the same steps as arrays, with the same result.
+flight. `netsim.clients.vectorised.foreseen` runs the same steps as arrays, with the same result.
 
 The time of an event is passed along from step to step: this is the path that every update of a run takes.
 """
@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from netsim.clients.power_integral import IDLE
+from netsim.clients.power.power_integral import IDLE
 from netsim.clients.rules import USUAL, UpdateRules
 from netsim.clients.serving import Serving, TakesAll
 from netsim.clients.steps.recipe import update_recipe
 from netsim.clients.steps.stages import COMPUTE, ENDED, KEPT, WAIT
 
 if TYPE_CHECKING:
-    from netsim.clients.energy import Energy
+    from netsim.clients.power.energy import Energy
     from netsim.clients.steps.step import Step
     from netsim.clients.steps.transfer import Transfer
     from netsim.clients.update import Update

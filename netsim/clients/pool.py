@@ -17,14 +17,14 @@ from netsim.clients.saved import restored_updates, updates_state
 from netsim.clients.steps.stages import COMPUTE, DOWNLOAD, ENDED, KEPT, UPLOAD, WAIT
 from netsim.clients.tallies import Tallies
 from netsim.clients.update import Drawn, ModelDraws, SendDraws, Update, WorkOfUpdate, renew_draws
-from netsim.clients.whole_rounds import WholeRounds
+from netsim.clients.vectorised.whole_rounds import WholeRounds
 from netsim.core.causes import EARLIER, Cause, Causes
 from netsim.core.clock import LAST
 
 if TYPE_CHECKING:
-    from netsim.clients.columns import Columns, Groups
-    from netsim.clients.energy import Energy, FollowedPresence
+    from netsim.clients.power.energy import Energy, FollowedPresence
     from netsim.clients.serving import Serving
+    from netsim.clients.vectorised.columns import Columns, Groups
     from netsim.core.clock import Clock
     from netsim.core.protocols import Accountant, Availability, BoolArray, IntArray, State
     from netsim.network.medium import Medium

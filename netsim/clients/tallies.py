@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netsim.clients.columns import CLIENT, DELIVERED, END, OUTCOME, ROUND
 from netsim.clients.update import OUTCOMES
+from netsim.clients.vectorised.columns import CLIENT, DELIVERED, END, OUTCOME, ROUND
 
 if TYPE_CHECKING:
-    from netsim.clients.columns import Columns
     from netsim.clients.update import Update
+    from netsim.clients.vectorised.columns import Columns
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
 
 _KEPT = ("last_delivery", "last_delivery_s", "successes", "selections")

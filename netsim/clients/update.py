@@ -177,7 +177,7 @@ class Update:
         self.survives = True
         """True if the client's link lets the present (or last) transfer through; decided when the transfer begins."""
         self.drawing = 0
-        """State of the client (`netsim.clients.power_integral`), if energy is counted."""
+        """State of the client (`netsim.clients.power.power_integral`), if energy is counted."""
         self.metered_s = now_s
         """Time up to which the columns of the attempt include the energy of this state."""
         self.watts: tuple[float, ...]

@@ -2,7 +2,7 @@
 
 A rule sees the state of a round after each end, in their order, and at the times of its looks, for which it asks itself. It has
 no state of its own, and a state of a round says nothing of the future. Ends that happen one by one reach the rule as they happen
-(`netsim.servers.close`); ends that are known together are folded here, in arrays, with the same result.
+(`netsim.servers.rounds.close`); ends that are known together are folded here, in arrays, with the same result.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import numpy as np
 
 from netsim.core.null_objects import NoTime, NoWork
 from netsim.network.access import OwnLinkAccess, UplinkAccess
-from netsim.network.arrival import arrival_s
-from netsim.network.carriers import Carrier, NoCarrier, Port
+from netsim.network.bandwidth.arrival import arrival_s
+from netsim.network.bandwidth.carriers import Carrier, NoCarrier, Port
 from netsim.network.draws import Durations, Phases, Survivals
 from netsim.network.sizes import Sizes
 

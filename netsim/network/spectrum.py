@@ -17,7 +17,7 @@ from netsim.network.jammable import Jammable, JammableTransmission
 if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, ChannelLaw, DelayLaw, FloatArray, IntArray, State, Timeline
     from netsim.core.streams import Streams
-    from netsim.network.known_links import KnownLinks
+    from netsim.network.bandwidth.known_links import KnownLinks
 
 _EVER = float("inf")
 

@@ -37,7 +37,7 @@ def breakpoints(
 
     from analysis import group_runs
     from analysis.breakpoints.section import breakpoint_table, recovery_is_known
-    from scenarios.runs.folders import writing
+    from scenarios.runs.folders.replacement import writing
 
     unit: Unit = "seconds" if seconds else "rounds"
     try:

@@ -45,8 +45,8 @@ def figure(
     from analysis.figures.style import save_figure
     from analysis.files import refuse_links
     from analysis.regret.bounds import regret_bounds
-    from scenarios.runs.bounds import aoi_bounds
-    from scenarios.runs.folders import writing
+    from scenarios.runs.folders.replacement import writing
+    from scenarios.runs.summary.bounds import aoi_bounds
 
     try:
         source = open_results(folder)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from netsim.servers.loop import Alteration
+from netsim.servers.rounds.loop import Alteration
 from scenarios.cli.output import err_console
-from scenarios.runs.summary import Summing
+from scenarios.runs.summary.running_sums import Summing
 from scenarios.runs.waiting import Watch, watch_run
 
 if TYPE_CHECKING:
-    from netsim.servers.loop import ClosedRound
+    from netsim.servers.rounds.loop import ClosedRound
     from netsim.simulation import Simulation
 
 _EVERY_S, _LINE_S = 0.1, 10.0

@@ -126,7 +126,7 @@ def run(
         from scenarios.runs.run import prepare, simulate
         from scenarios.runs.training_machines import TrainingMachines
         from scenarios.runs.wall_limit import WallLimit
-        from scenarios.schema.flower import known_rounds
+        from scenarios.schema.servers.flower import known_rounds
 
         wall = WallLimit(wall_limit, may_end_process=True)
         study = parse(override(read(scenario, settings or ()), {} if seed is None else {"seed": seed}), scenario)
@@ -300,9 +300,9 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
     """Read and build a scenario without running it. All its variants, too; tells what is doubtful about it."""
     with resting():
         from scenarios.runs.reading import read
-        from scenarios.schema.flower import known_rounds
+        from scenarios.schema.servers.flower import known_rounds
         from scenarios.sweeps.sweep import plan
-        from scenarios.wiring.payload import sizes_in_words
+        from scenarios.wiring.network.payload import sizes_in_words
 
         planned = plan(read(scenario, settings or ()), scenario, strict=strict)
     variants = planned.variants
@@ -333,7 +333,7 @@ def list_components() -> None:
     from models.fl.data.files import DATASETS
     from scenarios.registry.kinds import BUILT_IN, known_names
     from scenarios.runs.reading import shipped_files
-    from scenarios.schema.servers import KINDS
+    from scenarios.schema.servers.kinds import KINDS
 
     scenarios = Table("scenario", "what it shows", box=None, header_style="bold")
     for file in shipped_files():

@@ -266,7 +266,7 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgre
     Yields a function to call with each `SweepProgress`; its runs are the planned ones, then those of further seeds. For a run
     with a long round a line names the clients or steps that it waits for.
     """
-    from scenarios.schema.flower import known_rounds
+    from scenarios.schema.servers.flower import known_rounds
 
     labels = [run.label for run in planned.runs]
     rounds_of: dict[str, int] = {}

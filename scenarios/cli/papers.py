@@ -73,7 +73,7 @@ def reproduce(
 def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
     """Run all reproductions into `folder`, with a line for each."""
     from scenarios.papers.panels import play_all
-    from scenarios.runs.folders import check_place, writing
+    from scenarios.runs.folders.replacement import check_place, writing
 
     with writing(folder):
         check_place(folder)
@@ -98,7 +98,7 @@ def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
 
 def _write(document: "Document", folder: Path) -> None:
     from scenarios.papers.reproduce import write
-    from scenarios.runs.folders import writing
+    from scenarios.runs.folders.replacement import writing
 
     _show(document)
     with writing(folder):

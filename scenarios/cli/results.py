@@ -99,7 +99,7 @@ def report(
 ) -> None:
     """Write a report of a finished run or sweep. One HTML file with tables and figures, which needs nothing else."""
     from analysis import Questions, write_report
-    from scenarios.runs.folders import writing
+    from scenarios.runs.folders.replacement import writing
 
     drawing.settings()  # report mistakes in them first
     opened = _open_runs(folder, strict)
@@ -139,7 +139,7 @@ def _refusals() -> Iterator[None]:
 def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
     """Return the bounds on regrets and AoI regrets that apply; print the others with the reason."""
     from analysis.regret.bounds import regret_bound_notes, regret_bounds
-    from scenarios.runs.bounds import aoi_bounds, bound_notes
+    from scenarios.runs.summary.bounds import aoi_bounds, bound_notes
 
     for note in (*regret_bound_notes(opened), *bound_notes(opened)):
         complain(note)
@@ -185,7 +185,7 @@ def compare(
     from analysis.catalogue import save_all
     from analysis.figures.style import save_figure
     from analysis.metrics.differences import margins_of
-    from scenarios.runs.folders import writing
+    from scenarios.runs.folders.replacement import writing
 
     try:
         margins_of(equivalent or ())
@@ -225,7 +225,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quie
     from scenarios.runs.progress import rounds_done
     from scenarios.runs.replay import read_finished
     from scenarios.runs.replay import replay as again
-    from scenarios.schema.flower import known_rounds
+    from scenarios.schema.servers.flower import known_rounds
 
     study = read_finished(folder)
     name = study.method.kind
@@ -251,7 +251,7 @@ def trace(
 ) -> None:
     """Write a timeline of a run for the Perfetto viewer. The viewer is at ui.perfetto.dev."""
     from analysis import open_run, write_trace
-    from scenarios.runs.folders import add_files, writing
+    from scenarios.runs.folders.replacement import add_files, writing
     from scenarios.workers.scratch import temporary_folder
 
     match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds or "1..1")

@@ -156,7 +156,7 @@ def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) ->
     """Simulate rounds without each of their clients, and write the table `what_ifs` into the folder of the run."""
     import pyarrow.parquet as pq
 
-    from scenarios.runs.folders import add_files
+    from scenarios.runs.folders.replacement import add_files
     from scenarios.runs.replay import WHAT_IFS
     from scenarios.runs.what_if.answers import every_client, table_of
     from scenarios.workers.scratch import temporary_folder

@@ -15,7 +15,7 @@ from scenarios.fit.log import RATES, Log, read_log
 from scenarios.fit.prediction import Prediction, predict
 from scenarios.fit.presence import presence_rows
 from scenarios.fit.scenario_text import scenario_text
-from scenarios.runs.folders import check_place, writing
+from scenarios.runs.folders.replacement import check_place, writing
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from scenarios.schema.errors import UserError, did_you_mean, first_line
 from scenarios.schema.section import Tables
 
 if TYPE_CHECKING:
-    from scenarios.schema.flower import Flower
+    from scenarios.schema.servers.flower import Flower
 
 _PROJECT = "pyproject.toml"
 _ROOT = Path(__file__).parents[2]

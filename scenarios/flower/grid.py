@@ -14,7 +14,7 @@ from flwr.app import Error, Message
 from flwr.serverapp import Grid
 
 from netsim.core.clock import LAST, NothingScheduledError
-from netsim.servers import messages as engine
+from netsim.servers.kinds import messages as engine
 from scenarios.flower import internals
 from scenarios.flower.randomness import restore_state, save_state
 from scenarios.flower.simulated_time import EPOCH_S, AppTime, inside
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from flwr.app import RecordDict
 
     from netsim.clients.rules import Load
-    from netsim.servers.messages import MessageServer
+    from netsim.servers.kinds.messages import MessageServer
     from scenarios.flower.nodes import Answer, Nodes
     from scenarios.flower.reports import Reports
-    from scenarios.schema.flower import Flower
+    from scenarios.schema.servers.flower import Flower
 
 P = ParamSpec("P")
 T = TypeVar("T")

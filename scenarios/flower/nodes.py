@@ -17,7 +17,7 @@ from scenarios.schema.errors import UserError, first_line
 if TYPE_CHECKING:
     from flwr.app import Context, Message
 
-    from scenarios.schema.flower import Flower
+    from scenarios.schema.servers.flower import Flower
 
 
 _SAMPLES_LIMIT = 2**53

@@ -6,7 +6,7 @@ import traceback
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from netsim.servers.messages import RunOverError
+from netsim.servers.kinds.messages import RunOverError
 from netsim.simulation import AppSimulation
 from scenarios.flower import internals
 from scenarios.flower.app import app_of
@@ -15,14 +15,14 @@ from scenarios.flower.randomness import preserve_states, seed_all
 from scenarios.flower.reports import report_server_metrics
 from scenarios.flower.simulated_time import inside, simulated
 from scenarios.schema.errors import UserError, first_line
-from scenarios.schema.flower import check_work
+from scenarios.schema.servers.flower import check_work
 
 if TYPE_CHECKING:
-    from netsim.servers.messages import MessageServer
+    from netsim.servers.kinds.messages import MessageServer
     from scenarios.flower.app import App
     from scenarios.flower.reports import Reports
-    from scenarios.schema.flower import Flower
     from scenarios.schema.scenario import Scenario
+    from scenarios.schema.servers.flower import Flower
 
 _SERVER_ADDRESS = -1
 

@@ -24,7 +24,7 @@ from scenarios.papers.registry import REPRODUCTIONS
 from scenarios.papers.reproduce import NOTHING, RUNS, Request, judge, plan_runs, reproduce, write
 from scenarios.papers.rules import Verdict
 from scenarios.papers.study import Reproduction, Size
-from scenarios.runs.folders import SUMMARY
+from scenarios.runs.folders.replacement import SUMMARY
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.sweep import Plan
 from scenarios.sweeps.workers import SweepProgress

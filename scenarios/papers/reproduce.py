@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from scenarios.papers.costs import COSTS, Cost
 from scenarios.papers.study import Reproduction, Setup, Size
-from scenarios.runs.folders import make
+from scenarios.runs.folders.replacement import make
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import Tables

@@ -281,7 +281,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "script": {},
     # The trainer of netsim follows from the network and the optimizer.
     "trainer": {},
-    # Servers of netsim are compositions of the engine's rules (`scenarios.wiring.servers`), with own schema tables.
+    # Servers of netsim are compositions of the engine's rules (`scenarios.wiring.servers.kinds`), with own schema tables.
     "server": {},
 }
 """Group -> name -> "module:Class". An installed package adds to a group through the entry point group `netsim.<group>`."""

@@ -26,7 +26,7 @@ from netsim.core.protocols import (
 )
 from netsim.core.scheduling import ChannelScheduler
 from netsim.peers.training.protocol import TrainingProtocol
-from netsim.servers.slotted import IndexPolicy, OpinionPolicy
+from netsim.servers.kinds.slotted import IndexPolicy, OpinionPolicy
 from scenarios.registry.server_mode import ServerMode
 from scenarios.schema.errors import UserError
 

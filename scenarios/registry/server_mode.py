@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from netsim.clients.pool import ClientPool
     from netsim.core.protocols import FloatArray, Learner, RewardMeter, SelectionPolicy
     from netsim.core.streams import Streams
-    from netsim.servers.channels import OwnLinks
-    from netsim.servers.dispatch import SelectionRule
-    from netsim.servers.probing import Probing
-    from netsim.servers.rounds import RoundServer
-    from netsim.servers.slotted import SlotServer
+    from netsim.servers.kinds.slotted import SlotServer
+    from netsim.servers.rounds.dispatch import SelectionRule
+    from netsim.servers.rounds.probing import Probing
+    from netsim.servers.rounds.round_server import RoundServer
+    from netsim.servers.sub_channels.channels import OwnLinks
 
 
 class ServerWorld(Protocol):
@@ -68,4 +68,4 @@ class ServerMode(Protocol):
     """True if the model is the mean of a cache with an entry for every client, as in SAFA."""
 
     def compose(self, world: ServerWorld) -> RoundServer | SlotServer:
-        """Return the server. See `scenarios.wiring.servers` for the servers of netsim."""
+        """Return the server. See `scenarios.wiring.servers.kinds` for the servers of netsim."""

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from netsim.records import atomic
-from scenarios.runs.folders import SCENARIO, make
-from scenarios.runs.marker import MARKER, Marker
+from scenarios.runs.folders.marker import MARKER, Marker
+from scenarios.runs.folders.replacement import SCENARIO, make
 from scenarios.schema.errors import UserError
 
 

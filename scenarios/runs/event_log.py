@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scenarios.runs.summary import Summing
+from scenarios.runs.summary.running_sums import Summing
 from scenarios.schema.errors import UserError
 
 if TYPE_CHECKING:

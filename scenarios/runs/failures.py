@@ -12,7 +12,7 @@ from netsim.core.clock import NothingScheduledError
 from netsim.core.errors import AnswerError, ParameterError
 from netsim.simulation import Simulation
 from scenarios.registry.kinds import is_own
-from scenarios.runs.own_code import OwnComponent, own_components
+from scenarios.runs.folders.own_code import OwnComponent, own_components
 from scenarios.schema.errors import UserError, first_line, users_line
 from scenarios.schema.scenario import Scenario
 from scenarios.workers.training import TrainingError, calls_of
@@ -21,7 +21,7 @@ _REFUSED_IN_RUN = {"engine": "slots.engine"}
 """Parameters that only a running engine can refuse, and their keys."""
 
 _LEARNER_KEYS = ("device = ", "client_state_bytes = ", "memory_bytes = ")
-"""Beginnings of the messages of a learner without memory, which name its key (`models.fl.memory`)."""
+"""Beginnings of the messages of a learner without memory, which name its key (`models.fl.store.memory`)."""
 
 
 @contextmanager

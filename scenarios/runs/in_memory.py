@@ -11,14 +11,14 @@ from analysis.results.sources import COLUMNS, OpenTable, RunInMemory, TableInMem
 from netsim.core.collector import long_lived
 from netsim.records.in_memory import ArrowRecorder
 from netsim.simulation import Simulation
-from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.failures import refusing
-from scenarios.runs.fixed_tables import given_tables
-from scenarios.runs.machine import Effort
-from scenarios.runs.own_code import note_code, own_code
+from scenarios.runs.folders.own_code import note_code, own_code
 from scenarios.runs.reading import to_toml
 from scenarios.runs.run import summary_identity, tables_of
-from scenarios.runs.summary import Summing, Totals, change_points_s, summary
+from scenarios.runs.summary.books import refuse_unbalanced
+from scenarios.runs.summary.fixed_tables import given_tables
+from scenarios.runs.summary.machine import Effort
+from scenarios.runs.summary.running_sums import Summing, Totals, change_points_s, summary
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.world import World

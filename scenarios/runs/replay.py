@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 
 from analysis.results.sources import RunFolder
 from netsim.simulation import BY_EVENTS, Simulation
-from scenarios.runs.folders import SCENARIO, not_a_run, read_beginning, read_ending, read_summary
-from scenarios.runs.own_code import changes, latest
+from scenarios.runs.folders.own_code import changes, latest
+from scenarios.runs.folders.replacement import SCENARIO, not_a_run, read_beginning, read_ending, read_summary
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.runs.unfinished import INTERRUPTED

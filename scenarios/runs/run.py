@@ -21,19 +21,27 @@ from netsim.records.tables import UNFINISHED, DamagedPieceError
 from netsim.records.wanted import WantedTables
 from netsim.simulation import Simulation
 from scenarios.registry.in_process import refuse_unnamed
-from scenarios.runs import checkpoint
-from scenarios.runs.books import refuse_unbalanced
 from scenarios.runs.ending import make_folder, report_state
 from scenarios.runs.failures import refusing
-from scenarios.runs.fixed_tables import NAMES, given_tables
-from scenarios.runs.folders import SCENARIO, SUMMARY, check_run, not_a_run, open_run, read_run_marker, write_json
-from scenarios.runs.identity import changed_files, named_files, run_id, study_digest
-from scenarios.runs.lock import hold_lock
-from scenarios.runs.machine import Effort
-from scenarios.runs.marker import Marker
-from scenarios.runs.own_code import latest, note_code, own_code, refuse_changed
+from scenarios.runs.folders import checkpoint
+from scenarios.runs.folders.identity import changed_files, named_files, run_id, study_digest
+from scenarios.runs.folders.lock import hold_lock
+from scenarios.runs.folders.marker import Marker
+from scenarios.runs.folders.own_code import latest, note_code, own_code, refuse_changed
+from scenarios.runs.folders.replacement import (
+    SCENARIO,
+    SUMMARY,
+    check_run,
+    not_a_run,
+    open_run,
+    read_run_marker,
+    write_json,
+)
 from scenarios.runs.reading import parse, to_toml
-from scenarios.runs.summary import Summing, Totals, change_points_s, summary
+from scenarios.runs.summary.books import refuse_unbalanced
+from scenarios.runs.summary.fixed_tables import NAMES, given_tables
+from scenarios.runs.summary.machine import Effort
+from scenarios.runs.summary.running_sums import Summing, Totals, change_points_s, summary
 from scenarios.runs.training_machines import AS_THE_SCENARIO_SAYS, TrainingMachines
 from scenarios.runs.unfinished import INTERRUPTED, checksums, read_unfinished, version
 from scenarios.runs.wall_limit import WallLimit

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scenarios.runs.own_code import learner_code, refuse_other_code
+from scenarios.runs.folders.own_code import learner_code, refuse_other_code
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
+from scenarios.wiring.learning.training import samples_reader
 from scenarios.wiring.simulation import build
-from scenarios.wiring.training import samples_reader
 from scenarios.wiring.world import World
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 from netsim.records.tables import check_pieces, sha256_of
-from scenarios.runs import checkpoint
-from scenarios.runs.folders import SCENARIO, not_a_run, read_ending, read_run_marker
+from scenarios.runs.folders import checkpoint
+from scenarios.runs.folders.replacement import SCENARIO, not_a_run, read_ending, read_run_marker
 from scenarios.runs.reading import load
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from models.errors import ParameterError
-from models.fl.demands import check_exact
+from models.fl.options.demands import check_exact
 from models.fl.privacy.unprotected import BARE_STATISTICS, NO_SUCH_LAYERS
 from scenarios.registry.kinds import resolve
-from scenarios.schema.edges import check_edges
-from scenarios.schema.flower import check_server
 from scenarios.schema.probe import check_probes
 from scenarios.schema.section import problem
-from scenarios.schema.slotted import INDEX_POLICIES, OPINION_POLICIES
+from scenarios.schema.servers.edges import check_edges
+from scenarios.schema.servers.flower import check_server
+from scenarios.schema.servers.slotted import INDEX_POLICIES, OPINION_POLICIES
 
 if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario

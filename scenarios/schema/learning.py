@@ -1,4 +1,4 @@
-"""The `[learner]` table, derived from the learner's options: see `models.fl.options` for its keys.
+"""The `[learner]` table, derived from the learner's options: see `models.fl.options.names` for its keys.
 
 Its components are written out here, so that a scenario can be read without importing torch.
 """
@@ -13,9 +13,9 @@ from pydantic.json_schema import JsonSchemaValue
 
 from models.errors import ParameterError
 from models.fl.data.files import DATASETS
-from models.fl.demands import AsksNothing, check_demands
-from models.fl.options import DataOptions, LearnerOptions
-from models.fl.parameters import (
+from models.fl.options.demands import AsksNothing, check_demands
+from models.fl.options.names import DataOptions, LearnerOptions
+from models.fl.options.parameters import (
     STATISTICS_NOT_VOTED,
     AdamParameters,
     EqualParameters,

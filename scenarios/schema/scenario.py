@@ -7,18 +7,18 @@ from pydantic import ConfigDict, Field, model_validator
 from models.fl.privacy.unprotected import Unprotected
 from models.privacy import NoiseMode
 from scenarios.registry.components import component_of
-from scenarios.schema.edges import Edges
 from scenarios.schema.energy import Energy
 from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
-from scenarios.schema.flower import Flower, complete, relax_required
 from scenarios.schema.learning import Learner
 from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
 from scenarios.schema.probe import Probe, asks
 from scenarios.schema.script import script_field
 from scenarios.schema.section import NO_VALUE, Section, default_table, problem
-from scenarios.schema.servers import Jammer, has_slots, server_field
-from scenarios.schema.slotted import Belief, Gossip, Slots
+from scenarios.schema.servers.edges import Edges
+from scenarios.schema.servers.flower import Flower, complete, relax_required
+from scenarios.schema.servers.kinds import Jammer, has_slots, server_field
+from scenarios.schema.servers.slotted import Belief, Gossip, Slots
 from scenarios.schema.work import Work
 from scenarios.schema.world import Channels, ClientOutage, Clients, Compute, Downlink, Opinions, Peers, Positive, Uplink
 

@@ -9,7 +9,7 @@ from scenarios.registry.components import component_of
 from scenarios.schema.peers import PeerKeys
 from scenarios.schema.per_client import PER_CLIENT_JSON, PerClientField, read_per_client
 from scenarios.schema.section import Section, missing, problem, refusal
-from scenarios.schema.slotted import OpinionKeys
+from scenarios.schema.servers.slotted import OpinionKeys
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scenarios.runs.folders import add_files
+from scenarios.runs.folders.replacement import add_files
 from scenarios.workers.scratch import temporary_folder
 
 if TYPE_CHECKING:

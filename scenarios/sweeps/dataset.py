@@ -20,8 +20,8 @@ from analysis.results.sweep import SweepEntry
 from netsim.core.protocols import Notes
 from netsim.records import atomic
 from netsim.records.tables import sha256_of
-from scenarios.runs.folders import DATASET, write_json, writing
-from scenarios.runs.marker import Marker
+from scenarios.runs.folders.marker import Marker
+from scenarios.runs.folders.replacement import DATASET, write_json, writing
 from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.sweeps.earlier_runs import read_manifest
 

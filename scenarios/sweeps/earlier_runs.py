@@ -11,10 +11,10 @@ from typing import Literal
 from analysis.results.sources import RunFolder, read_json
 from netsim.core.protocols import Notes
 from netsim.simulation import BY_EVENTS
-from scenarios.runs import checkpoint
-from scenarios.runs.folders import MANIFEST, read_beginning, read_ending, read_summary
-from scenarios.runs.identity import changed_files
-from scenarios.runs.own_code import Fingerprint, latest, refuse_changed
+from scenarios.runs.folders import checkpoint
+from scenarios.runs.folders.identity import changed_files
+from scenarios.runs.folders.own_code import Fingerprint, latest, refuse_changed
+from scenarios.runs.folders.replacement import MANIFEST, read_beginning, read_ending, read_summary
 from scenarios.runs.reading import to_toml
 from scenarios.runs.unfinished import INTERRUPTED, read_unfinished, version
 from scenarios.schema.errors import UserError

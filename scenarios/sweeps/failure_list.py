@@ -6,8 +6,8 @@ import warnings
 from pathlib import Path
 
 from netsim.core.protocols import Notes
-from scenarios.runs.folders import FAILURES, write_json, writing
-from scenarios.runs.marker import Marker
+from scenarios.runs.folders.marker import Marker
+from scenarios.runs.folders.replacement import FAILURES, write_json, writing
 from scenarios.schema.errors import DefectError, UserError
 from scenarios.sweeps.plan import Planned
 

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.parse import quote
 
 from scenarios.registry.in_process import name_in_text
-from scenarios.runs.folders import DATASET, FAILURES, MANIFEST
-from scenarios.runs.marker import MARKER
+from scenarios.runs.folders.marker import MARKER
+from scenarios.runs.folders.replacement import DATASET, FAILURES, MANIFEST
 from scenarios.runs.reading import override, parse
 from scenarios.schema.cautions import Caution
 from scenarios.schema.errors import UserError, did_you_mean, name_source

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from netsim.records import atomic
-from scenarios.runs.folders import SUMMARY, check_run, make, open_run, writing
-from scenarios.runs.lock import hold_lock
-from scenarios.runs.marker import MARKER, Marker
+from scenarios.runs.folders.lock import hold_lock
+from scenarios.runs.folders.marker import MARKER, Marker
+from scenarios.runs.folders.replacement import SUMMARY, check_run, make, open_run, writing
 
 
 def sent_back(run: Path) -> dict[str, bytes]:

@@ -10,13 +10,13 @@ from typing import Any
 
 from netsim.core.protocols import Notes
 from scenarios.registry.in_process import refuse_unnamed
-from scenarios.runs import checkpoint
 from scenarios.runs.ending import make_folder
-from scenarios.runs.folders import check_sweep, clear_sweep, extend_sweep, read_summary, write_manifest
-from scenarios.runs.identity import run_id, study_digest
-from scenarios.runs.lock import hold_lock
-from scenarios.runs.marker import Marker
-from scenarios.runs.own_code import own_code
+from scenarios.runs.folders import checkpoint
+from scenarios.runs.folders.identity import run_id, study_digest
+from scenarios.runs.folders.lock import hold_lock
+from scenarios.runs.folders.marker import Marker
+from scenarios.runs.folders.own_code import own_code
+from scenarios.runs.folders.replacement import check_sweep, clear_sweep, extend_sweep, read_summary, write_manifest
 from scenarios.schema.cautions import Caution, cautions_of
 from scenarios.schema.errors import UserError
 from scenarios.sweeps import sequential_stopping

@@ -10,8 +10,8 @@ from pathlib import Path
 from netsim.core.collector import freed_at_the_end
 from netsim.core.protocols import Notes
 from netsim.simulation import Simulation
-from scenarios.runs.folders import check_run
-from scenarios.runs.own_code import Fingerprint, own_code, refuse_changed
+from scenarios.runs.folders.own_code import Fingerprint, own_code, refuse_changed
+from scenarios.runs.folders.replacement import check_run
 from scenarios.runs.progress import rounds_done
 from scenarios.runs.run import go_on, simulate
 from scenarios.runs.unfinished import INTERRUPTED

@@ -13,7 +13,7 @@ from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import RandomChanges, Timed
-from scenarios.wiring.population import Context, FloatArray, IntArray
+from scenarios.wiring.clients.population import Context, FloatArray, IntArray
 
 Unit = Literal["rounds", "seconds"]
 

@@ -19,10 +19,10 @@ from scenarios.schema.errors import UserError, did_you_mean
 from scenarios.schema.per_client import is_per_client
 from scenarios.schema.world import Link, Timed
 from scenarios.wiring.changes import Step, drawn_steps, written_steps
+from scenarios.wiring.clients.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.wiring.data_files import data_file
-from scenarios.wiring.payload import LONGEST_S, Message
+from scenarios.wiring.network.payload import LONGEST_S, Message
 from scenarios.wiring.piecewise import Joined, join_steps
-from scenarios.wiring.population import Context, FloatArray, IntArray, Population, resolve_parameters
 from scenarios.wiring.script.targets import Overlay
 
 LawT = TypeVar("LawT")

@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from models.laws.changes import LazyLaws, Piecewise, Unchanging
 from scenarios.schema.errors import UserError
 from scenarios.wiring.changes import Step, Unit
-from scenarios.wiring.population import Context
+from scenarios.wiring.clients.population import Context
 from scenarios.wiring.script.targets import ScriptedLaw, Segment
 
 LawT = TypeVar("LawT")

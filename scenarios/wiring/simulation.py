@@ -20,27 +20,27 @@ from scenarios.registry.components import construct
 from scenarios.schema.cautions import Caution, collecting, refuse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.bandwidth import Carried, build_carrier
 from scenarios.wiring.cautions import before_run
 from scenarios.wiring.cautions.outlook import HasLaws, Outlook, least_s
-from scenarios.wiring.client_state import check_client_state
-from scenarios.wiring.devices import fill_keys
+from scenarios.wiring.clients.devices import fill_keys
+from scenarios.wiring.clients.full_pass import add_extra_pass
+from scenarios.wiring.clients.population import Context, Population, resolve_parameters
+from scenarios.wiring.clients.work import build_plan
 from scenarios.wiring.endless import refuse_endless
-from scenarios.wiring.full_pass import add_extra_pass
 from scenarios.wiring.laws import delay_timeline
-from scenarios.wiring.multiplied import Multiplier
-from scenarios.wiring.network import WiredNetwork, build_network
-from scenarios.wiring.payload import build_sizes, codec_s, models_down, updates_up
-from scenarios.wiring.population import Context, Population, resolve_parameters
+from scenarios.wiring.learning.client_state import check_client_state
+from scenarios.wiring.learning.training import build_trained, check_trained
+from scenarios.wiring.network.bandwidth import Carried, build_carrier
+from scenarios.wiring.network.cables import WiredNetwork, build_network
+from scenarios.wiring.network.multiplied import Multiplier
+from scenarios.wiring.network.payload import build_sizes, codec_s, models_down, updates_up
 from scenarios.wiring.script.targets import Targets
-from scenarios.wiring.server_parts import Server
-from scenarios.wiring.servers import compose
-from scenarios.wiring.training import build_trained, check_trained
-from scenarios.wiring.work import build_plan
+from scenarios.wiring.servers.kinds import compose
+from scenarios.wiring.servers.server import Server
 from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
-    from models.fl.learner import FederatedLearner
+    from models.fl.learners.learner import FederatedLearner
     from scenarios.workers.training_desk import Cluster
 
 _LARGE_POOLS: WeakSet[ClientPool] = WeakSet()

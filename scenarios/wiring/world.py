@@ -9,33 +9,33 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from models.privacy import Ledger, NoPrivacy, NoSchedule, Schedule
-from netsim.clients.columns import CLIENT, DELIVERED, OUTCOME, ROUND, Columns
-from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
+from netsim.clients.power.energy import FollowedPresence
 from netsim.clients.rules import UpdateRules
+from netsim.clients.vectorised.columns import CLIENT, DELIVERED, OUTCOME, ROUND, Columns
 from netsim.core.null_objects import NoLearner
 from netsim.core.protocols import Accountant, Learner, RewardMeter, SelectionPolicy
 from netsim.network.access import OwnLinkAccess, QueuedAccess, UplinkAccess
 from netsim.network.medium import Medium, MediumLaws
 from netsim.network.sizes import Sizes
 from netsim.records.sinks import NoRecorder
-from netsim.servers.channels import OwnLinks
-from netsim.servers.dispatch import SelectionRule
-from netsim.servers.instruments import CableJamming
+from netsim.servers.rounds.dispatch import SelectionRule
+from netsim.servers.rounds.instruments import CableJamming
+from netsim.servers.sub_channels.channels import OwnLinks
 from netsim.simulation import Simulation
 from scenarios.registry.components import Component, Keywords, construct
 from scenarios.registry.kinds import is_own
 from scenarios.schema.errors import UserError
-from scenarios.wiring.accounting import require_accountant
-from scenarios.wiring.energy import build_energy
+from scenarios.wiring.clients.energy import build_energy
+from scenarios.wiring.clients.population import Context, Population, resolve_parameters
 from scenarios.wiring.laws import channel_timeline
-from scenarios.wiring.outages import build_outages
-from scenarios.wiring.population import Context, Population, resolve_parameters
-from scenarios.wiring.probes import build_probing
+from scenarios.wiring.learning.accounting import require_accountant
+from scenarios.wiring.network.outages import build_outages
 from scenarios.wiring.script.wiring import build_script
+from scenarios.wiring.servers.probes import build_probing
 
 if TYPE_CHECKING:
-    from models.fl.learner import FederatedLearner
+    from models.fl.learners.learner import FederatedLearner
     from models.laws.expectations import Truth
     from netsim.clients.rules import Load
     from netsim.clients.update import Update
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from netsim.core.streams import Streams
     from netsim.network.access import AssignedAccess
     from netsim.network.transport.messages import PeerGraph
-    from netsim.servers.probing import Probing
+    from netsim.servers.rounds.probing import Probing
     from scenarios.schema.cautions import Caution
     from scenarios.schema.scenario import Scenario
-    from scenarios.schema.server import Server as ServerSection
-    from scenarios.wiring.bandwidth import Carried
+    from scenarios.schema.servers.base import Server as ServerSection
     from scenarios.wiring.cautions.outlook import HasLaws
-    from scenarios.wiring.network import WiredNetwork
-    from scenarios.wiring.server_parts import Server
-    from scenarios.wiring.work import Training
+    from scenarios.wiring.clients.work import Training
+    from scenarios.wiring.network.bandwidth import Carried
+    from scenarios.wiring.network.cables import WiredNetwork
+    from scenarios.wiring.servers.server import Server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class World:
     """The parts of a scenario. Server and simulation are built from them when they are first read."""
 
     compose: Callable[[World], Server]
-    """Puts the server together: `scenarios.wiring.servers.compose`."""
+    """Puts the server together: `scenarios.wiring.servers.kinds.compose`."""
     scenario: Scenario
     context: Context
     """Context for building laws. `rounds` are rounds of training: a slot has several."""
@@ -197,7 +197,7 @@ class World:
         `places`: number of clients of a round. `refill`: a sub-channel that becomes free is assigned again at once. Raises
         UserError.
         """
-        from scenarios.wiring.channels import build_channels
+        from scenarios.wiring.network.channels import build_channels
 
         if self.scenario.channels is None:
             return OwnLinks(), self.new_pool()

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from models.fl.gaps import Gaps
+from models.fl.store.gaps import Gaps
 from scenarios.workers.scratch import scratch_folder
 
 Numbers = NDArray[np.float32]

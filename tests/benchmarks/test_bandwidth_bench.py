@@ -10,7 +10,7 @@ import numpy as np
 
 from models.laws.bandwidth.traces import Trace
 from netsim.core.streams import Stream
-from netsim.network.varying_medium import fair_level
+from netsim.network.bandwidth.varying_medium import fair_level
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from netsim.clients import whole_rounds
+from netsim.clients.vectorised import whole_rounds
 from netsim.records.in_memory import ArrowRecorder
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build

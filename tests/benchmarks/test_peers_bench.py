@@ -17,7 +17,7 @@ import torch
 
 from models.fl.data.batches import draw_batches
 from models.fl.data.datasets import load_dataset
-from models.fl.options import DataOptions
+from models.fl.options.names import DataOptions
 from models.peers.mixing import metropolis
 from models.peers.regular import ring
 from netsim.core.streams import Streams

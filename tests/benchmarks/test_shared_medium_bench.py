@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from netsim.core.clock import Clock
-from netsim.network.carriers import Port
+from netsim.network.bandwidth.carriers import Port
 from tests.helpers.shared_links import shared_medium
 
 UPLOADS = 30_000

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from netsim.clients import whole_rounds
+from netsim.clients.vectorised import whole_rounds
 from scenarios.runs.reading import parse
 from scenarios.runs.run import simulate
 from scenarios.wiring.simulation import build

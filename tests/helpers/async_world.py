@@ -13,8 +13,8 @@ from models.laws.changes import Unchanging
 from models.laws.channels import Bernoulli, Perfect
 from models.laws.delays import Constant
 from models.privacy import NoPrivacy
-from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
+from netsim.clients.power.energy import FollowedPresence
 from netsim.clients.rules import UpdateRules
 from netsim.core.clock import Clock
 from netsim.core.null_objects import NoOracle
@@ -26,9 +26,9 @@ from netsim.network.medium import Medium, MediumLaws
 from netsim.network.outages import ClientOutages
 from netsim.network.sizes import Sizes
 from netsim.network.spectrum import Spectrum
-from netsim.servers.age_aware import age_aware_server
-from netsim.servers.channels import ScheduledChannels
-from netsim.servers.rounds import RoundServer
+from netsim.servers.kinds.age_aware import age_aware_server
+from netsim.servers.rounds.round_server import RoundServer
+from netsim.servers.sub_channels.channels import ScheduledChannels
 from netsim.simulation import Simulation
 from tests.helpers.memory_recorder import MemoryRecorder
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from models.fl.data.datasets import Dataset
-from models.fl.learner import FederatedLearner
-from models.fl.methods import Methods
+from models.fl.learners.learner import FederatedLearner
+from models.fl.learners.methods import Methods
+from models.fl.learners.task import Task
 from models.fl.networks.kinds import cnn, mlp
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.privacy.mechanisms import NoMechanism
-from models.fl.task import Task
 from models.fl.training.losses import CrossEntropy
 from models.fl.training.optimizers import Adam
 from netsim.core.protocols import Deliveries

@@ -29,9 +29,9 @@ from models.schedulers.cucb import Cucb
 from models.schedulers.matchers.rotation import Rotation
 from models.theory.regret import PauseRewardMeter
 from netsim.peers.training.d_psgd import DPsgd
-from netsim.servers.close import WaitRule
-from netsim.servers.dispatch import SelectionRule
-from netsim.servers.synchronous import synchronous_server
+from netsim.servers.rounds.close import WaitRule
+from netsim.servers.rounds.dispatch import SelectionRule
+from netsim.servers.kinds.synchronous import synchronous_server
 
 SEEN = []
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from netsim.core.closing import ClosingRule, RoundState
-from netsim.servers.close import EndsOfRound
-from netsim.servers.dispatch import PolicyDispatch, SelectionRule
-from netsim.servers.loop import RoundLoop
-from netsim.servers.rounds import RoundServer
-from netsim.servers.semi_synchronous import semi_synchronous_server
-from netsim.servers.synchronous import synchronous_server
+from netsim.servers.kinds.semi_synchronous import semi_synchronous_server
+from netsim.servers.kinds.synchronous import synchronous_server
+from netsim.servers.rounds.close import EndsOfRound
+from netsim.servers.rounds.dispatch import PolicyDispatch, SelectionRule
+from netsim.servers.rounds.loop import RoundLoop
+from netsim.servers.rounds.round_server import RoundServer
 
 
 @dataclass(frozen=True)

@@ -14,17 +14,17 @@ from models.peers.graph import FloatArray, PeerGraph
 from models.peers.mathematics import PeerBelief, PeerGossip
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.carriers import VaryingLinks
+from netsim.network.bandwidth.carriers import VaryingLinks
+from netsim.network.bandwidth.varying_medium import VaryingMedium
 from netsim.network.resending import Resending
 from netsim.network.transport.laws import Disturbances, LinkLaws
 from netsim.network.transport.link_outages import Outage, Outages
 from netsim.network.transport.messages import Star, jammed_links
 from netsim.network.transport.transport import Transport
-from netsim.network.varying_medium import VaryingMedium
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.servers.opinions import OpinionUplink
+from netsim.servers.kinds.opinions import OpinionUplink
 from tests.helpers.memory_recorder import MemoryRecorder
 
 # Seconds to cross each link: with 1 km/s the lengths of links are their latencies. All sums are exact in binary.

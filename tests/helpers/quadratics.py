@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from models.fl.data.datasets import Dataset
-from models.fl.learner import FederatedLearner
-from models.fl.methods import Methods
-from models.fl.options import TrainingOptions
-from models.fl.task import Task
+from models.fl.learners.learner import FederatedLearner
+from models.fl.learners.methods import Methods
+from models.fl.learners.task import Task
+from models.fl.options.names import TrainingOptions
 from models.fl.training.optimizers import Sgd
 from netsim.core.streams import Streams
 

@@ -10,7 +10,7 @@ import numpy as np
 from models.laws.bandwidth.laws import Constant
 from models.laws.changes import Unchanging
 from netsim.core.clock import Clock
-from netsim.network.bandwidth_sharing import SharedMedium
+from netsim.network.bandwidth.sharing import SharedMedium
 
 
 def shared_medium(

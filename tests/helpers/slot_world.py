@@ -19,8 +19,8 @@ from models.policies.slotted.bp_index import BpIndex
 from models.policies.slotted.fixed_set import FixedSet
 from models.policies.slotted.quick_init_ucb import QuickInitUcb
 from models.privacy import NoPrivacy
-from netsim.clients.energy import FollowedPresence
 from netsim.clients.pool import ClientPool
+from netsim.clients.power.energy import FollowedPresence
 from netsim.core.clock import Clock
 from netsim.core.protocols import FloatArray
 from netsim.core.streams import Streams
@@ -29,11 +29,11 @@ from netsim.network.sizes import Sizes
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import ConsensusOutcome, ConsensusPhase, ConsensusRules, StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.servers.close import WaitRule, WhenEnded
-from netsim.servers.dispatch import MembersDispatch
-from netsim.servers.loop import RoundLoop
-from netsim.servers.opinions import Tests
-from netsim.servers.slotted import FlDaServer, FlFaServer, SlotParts
+from netsim.servers.kinds.opinions import Tests
+from netsim.servers.kinds.slotted import FlDaServer, FlFaServer, SlotParts
+from netsim.servers.rounds.close import WaitRule, WhenEnded
+from netsim.servers.rounds.dispatch import MembersDispatch
+from netsim.servers.rounds.loop import RoundLoop
 from netsim.simulation import Simulation
 from tests.helpers.memory_recorder import MemoryRecorder
 from tests.helpers.peer_world import links_between, opinion_uplink

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 
 SHAPE = (1, 8, 8)
 

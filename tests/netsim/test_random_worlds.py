@@ -15,10 +15,10 @@ from models.laws.channels import GilbertElliott
 from netsim.clients.update import OUTCOMES
 from netsim.core.streams import Streams
 from netsim.network.access import OwnLinkAccess
-from netsim.network.bandwidth_sharing import SharedMedium
-from netsim.network.carriers import VaryingLinks
+from netsim.network.bandwidth.carriers import VaryingLinks
+from netsim.network.bandwidth.sharing import SharedMedium
+from netsim.network.bandwidth.varying_medium import VaryingMedium
 from netsim.network.draws import Survivals
-from netsim.network.varying_medium import VaryingMedium
 from tests.helpers.random_worlds import ROUNDS, built, copied, random_tables, same, watch
 from tests.helpers.suites import each_nth
 

@@ -18,11 +18,11 @@ from random import Random
 from typing import Any
 
 from scenarios.registry.kinds import known_names
-from scenarios.runs.folders import read_ending
+from scenarios.runs.folders.replacement import read_ending
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
-from scenarios.schema.servers import KINDS
+from scenarios.schema.servers.kinds import KINDS
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import plan
 from scenarios.sweeps.sweep import sweep

@@ -15,11 +15,11 @@ from models.policies.random import Random
 from netsim.core.streams import Streams
 from netsim.network.jamming import Dwells, Jammer
 from netsim.simulation import BY_EVENTS
-from scenarios.runs.books import Accounts
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
+from scenarios.runs.summary.books import Accounts
 from scenarios.schema.errors import UserError
-from scenarios.wiring import training
+from scenarios.wiring.learning import training
 from scenarios.wiring.simulation import build
 from tests.helpers.fl_scenario import tables as learning
 from tests.helpers.rough_scenarios import BUFFERED, other, rough

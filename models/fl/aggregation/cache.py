@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import ParameterError
-from models.fl.store import ModelId, ModelStore
+from models.fl.store.models import ModelId, ModelStore
 from netsim.core.state import State
 
 IntArray = NDArray[np.int64]

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import ParameterError
-from models.fl.evaluation import Randomness, local_sets, measure
-from models.fl.options import TrainingOptions
-from models.fl.task import Task
+from models.fl.evaluation.quality import Randomness, local_sets, measure
+from models.fl.learners.task import Task
+from models.fl.options.names import TrainingOptions
 from models.fl.training.local_trainer import LocalTrainer
 from netsim.core.state import State
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from models.fl.aggregation.rules import Equal
-from models.fl.demands import LocalSteps
-from models.fl.parameters import FedDynParameters
+from models.fl.options.demands import LocalSteps
+from models.fl.options.parameters import FedDynParameters
 
 
 class DynamicRegularisation:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, sum_weighted
-from models.fl.demands import LocalSteps
-from models.fl.parameters import FedNovaParameters
+from models.fl.options.demands import LocalSteps
+from models.fl.options.parameters import FedNovaParameters
 
 
 def sum_weights(local: LocalSteps) -> FloatArray:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates
-from models.fl.parameters import PortParameters
+from models.fl.options.parameters import PortParameters
 
 
 class Port(PortParameters, PlainUpdates):

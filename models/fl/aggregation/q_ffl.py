@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, sum_weighted
-from models.fl.parameters import QFflParameters
+from models.fl.options.parameters import QFflParameters
 
 _LEAST_LOSS = 1e-10
 

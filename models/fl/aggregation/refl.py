@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from models.fl.aggregation.rules import Arrivals, FloatArray, IntArray, PlainUpdates, sum_weighted
-from models.fl.parameters import ReflParameters
+from models.fl.options.parameters import ReflParameters
 
 
 class Refl(ReflParameters, PlainUpdates):

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates
-from models.fl.parameters import KrumParameters, TrimmedMeanParameters
+from models.fl.options.parameters import KrumParameters, TrimmedMeanParameters
 from models.fl.protocols import Aggregation
 
 

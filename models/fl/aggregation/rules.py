@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from models.errors import AnswerError, ParameterError
-from models.fl.demands import AsksNothing, LocalSteps
-from models.fl.parameters import (
+from models.fl.options.demands import AsksNothing, LocalSteps
+from models.fl.options.parameters import (
     EqualParameters,
     FixedShareParameters,
     HingeParameters,

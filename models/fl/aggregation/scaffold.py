@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from models.fl.aggregation.rules import Equal
-from models.fl.demands import LocalSteps
-from models.fl.parameters import ScaffoldParameters
+from models.fl.options.demands import LocalSteps
+from models.fl.options.parameters import ScaffoldParameters
 from models.fl.protocols import Correction
 
 

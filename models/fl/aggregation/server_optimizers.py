@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.parameters import (
+from models.fl.options.parameters import (
     FedAdagradParameters,
     FedAdamParameters,
     FedAvgMParameters,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import AnswerError, ParameterError
 from models.fl.compression.bits import NUMBER, Generators, whole_bytes
-from models.fl.demands import Demands
+from models.fl.options.demands import Demands
 from models.fl.protocols import Compression
 
 if TYPE_CHECKING:

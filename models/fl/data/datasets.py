@@ -23,7 +23,7 @@ from models.errors import ParameterError
 from models.fl.data.files import check_counts, data_paths, require_files, require_known
 from models.fl.data.own_data import Arrays, Source, place_of, read_own
 from models.fl.networks.torchvision_compat import torchvision
-from models.fl.options import DataOptions
+from models.fl.options.names import DataOptions
 
 _TORCHVISION = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar-10": "CIFAR10", "cifar-100": "CIFAR100"}
 # torchvision publishes checksums of the packed files only; these belong to the contents of the packed MNIST files.

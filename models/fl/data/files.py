@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from models.errors import ParameterError
-from models.fl.options import DataOptions
+from models.fl.options.names import DataOptions
 
 _IDX = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"]
 _FOLDERS: dict[str, tuple[str, list[str]]] = {

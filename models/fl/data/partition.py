@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from models.data_files import refuse_special
 from models.errors import ParameterError
 from models.fl.data.own_data import place_of
-from models.fl.keywords import check_options
+from models.fl.options.keywords import check_options
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from models.fl.data.files import DATASETS, published_shape
 from models.fl.networks.sub_models import moving_statistics, trained_tensors
-from models.fl.options import DataOptions, Table
+from models.fl.options.names import DataOptions, Table
 
 
 @dataclass

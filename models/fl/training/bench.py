@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from models.fl.networks.torchvision_compat import torchvision
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.protocols import Optimizer, Trainer
 from models.fl.training.client_memory import OptimizerStates
 from models.fl.training.local_trainer import LocalTrainer

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.fl.demands import LocalSteps
+from models.fl.options.demands import LocalSteps
 from models.fl.protocols import Correction
 from models.fl.training.client_vectors import ClientVectors
 from netsim.core.state import State

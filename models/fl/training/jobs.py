@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from models.fl.store import ModelId
+from models.fl.store.models import ModelId
 
 
 class StateId(NamedTuple):

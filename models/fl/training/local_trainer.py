@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from models.errors import ParameterError
 from models.fl.data.augmentation import crop_flip
 from models.fl.data.batches import stack_batches
-from models.fl.memory import is_out_of_memory, release
 from models.fl.networks.initialisation import seed_globally
 from models.fl.networks.layout import Layout
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.protocols import Optimizer, Trainer
+from models.fl.store.memory import is_out_of_memory, release
 from models.fl.training.client_memory import OptimizerStates
 from models.fl.training.gradients import Gradients
 from models.fl.training.local_steps import LocalSteps

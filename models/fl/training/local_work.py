@@ -16,14 +16,14 @@ from models.fl.compression.bits import Generators
 from models.fl.compression.messages import both_ways
 from models.fl.data.augmentation import draw_moves
 from models.fl.data.batches import draw_batches
-from models.fl.demands import LocalSteps, check_call, check_exact
-from models.fl.evaluation import Randomness
-from models.fl.methods import Methods
-from models.fl.options import TrainingOptions
+from models.fl.evaluation.probing import Probing
+from models.fl.evaluation.quality import Randomness
+from models.fl.learners.methods import Methods
+from models.fl.learners.task import Task
+from models.fl.options.demands import LocalSteps, check_call, check_exact
+from models.fl.options.names import TrainingOptions
 from models.fl.privacy.release import Release
-from models.fl.probing import Probing
-from models.fl.store import SERVER, ModelId
-from models.fl.task import Task
+from models.fl.store.models import SERVER, ModelId
 from models.fl.training.bench import BenchRecipe
 from models.fl.training.client_memory import ClientMemory, OptimizerStates
 from models.fl.training.client_vectors import ClientVectors

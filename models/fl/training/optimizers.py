@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.fl.parameters import AdamParameters, SgdParameters
+from models.fl.options.parameters import AdamParameters, SgdParameters
 
 IntArray = NDArray[np.int64]
 

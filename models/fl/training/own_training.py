@@ -17,7 +17,7 @@ from models.errors import AnswerError
 from models.fl.networks.initialisation import seed_globally
 from models.fl.networks.layout import Layout
 from models.fl.protocols import Optimizer, Trainer
-from models.fl.store import ModelId
+from models.fl.store.models import ModelId
 from models.fl.training.losses import FirstPass, Loss, LossTally, bound_losses
 
 IntArray = NDArray[np.int64]

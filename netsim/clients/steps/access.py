@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netsim.clients.power_integral import IDLE
+from netsim.clients.power.power_integral import IDLE
 from netsim.clients.steps.stages import WAIT
 from netsim.clients.steps.step import Executor, Step
 
 if TYPE_CHECKING:
-    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
+    from netsim.clients.vectorised.forecast import Forecast
     from netsim.network.access import UplinkAccess
 
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netsim.clients.columns import DRAWN, SAMPLES, STEPS, start_row
 from netsim.clients.steps.stages import TRAINING
 from netsim.clients.steps.step import Executor, Step
+from netsim.clients.vectorised.columns import DRAWN, SAMPLES, STEPS, start_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netsim.clients.forecast import Forecast
     from netsim.clients.rules import Load
     from netsim.clients.update import Update
+    from netsim.clients.vectorised.forecast import Forecast
     from netsim.network.medium import Medium
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from netsim.clients.power_integral import COMPUTING, RECEIVING, SENDING
+from netsim.clients.power.power_integral import COMPUTING, RECEIVING, SENDING
 
 DOWNLOAD, COMPUTE, WAIT, UPLOAD, ENDED, KEPT = "download", "compute", "wait", "upload", "ended", "kept"
 """Phases of an update; kept: it is finished, could not be delivered, and waits for its next attempt."""
@@ -19,7 +19,7 @@ class Stage(NamedTuple):
     end: str
     """Column of the time at which it ends."""
     power: int
-    """State of the client during the stage (`netsim.clients.power_integral`)."""
+    """State of the client during the stage (`netsim.clients.power.power_integral`)."""
     joules: str
     """Column of the energy that the client draws."""
 

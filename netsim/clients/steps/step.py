@@ -6,8 +6,8 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
+    from netsim.clients.vectorised.forecast import Forecast
 
 
 class Executor(Protocol):
@@ -49,7 +49,7 @@ class Step(Protocol):
     phase: str
     """Phase of an update in this step."""
     power: int
-    """State of the client in this step (`netsim.clients.power_integral`)."""
+    """State of the client in this step (`netsim.clients.power.power_integral`)."""
     foreseeable: bool
     """True if `foresee` may be called: the step of an attempt depends on no other attempt."""
     finished: bool = False

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from netsim.clients.columns import DOWN, UP, start_row
 from netsim.clients.steps.stages import DOWNLOADING, UPLOADING, Stage
 from netsim.clients.steps.step import Executor, Step
+from netsim.clients.vectorised.columns import DOWN, UP, start_row
 from netsim.network.losses import cause_of_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netsim.clients.forecast import Forecast
     from netsim.clients.update import Update
+    from netsim.clients.vectorised.forecast import Forecast
     from netsim.core.protocols import IntArray
     from netsim.network.access import UplinkAccess
-    from netsim.network.carriers import Port
+    from netsim.network.bandwidth.carriers import Port
     from netsim.network.medium import Medium
 
 
@@ -39,7 +39,7 @@ class Direction(NamedTuple):
     bytes: str
     """Column of the bytes sent."""
     bytes_row: int
-    """Row of the bytes sent (`netsim.clients.columns`)."""
+    """Row of the bytes sent (`netsim.clients.vectorised.columns`)."""
 
 
 DOWNWARD = Direction(DOWNLOADING, "model_draws", "place", "download", "downlink", "bytes_down", DOWN)

@@ -1,6 +1,6 @@
 """Bundles of flows whose rates rise together: one virtual time for all flows below their limit.
 
-A bundle is the unit of the solver (`sharing`) and of a single shared link (`netsim.network.bandwidth_sharing`).
+A bundle is the unit of the solver (`sharing`) and of a single shared link (`netsim.network.bandwidth.sharing`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from netsim.network.routed.journeys import ENDLESS_BYTES
 if TYPE_CHECKING:
     from netsim.core.protocols import State
     from netsim.core.streams import Stream
-    from netsim.network.carriers import Key
+    from netsim.network.bandwidth.carriers import Key
     from netsim.network.routed.network import RoutedNetwork
 
 _NEVER = float("inf")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from netsim.network.carriers import SERVER, Key, NoCarrier, Ports
+from netsim.network.bandwidth.carriers import SERVER, Key, NoCarrier, Ports
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

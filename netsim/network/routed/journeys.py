@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netsim.network.carriers import Key
+    from netsim.network.bandwidth.carriers import Key
 
 Hops = Sequence[tuple[int, str]]
 """A route: for each cable on the way its number and the node that it leads to."""

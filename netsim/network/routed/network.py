@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from netsim.core.protocols import Stateful
-from netsim.network.carriers import TRACE_END, Key
+from netsim.network.bandwidth.carriers import TRACE_END, Key
 from netsim.network.flows.transfers import LinkData, Transfers
 from netsim.network.jammable import JammedRoutes
 from netsim.network.losses import cause_of_loss

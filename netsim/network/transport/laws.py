@@ -13,7 +13,7 @@ from netsim.core.errors import ParameterError
 
 if TYPE_CHECKING:
     from netsim.core.protocols import ChannelLaw, DelayLaw, FloatArray, Timeline
-    from netsim.network.carriers import Carrier
+    from netsim.network.bandwidth.carriers import Carrier
     from netsim.network.jammable import JammedRoutes
     from netsim.network.jamming import Jammers
     from netsim.network.outages import ClientOutages

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.errors import ParameterError
-from netsim.network.arrival import arrival_s
+from netsim.network.bandwidth.arrival import arrival_s
 from netsim.network.draws import Durations
 from netsim.network.transport.messages import ALL_GOOD
 

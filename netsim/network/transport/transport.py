@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netsim.core.rows import MessageRow
-from netsim.network.arrival import arrival_s
-from netsim.network.carriers import SERVER, NoCarrier
+from netsim.network.bandwidth.arrival import arrival_s
+from netsim.network.bandwidth.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.losses import cause_of_loss
 from netsim.network.resending import NEVER_AGAIN, Resending
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.protocols import FloatArray, IntArray, State
     from netsim.core.streams import Streams
-    from netsim.network.carriers import Carrier
+    from netsim.network.bandwidth.carriers import Carrier
 
 _EVER = math.inf
 _COUNTS = ("sent", "delivered", "lost", "resent", "sent_bytes")

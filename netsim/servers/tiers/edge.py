@@ -10,7 +10,7 @@ from netsim.core.causes import TERM, Cause
 from netsim.core.rows import EdgeRoundRow, EdgeRow, UpdateRow
 from netsim.core.state import StateFields
 from netsim.records.sinks import NoRecorder
-from netsim.servers.loop import NobodyLeftError
+from netsim.servers.rounds.loop import NobodyLeftError
 from netsim.servers.tiers.errand import Errand
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from netsim.core.rows import EvaluationRow, RoundRow
     from netsim.records.attempts import AttemptTable, Block
     from netsim.records.sinks import Recorder
-    from netsim.servers.rounds import RoundServer
+    from netsim.servers.rounds.round_server import RoundServer
     from netsim.servers.tiers.members import Members
 
 

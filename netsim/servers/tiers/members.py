@@ -14,10 +14,10 @@ from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
-    from netsim.clients.columns import Columns
     from netsim.clients.pool import ClientPool
     from netsim.clients.serving import Serving
     from netsim.clients.update import Update
+    from netsim.clients.vectorised.columns import Columns
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
     from netsim.network.access import UplinkAccess
 

@@ -14,7 +14,7 @@ from netsim.network.losses import cause_of_loss
 if TYPE_CHECKING:
     from netsim.core.clock import Clock
     from netsim.core.protocols import State
-    from netsim.network.carriers import Key
+    from netsim.network.bandwidth.carriers import Key
     from netsim.network.medium import Medium
     from netsim.network.routed.network import RoutedNetwork
 

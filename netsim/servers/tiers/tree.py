@@ -9,7 +9,7 @@ import numpy as np
 
 from netsim.core.rows import ROUND_CAUSES
 from netsim.records.sinks import NoRecorder
-from netsim.servers.rounds import Book
+from netsim.servers.rounds.round_server import Book
 from netsim.servers.tiers.edge import EdgeAttempts, NodeRecorder
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from netsim.peers.consensus import ConsensusPhase
     from netsim.records.attempts import AttemptTable
     from netsim.records.sinks import Recorder
-    from netsim.servers.loop import RoundLoop
-    from netsim.servers.rounds import RoundServer
+    from netsim.servers.rounds.loop import RoundLoop
+    from netsim.servers.rounds.round_server import RoundServer
     from netsim.servers.tiers.coordinators import Coordinators
     from netsim.servers.tiers.edge import Edge
     from netsim.servers.tiers.members import SharedMedium

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from models.errors import ParameterError
 from models.fl.data.files import published_shape, require_files
 from models.fl.data.own_data import StandInWarning
-from scenarios.wiring.training import data_folder
+from scenarios.wiring.learning.training import data_folder
 
 Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 

@@ -17,13 +17,13 @@ from netsim.clients.pool import ClientPool
 from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import RoundOutcome
 from netsim.core.streams import Streams
-from netsim.servers.close import WaitRule
-from netsim.servers.dispatch import SelectionRule
-from netsim.servers.loop import Attempt
-from netsim.servers.safa import ByVersion, PickedArrived, server_of
-from netsim.servers.synchronous import synchronous_server
+from netsim.servers.kinds.safa import ByVersion, PickedArrived, server_of
+from netsim.servers.kinds.synchronous import synchronous_server
+from netsim.servers.rounds.close import WaitRule
+from netsim.servers.rounds.dispatch import SelectionRule
+from netsim.servers.rounds.loop import Attempt
 from scenarios.schema.errors import UserError
-from scenarios.wiring.server_parts import Server
+from scenarios.wiring.servers.server import Server
 from scenarios.wiring.world import World
 
 BATCH, EPOCHS = 40, 5
@@ -226,7 +226,7 @@ class Safa:
         self.first_round: FirstRound = first_round
 
     def compose(self, world: World) -> Server:
-        """Return a server like `netsim.servers.safa.safa_server`, with the dispatch and the close rule above."""
+        """Return a server like `netsim.servers.kinds.safa.safa_server`, with the dispatch and the close rule above."""
         _check_trained(world)
         count = world.population.count
         speeds = batches_per_s(world.streams, count)

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from netsim.clients.columns import plain
+from netsim.clients.vectorised.columns import plain
 from netsim.core.clock import NothingScheduledError
 from netsim.core.protocols import IntArray, Selection, State
-from netsim.servers.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
+from netsim.servers.rounds.loop import Alteration, ClosedRound, NobodyLeftError, RoundLoop
 from netsim.simulation import Simulation
 from scenarios.runs.failures import refusing
 from scenarios.runs.what_if.changes import Change
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.multiplied import Multiplier
+from scenarios.wiring.network.multiplied import Multiplier
 from scenarios.wiring.simulation import build
 from scenarios.wiring.world import World
 

@@ -9,7 +9,7 @@ import numpy as np
 from netsim.simulation import BY_TIME
 from scenarios.schema.cautions import Caution
 from scenarios.wiring.cautions.outlook import Outcome
-from scenarios.wiring.population import Population
+from scenarios.wiring.clients.population import Population
 
 _FLOWER_TIMEOUT_S = 3600.0
 """Timeout of the strategies of Flower unless the app gives another."""

@@ -12,7 +12,7 @@ import numpy as np
 from netsim.core.protocols import Availability, DelayLaw, Draws, FloatArray, IntArray, Timeline
 from netsim.simulation import BY_ABSENCE, BY_APP, BY_EVENTS, BY_ROUNDS, BY_TIME
 from scenarios.schema.scenario import Scenario
-from scenarios.wiring.population import Population
+from scenarios.wiring.clients.population import Population
 
 
 class HasLaws(Timeline[DelayLaw], Protocol):

@@ -14,7 +14,7 @@ from netsim.network.spectrum import Spectrum
 from netsim.network.transport.messages import PeerGraph
 from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import is_number
-from scenarios.wiring.population import Population
+from scenarios.wiring.clients.population import Population
 from scenarios.wiring.script.edges import ScriptedEdges
 from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import Targets

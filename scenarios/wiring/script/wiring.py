@@ -11,18 +11,18 @@ from netsim.clients.update import Drawn
 from netsim.core.jamming import JammerLaw
 from netsim.core.protocols import Availability
 from netsim.network.jamming import Jammers
-from netsim.servers.instruments import Restarts
+from netsim.servers.rounds.instruments import Restarts
 from scenarios.registry.kinds import is_own, resolve
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
+from scenarios.wiring.clients.population import Population
 from scenarios.wiring.laws import Law
-from scenarios.wiring.population import Population
 from scenarios.wiring.script.observed import Scene
 from scenarios.wiring.script.runner import ScriptRunner
 from scenarios.wiring.script.targets import ScriptedObject, Targets
 from scenarios.wiring.script.waits import Declared
 from scenarios.wiring.script.world import World as ScriptWorld
-from scenarios.wiring.server_parts import Server
+from scenarios.wiring.servers.server import Server
 
 if TYPE_CHECKING:
     from scenarios.wiring.world import World

@@ -28,9 +28,9 @@ from analysis.results.sweep import Sweep
 from analysis.stragglers.figure import latency_figure
 from models.schedulers.m_exp3 import tune_gamma
 from models.theory.aoi import lemma3_constant, theorem2_lower, theorem3_holds_from, theorem3_upper, theorem4_lower, theorem5_upper
-from scenarios.runs.bounds import aoi_bounds, bound_notes
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import run
+from scenarios.runs.summary.bounds import aoi_bounds, bound_notes
 from scenarios.sweeps.options import Machines
 from scenarios.sweeps.sweep import plan, sweep
 from tests.helpers.result_folders import PARTS, write_run, write_sweep, write_table

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from models.fl.build import Protection, build_learner
-from models.fl.options import DataOptions, LearnerOptions
+from models.fl.options.names import DataOptions, LearnerOptions
 from netsim.core.streams import Streams
 from tests.helpers.learners import deliver, make, model
 

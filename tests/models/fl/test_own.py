@@ -11,7 +11,7 @@ import torch
 
 from analysis import open_run
 from models.fl.data.datasets import load_dataset
-from models.fl.options import DataOptions
+from models.fl.options.names import DataOptions
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
 from tests.helpers.fl_scenario import netsim, play, tables, to_toml

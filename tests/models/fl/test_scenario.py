@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from analysis import draw_all, open_run
-from models.fl import methods
 from models.fl.aggregation import rules as aggregation
 from models.fl.aggregation import server_optimizers
 from models.fl.data import partition
+from models.fl.learners import methods
 from models.fl.networks import kinds as networks
-from models.fl.options import DataOptions, LearnerOptions, TrainingOptions
+from models.fl.options.names import DataOptions, LearnerOptions, TrainingOptions
 from models.fl.privacy import mechanisms
 from models.fl.training import optimizers
 from scenarios.runs.reading import parse

@@ -32,7 +32,7 @@ from models.schedulers.round_robin import RoundRobin
 from models.theory.aoi import regret, simulate
 from netsim.core.scheduling import SlotView
 from netsim.core.streams import Streams
-from netsim.servers.age_oracle import AgeOracle
+from netsim.servers.sub_channels.age_oracle import AgeOracle
 from tests.helpers.piecewise_states import piecewise_states
 
 Make = Callable[[int, int, StateSequence], Any]

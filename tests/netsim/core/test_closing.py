@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from netsim.core.closing import Close, ClosingRule, RoundState, fold_ends, look_follows_end
 from netsim.core.errors import ParameterError
-from netsim.servers.close import WaitRule
+from netsim.servers.rounds.close import WaitRule
 from tests.helpers.own_servers import Bonus, Quiet
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from models.laws.delays import ShiftedExponential
 from models.laws.sub_channels.jammers import File, Pulse, Random, Reactive, Sweep
-from netsim.servers.age_oracle import AgeOracle
+from netsim.servers.sub_channels.age_oracle import AgeOracle
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build
 from tests.helpers.async_world import Shuffled, Table, world

@@ -14,8 +14,8 @@ from scipy.stats import t as student
 from models.laws.bandwidth.laws import Constant
 from models.laws.changes import Unchanging
 from netsim.core.clock import Clock
-from netsim.network.carriers import Carrier
-from netsim.network.varying_medium import VaryingMedium
+from netsim.network.bandwidth.carriers import Carrier
+from netsim.network.bandwidth.varying_medium import VaryingMedium
 from tests.helpers.shared_links import shared_medium
 from tests.helpers.small_worlds import World
 

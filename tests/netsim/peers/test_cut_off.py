@@ -22,7 +22,7 @@ from netsim.network.transport.link_outages import Absences, AllCuts, CutOff, Out
 from netsim.peers.belief.exchange import BeliefRules
 from netsim.peers.consensus import StartRule
 from netsim.peers.gossip.exchange import GossipRules
-from netsim.servers.opinions import OpinionUplink
+from netsim.servers.kinds.opinions import OpinionUplink
 from tests.helpers.peer_world import collected, four, opinion_uplink, world
 
 JITTER = ShiftedExponential(shift_s=0.01, mean_excess_s=0.02)

@@ -17,14 +17,14 @@ from models.laws.channels import Bernoulli, GilbertElliott
 from models.laws.delays import Constant, ShiftedExponential
 from netsim.core.clock import Clock
 from netsim.core.streams import Streams
-from netsim.network.carriers import Carrier, VaryingLinks
+from netsim.network.bandwidth.carriers import Carrier, VaryingLinks
+from netsim.network.bandwidth.varying_medium import VaryingMedium
 from netsim.network.jamming import Dwells, Jammer, Jammers
 from netsim.network.outages import ClientOutage, ClientOutages, IntervalInSeconds, MarkovInSeconds
 from netsim.network.transport.messages import Star, jammed_links
-from netsim.network.varying_medium import VaryingMedium
 from netsim.records.sinks import NoRecorder
-from netsim.servers.close import WaitRule
-from netsim.servers.opinions import OpinionUplink
+from netsim.servers.kinds.opinions import OpinionUplink
+from netsim.servers.rounds.close import WaitRule
 from tests.helpers.peer_world import collected, opinion_uplink
 from tests.helpers.random_worlds import copied
 from tests.helpers.shared_links import shared_medium

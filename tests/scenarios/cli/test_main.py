@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import open_run
-from scenarios.runs.marker import Marker
+from scenarios.runs.folders.marker import Marker
 from scenarios.runs.reading import load
 from scenarios.runs.run import run
 from scenarios.sweeps import sweep as sweeps
@@ -341,7 +341,7 @@ def test_an_interrupt_in_mid_round_leaves_readable_files(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         rows(self, row)
 
-    from scenarios.runs.summary import Totals
+    from scenarios.runs.summary.running_sums import Totals
 
     rows = Totals.add
     monkeypatch.setattr(Totals, "add", interrupt)

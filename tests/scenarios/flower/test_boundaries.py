@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.runs.reading import parse
-from scenarios.schema.flower import MOST_ROUNDS, known_rounds
+from scenarios.schema.servers.flower import MOST_ROUNDS, known_rounds
 from tests.helpers.small_scenario import Shell, small
 
 ROOT = Path(__file__).parents[3]

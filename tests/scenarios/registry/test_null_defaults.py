@@ -8,7 +8,7 @@ import pytest
 
 from netsim.core.protocols import ChannelStates, DelayLaw
 from netsim.core.scheduling import ChannelScheduler
-from netsim.servers.slotted import OpinionPolicy
+from netsim.servers.kinds.slotted import OpinionPolicy
 from scenarios.registry.kinds import BUILT_IN, resolve
 from scenarios.registry.protocols import PROTOCOLS, complete, defaults, members
 

@@ -12,7 +12,7 @@ import netsim
 from scenarios.registry import in_process
 from scenarios.registry.components import _ComponentOf
 from scenarios.registry.kinds import BUILT_IN, NESTED
-from scenarios.runs.own_code import own_code
+from scenarios.runs.folders.own_code import own_code
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError

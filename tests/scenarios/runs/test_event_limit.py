@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import netsim
-from scenarios.runs.folders import read_summary
+from scenarios.runs.folders.replacement import read_summary
 from scenarios.runs.run import run
 from scenarios.sweeps.plan import plan
 from tests.helpers.small_scenario import Shell, small_tables

@@ -12,7 +12,7 @@ import pytest
 import netsim
 from analysis import open_sweep
 from models.policies.random import Random
-from netsim.servers.close import WhenEnded
+from netsim.servers.rounds.close import WhenEnded
 from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
@@ -25,10 +25,10 @@ MODULE = """
 import numpy as np
 from models.laws.delays import Constant
 from models.policies.random import Random
-from netsim.servers.close import WaitRule, WhenEnded
-from netsim.servers.dispatch import PolicyDispatch, SelectionRule
-from netsim.servers.loop import RoundLoop
-from netsim.servers.rounds import RoundServer
+from netsim.servers.rounds.close import WaitRule, WhenEnded
+from netsim.servers.rounds.dispatch import PolicyDispatch, SelectionRule
+from netsim.servers.rounds.loop import RoundLoop
+from netsim.servers.rounds.round_server import RoundServer
 
 class Policy(Random):
     def __init__(self, *, clients: int, per_round: int, at: int = 3):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from models.data_files import csv_rows, text_of
-from scenarios.runs.folders import check_run
+from scenarios.runs.folders.replacement import check_run
 from scenarios.runs.reading import load, parse, read
 from scenarios.schema.errors import UserError
 from scenarios.wiring.simulation import build

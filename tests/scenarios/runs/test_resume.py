@@ -19,11 +19,10 @@ import pytest
 from netsim.core.rows import DetectionRow
 from netsim.records.tables import UNFINISHED
 from scenarios.cli.main import main
-from scenarios.runs import checkpoint
-from scenarios.runs.folders import read_summary
+from scenarios.runs.folders import checkpoint, read_summary
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import go_on, run
-from scenarios.runs.summary import Totals
+from scenarios.runs.summary.running_sums import Totals
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.sweep import plan, sweep
@@ -178,8 +177,8 @@ def test_plain_data_goes_through_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.needs_torch
 def test_a_checkpoint_of_models_on_disk_takes_memory_for_a_few_of_them(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from models.fl.store import ModelStore
-    from models.fl.versions import Versions
+    from models.fl.learners.versions import Versions
+    from models.fl.store.models import ModelStore
 
     count, size = 16, 500_000
     model_bytes = 4 * size

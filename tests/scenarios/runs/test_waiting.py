@@ -85,7 +85,7 @@ def test_a_round_is_told_of_once_it_has_taken_long(monkeypatch: pytest.MonkeyPat
 
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every close of a round take so long that it is told of."""
-    from netsim.servers.loop import RoundLoop
+    from netsim.servers.rounds.loop import RoundLoop
 
     close = RoundLoop._aggregate
 

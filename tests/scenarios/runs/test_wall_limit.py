@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import netsim
-from scenarios.runs.folders import read_summary
+from scenarios.runs.folders.replacement import read_summary
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.runs.wall_limit import WallLimit

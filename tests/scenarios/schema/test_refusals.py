@@ -221,7 +221,7 @@ SHIPPED = shipped_files()
 )
 def test_nonsense_anywhere_in_a_shipped_scenario_is_taken_or_refused_but_never_fatal(file, first, monkeypatch):
     """One value at every place, another at the next. Places of one key differ from file to file, so that it gets many values."""
-    monkeypatch.setattr("scenarios.wiring.training.require_files", lambda kind, folder: None)
+    monkeypatch.setattr("scenarios.wiring.learning.training.require_files", lambda kind, folder: None)
     tables = {key: value for key, value in read_file(file).items() if key != "sweep"}
     for i, place in enumerate(places(tables)):
         nonsense = NONSENSE[(i + first) % len(NONSENSE)]

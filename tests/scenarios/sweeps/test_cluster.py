@@ -16,7 +16,7 @@ import pytest
 import netsim
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
-from scenarios.schema.servers import KINDS
+from scenarios.schema.servers.kinds import KINDS
 from scenarios.sweeps.options import Earlier, Machines
 from scenarios.sweeps.plan import Plan, Planned, plan
 from scenarios.sweeps.sweep import sweep

@@ -17,8 +17,8 @@ from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.world import Clients
+from scenarios.wiring.clients.population import Context, Population
 from scenarios.wiring.laws import channel_timeline, delay_timeline
-from scenarios.wiring.population import Context, Population
 from scenarios.wiring.simulation import build
 
 CLIENTS = 4

@@ -16,9 +16,9 @@ from scenarios.schema.errors import UserError
 from scenarios.schema.per_client import read_per_client
 from scenarios.schema.world import Clients
 from scenarios.wiring.changes import never_reached
+from scenarios.wiring.clients.population import Context, Population
 from scenarios.wiring.laws import channel_timeline, delay_timeline
-from scenarios.wiring.payload import Message
-from scenarios.wiring.population import Context, Population
+from scenarios.wiring.network.payload import Message
 from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import small
 

@@ -52,7 +52,7 @@ def workers_here(monkeypatch: pytest.MonkeyPatch) -> list[WorkersHere]:
             return made[-1]
         return None
 
-    monkeypatch.setattr("scenarios.wiring.training._workers", workers)
+    monkeypatch.setattr("scenarios.wiring.learning.training._workers", workers)
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.training.bench import BenchRecipe, Site
 from models.fl.training.optimizers import Sgd
 from scenarios.runs.reading import parse
@@ -49,7 +49,9 @@ def with_learner(**keys: Any) -> Any:
 @pytest.fixture
 def workers_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers of this process in place of processes."""
-    monkeypatch.setattr("scenarios.wiring.training._workers", lambda options, cluster: WorkersHere(len(options.worker_devices)))
+    monkeypatch.setattr(
+        "scenarios.wiring.learning.training._workers", lambda options, cluster: WorkersHere(len(options.worker_devices))
+    )
 
 
 def test_a_device_that_does_not_exist_is_refused_by_its_key() -> None:

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.training.bench import BenchRecipe, Site
 from models.fl.training.losses import CrossEntropy
 from models.fl.training.optimizers import Sgd
-from scenarios.runs.checkpoint import FILE as CHECKPOINT
+from scenarios.runs.folders.checkpoint import FILE as CHECKPOINT
 from scenarios.runs.reading import load, parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError

@@ -15,13 +15,13 @@ import pytest
 import torch
 
 import netsim
-from scenarios.runs.checkpoint import FILE as CHECKPOINT
-from scenarios.runs.own_code import learner_code, refuse_other_code
+from scenarios.runs.folders.checkpoint import FILE as CHECKPOINT
+from scenarios.runs.folders.own_code import learner_code, refuse_other_code
 from scenarios.runs.reading import parse, to_toml
 from scenarios.runs.run import go_on, run
 from scenarios.runs.training_machines import TrainingMachines
 from scenarios.schema.errors import UserError
-from scenarios.wiring import training
+from scenarios.wiring.learning import training
 from scenarios.workers import training_cluster
 from scenarios.workers.training_desk import Desk, digest
 from scenarios.workers.training_processes import TrainingProcesses

@@ -11,7 +11,7 @@ import torch
 
 from models.errors import ParameterError
 from models.fl.aggregation.cache import MOST_BYTES, ModelCache
-from models.fl.store import SERVER, ModelId, ModelStore
+from models.fl.store.models import SERVER, ModelId, ModelStore
 from tests.helpers.learners import SIZES, deliver, make, model
 from tests.helpers.random_worlds import copied
 

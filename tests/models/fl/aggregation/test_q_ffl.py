@@ -12,7 +12,7 @@ from torch import nn
 from models.fl.aggregation.q_ffl import QFfl
 from models.fl.aggregation.rules import Arrivals
 from models.fl.aggregation.scaffold import Scaffold
-from models.fl.demands import LocalSteps
+from models.fl.options.demands import LocalSteps
 from models.fl.training import local_trainer as training
 from models.fl.training.optimizers import Sgd
 from models.laws.work import WorkPlan

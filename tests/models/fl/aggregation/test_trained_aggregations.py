@@ -17,7 +17,7 @@ from models.fl.aggregation.rules import BySize, Equal
 from models.fl.aggregation.scaffold import Scaffold
 from models.fl.aggregation.server_optimizers import FedAdam, ServerSgd
 from models.fl.compression.int8 import Int8
-from models.fl.demands import LocalSteps
+from models.fl.options.demands import LocalSteps
 from models.fl.privacy.mechanisms import PerCoordinate
 from models.fl.training.optimizers import Adam, Sgd
 from models.laws.work import WorkPlan

@@ -16,7 +16,7 @@ from sklearn.datasets import load_digits
 from models.fl.data import datasets as data
 from models.fl.data.datasets import load_dataset
 from models.fl.data.files import DATASETS, data_paths, require_files
-from models.fl.options import DataOptions
+from models.fl.options.names import DataOptions
 
 torch.set_num_threads(1)
 NOWHERE = Path("nowhere")

@@ -11,11 +11,11 @@ import torch
 
 from models.fl.aggregation.rules import ByContribution
 from models.fl.data.datasets import Dataset, load_dataset
-from models.fl.learner import FederatedLearner
-from models.fl.methods import Methods
+from models.fl.learners.learner import FederatedLearner
+from models.fl.learners.methods import Methods
+from models.fl.learners.task import Task
 from models.fl.networks.kinds import svm
-from models.fl.options import DataOptions, TrainingOptions
-from models.fl.task import Task
+from models.fl.options.names import DataOptions, TrainingOptions
 from models.fl.training.losses import SquaredHinge
 from models.fl.training.optimizers import Sgd
 from netsim.core.protocols import Deliveries

@@ -7,7 +7,7 @@ import pytest
 from models.fl.networks.kinds import NETWORKS
 from models.fl.networks.layout import Layout
 from models.fl.networks.shapes import shapes_of
-from models.fl.options import DataOptions
+from models.fl.options.names import DataOptions
 
 WIDE = {"kind": "cnn", "channels": [4, 6, 8], "hidden": [9, 5], "padding": 0}
 CASES = [

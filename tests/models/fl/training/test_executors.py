@@ -13,7 +13,7 @@ from models.errors import ParameterError
 from models.fl.aggregation.scaffold import Scaffold
 from models.fl.devices import check_devices
 from models.fl.networks.kinds import mlp
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.training.optimizers import Sgd
 from models.fl.training.own_training import Trained
 from tests.helpers.learners import batch_normed, deliver, make, model

@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from models.fl.data.batches import draw_batches
 from models.fl.data.datasets import Dataset
-from models.fl.learner import FederatedLearner
-from models.fl.methods import Methods
+from models.fl.learners.learner import FederatedLearner
+from models.fl.learners.methods import Methods
+from models.fl.learners.task import Task
 from models.fl.networks.kinds import from_factory, mlp, svm
-from models.fl.options import TrainingOptions
-from models.fl.task import Task
+from models.fl.options.names import TrainingOptions
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import LOSS_CEILING, CrossEntropy, FirstPass
 from models.fl.training.optimizers import OPTIMIZERS, Adam, Sgd

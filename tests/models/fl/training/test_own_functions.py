@@ -12,7 +12,7 @@ import torch
 
 from analysis import open_run
 from models.fl.training.optimizers import Sgd
-from scenarios.runs.own_code import own_code
+from scenarios.runs.folders.own_code import own_code
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError

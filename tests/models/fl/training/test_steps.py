@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from models.fl.networks.kinds import check_fit, cnn, from_factory, linear, mlp, svm
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import CrossEntropy, Hinge, SquaredHinge
 from models.fl.training.optimizers import Adam, Sgd

@@ -13,7 +13,7 @@ from torch.nn import functional
 from models.fl.data.augmentation import PADDING, draw_moves
 from models.fl.networks.deep import cnn8, resnet18
 from models.fl.networks.kinds import cnn, from_factory, linear, mlp, svm
-from models.fl.options import TrainingOptions
+from models.fl.options.names import TrainingOptions
 from models.fl.training.client_memory import OptimizerStates
 from models.fl.training.local_trainer import LocalTrainer
 from models.fl.training.losses import CrossEntropy, Hinge, LossTally, SquaredHinge

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.fl.peer_learner import PeerLearner
+from models.fl.learners.peer_learner import PeerLearner
 from models.overlays.exponential import OnePeerExponential
 from models.overlays.silos import Silos
 from netsim.core.streams import Streams

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.fl.peer_learner import PeerLearner
+from models.fl.learners.peer_learner import PeerLearner
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
-from scenarios.wiring import client_state
+from scenarios.wiring.learning import client_state
 from scenarios.wiring.simulation import build
 from tests.helpers.mixing import second_modulus
 from tests.helpers.peer_training import COUNT, EXPONENTIAL, LEARNER, check_resumed, learning, models, protocol, ready

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.fl.store import ModelId
+from models.fl.store.models import ModelId
 from models.fl.training.local_work import Update
 from scenarios.runs.reading import parse
 from scenarios.wiring.simulation import build

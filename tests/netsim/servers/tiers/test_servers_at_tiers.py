@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from netsim.servers.close import WaitRule
-from netsim.servers.synchronous import synchronous_server
+from netsim.servers.kinds.synchronous import synchronous_server
+from netsim.servers.rounds.close import WaitRule
 from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
-from scenarios.schema.servers import KINDS
+from scenarios.schema.servers.kinds import KINDS
 from scenarios.wiring.simulation import build
 from tests.helpers.edge_tiers import assert_alike, constant, played, resumed, study, tier
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import netsim
-from scenarios.runs import own_code
+from scenarios.runs.folders import own_code
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError

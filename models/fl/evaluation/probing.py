@@ -1,0 +1,88 @@
+"""Losses of a model on the samples of clients, without training: the clients' answers to probes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.evaluation.quality import Randomness, score_batches
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import Loss, bound_losses
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+
+class Probing:
+    """Mean losses of clients that hold the samples of `partition`; clients that are asked together share one forward pass."""
+
+    def __init__(self, *, partition: list[IntArray], trainer: LocalTrainer, loss: Loss, streams: Randomness) -> None:
+        self._partition, self._trainer, self._loss, self._streams = partition, trainer, loss, streams
+
+    def losses(
+        self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
+    ) -> FloatArray:
+        """Return the mean losses (n,) of `model` on samples of each client; `moments` explains the arguments."""
+        means: FloatArray = self.moments(model, clients, round, samples, statistics)[0]
+        return means
+
+    def moments(
+        self, model: Tensor, clients: IntArray, round: int, samples: int | None, statistics: Mapping[int, Tensor] | None
+    ) -> FloatArray:
+        """Return the mean and the root mean square of the losses of `model` (d,) on samples of each client, (2, n).
+
+        The model is in evaluation mode. `samples`: samples of each client, drawn at the address (`round`, client); None: all.
+        `statistics`: the clients' own statistics of batch normalisation, by client; None if all share those of the model. A
+        client without an entry normalises by its samples. A loss counts as at most `losses.LOSS_CEILING`.
+        """
+        numbers = clients.tolist()
+        rows = [self._rows(client, round, samples) for client in numbers]
+        if statistics is None:
+            return self._moments(model, rows, batch_statistics=False)
+        width = self._trainer.parameters
+        columns = [
+            self._moments(
+                torch.cat([model[:width], statistics[client]]) if client in statistics else model,
+                [client_rows],
+                batch_statistics=client not in statistics,
+            )
+            for client, client_rows in zip(numbers, rows, strict=True)
+        ]
+        return np.concatenate([np.zeros((2, 0)), *columns], axis=1)
+
+    def _rows(self, client: int, round: int, samples: int | None) -> IntArray:
+        """Return the numbers of `samples` of the client's samples, drawn without replacement; None: all."""
+        own = self._partition[client]
+        if samples is None or samples >= len(own):
+            return own
+        return self._streams.generator("probe-samples", round, client).choice(own, samples, replace=False)
+
+    def _moments(self, model: Tensor, rows: list[IntArray], *, batch_statistics: bool) -> FloatArray:
+        """Return mean and root mean square (2, n) of the losses of `model` (d,) on the samples `rows` of n clients, in one pass
+        over all samples.
+        """
+        if not rows:
+            return np.zeros((2, 0))
+        counts = np.array([len(own) for own in rows])
+        all_rows = torch.from_numpy(np.concatenate(rows)).to(self._trainer.device)
+        owners = torch.from_numpy(np.repeat(np.arange(len(rows)), counts)).to(self._trainer.device)
+        totals = torch.zeros((2, len(rows)), dtype=torch.float64, device=self._trainer.device)
+        done = 0
+        batches = score_batches(
+            self._trainer,
+            model,
+            len(all_rows),
+            lambda first, last: self._trainer.samples(all_rows[first:last]),
+            batch_statistics=batch_statistics,
+        )
+        for scores, labels in batches:
+            losses = bound_losses(self._loss.value(scores, labels)).double()
+            totals.index_add_(1, owners[done : done + len(labels)], torch.stack([losses, losses.square()]))
+            done += len(labels)
+        moments: FloatArray = totals.cpu().numpy() / counts
+        moments[1] = np.sqrt(moments[1])
+        return moments

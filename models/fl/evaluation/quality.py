@@ -1,0 +1,285 @@
+"""Quality of a model on the test set, and on the local test sets of all clients at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import AnswerError, ParameterError
+from models.fl.learners.task import Task
+from models.fl.options.demands import check_call
+from models.fl.options.names import TrainingOptions
+from models.fl.store.memory import is_out_of_memory, release
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.losses import Loss, finite_rows, sum_bounded
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+LocalTest = Literal["iid", "own"]
+
+_BATCH = 1000
+
+
+class Randomness(Protocol):
+    """Addressed random generators (`netsim.core.streams.Streams`)."""
+
+    def generator(self, name: str, *index: int) -> np.random.Generator: ...
+
+    def integer_seed(self, name: str, *index: int) -> int: ...
+
+
+Metric = Callable[[NDArray[np.float32], IntArray], float]
+"""Function from the scores (n, classes) of the test samples and their classes (n,) to a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Accuracy in [0, 1] and mean loss on the test set; both are always finite."""
+
+    accuracy: float
+    loss: float
+    unscored: int = 0
+    """Test samples whose scores are not finite, because the model is not or its numbers overflow. They count as wrong."""
+    training_loss: float = math.nan
+    """Mean loss of the samples trained on since the last evaluation; NaN: there were none, or it was not requested."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Values of the user's metrics, by name."""
+    columns: Mapping[str, float] = field(default_factory=dict)
+    """Further columns of the round, by name."""
+
+
+def score_batches(
+    trainer: LocalTrainer,
+    model: Tensor,
+    samples: int,
+    take: Callable[[int, int], tuple[Tensor, Tensor]],
+    *,
+    batch_statistics: bool,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the scores (b, classes) of `model` (d,) on a number of `samples`, and their labels (b,), in batches of 1000.
+
+    `take(first, last)` returns inputs and labels of the samples first, .., last - 1. If the device cannot hold a batch, batches
+    are halved from there on, and the trainer gets a note.
+
+    Raises:
+        MemoryError: the device cannot hold a single sample.
+    """
+    first, size = 0, _BATCH
+    while first < samples:
+        x, labels = take(first, min(first + size, samples))
+        try:
+            scores = trainer.scores(model, x, batch_statistics=batch_statistics)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            size = _halve(trainer, len(labels), error)
+            continue
+        first += size
+        yield scores, labels
+
+
+def measure(
+    trainer: LocalTrainer,
+    model: Tensor,
+    x: Tensor,
+    y: Tensor,
+    loss: Loss,
+    batch_statistics: bool,
+    scores_out: list[Tensor] | None = None,
+) -> tuple[BoolArray, float, int]:
+    """Return a mask (n,) of the samples classified correctly, the mean loss, and the number of samples without finite scores.
+
+    Samples are x (n, ...) with labels y (n,), scored by `model` (d,). Scores that are not finite count as wrong. No sample's loss
+    counts as more than `losses.LOSS_CEILING`. `score_batches` sets the batches; `scores_out` receives the scores of each.
+    """
+    right, finite, total_loss = [], [], torch.zeros((), dtype=torch.float64, device=x.device)
+    batches = score_batches(
+        trainer, model, len(y), lambda first, last: (x[first:last], y[first:last]), batch_statistics=batch_statistics
+    )
+    for scores, labels in batches:
+        if scores_out is not None:
+            scores_out.append(scores)
+        finite.append(finite_rows(scores))
+        right.append((scores.argmax(1) == labels) & finite[-1])
+        total_loss += sum_bounded(loss.value(scores, labels))
+    # Both masks leave the device in a single transfer: each transfer waits for the device.
+    is_right, is_finite = torch.stack([torch.cat(right), torch.cat(finite)]).cpu().numpy()
+    return is_right, float(total_loss) / len(y), len(y) - int(is_finite.sum())
+
+
+def _halve(trainer: LocalTrainer, samples: int, error: Exception) -> int:
+    """Return half of a number of samples that the device could not hold, and note it with the trainer.
+
+    Raises:
+        MemoryError: it was a single sample.
+    """
+    release(trainer.device)
+    if samples == 1:
+        raise MemoryError(
+            f"device = {trainer.device.type!r}: out of memory while testing a single sample; use a smaller network, or "
+            "device = 'cpu'"
+        ) from error
+    trainer.note(f"out of memory while testing {samples} samples at once: tested {samples // 2} at once")
+    return samples // 2
+
+
+def local_sets(
+    labels: IntArray, label_counts: IntArray, local: LocalTest, *, samples: int, generator: np.random.Generator
+) -> IntArray:
+    """Return the local test sets of all clients: (K, samples) numbers in 0..len(labels)-1 of the samples with these labels.
+
+    "iid": all samples in random order, cut into shares; once they are used up, again in another order. "own": drawn so that each
+    client's labels come in the proportions of its training data, `label_counts` (K, classes), as nearly as whole samples allow;
+    a label of which there is no sample is left out.
+
+    Raises:
+        ValueError: an unknown kind; "own" where there is no sample of any label that a client holds.
+    """
+    clients = len(label_counts)
+    if local == "iid":
+        orders = [generator.permutation(len(labels)) for _ in range(math.ceil(clients * samples / len(labels)))]
+        return np.concatenate(orders)[: clients * samples].reshape(clients, samples)
+    if local != "own":
+        raise ParameterError("local", local, "must be 'iid' or 'own'")
+    pools = [np.flatnonzero(labels == label) for label in range(label_counts.shape[1])]
+    present = np.array([len(pool) > 0 for pool in pools])
+    out = np.empty((clients, samples), np.int64)
+    for client, counts in enumerate(label_counts * present):
+        if not counts.any():
+            raise ValueError(f"there is none of any label that client {client} holds; keep more samples, or share them out alike")
+        needed = _whole_shares(counts / counts.sum(), samples)
+        # Draw with replacement only where there are too few samples of a label.
+        drawn = [
+            generator.choice(pools[label], needed[label], replace=bool(needed[label] > len(pools[label])))
+            for label in np.flatnonzero(needed).tolist()
+        ]
+        out[client] = np.concatenate(drawn)
+    return out
+
+
+def _whole_shares(share: FloatArray, total: int) -> IntArray:
+    """Return whole numbers that sum to `total`, near share * total, by largest remainders. `share` must sum to 1."""
+    exact = share * total
+    counts = np.floor(exact).astype(np.int64)
+    counts[np.argsort(counts - exact, kind="stable")[: total - int(counts.sum())]] += 1
+    return counts
+
+
+class Evaluator:
+    """Decides when the model is evaluated, and evaluates it on the whole test set and on every client's local test set.
+
+    The label counts of a client's training samples determine its local test set.
+    """
+
+    def __init__(
+        self,
+        *,
+        trainer: LocalTrainer,
+        task: Task,
+        streams: Randomness,
+        options: TrainingOptions,
+        metrics: Mapping[str, Metric] | None = None,
+    ) -> None:
+        dataset, label_counts = task.dataset, task.label_counts
+        self._trainer, self._loss, self._streams = trainer, task.loss, streams
+        self._metrics = dict(metrics or {})
+        for metric in self._metrics.values():
+            check_call("metrics", metric, ("scores", "classes"))
+        self._scores: list[Tensor] | None = None
+        self._x, self._y = dataset.test_x.to(trainer.device), dataset.targets(dataset.test_y).to(trainer.device)
+        self._labels, self._label_counts = dataset.test_y.numpy(), label_counts
+        self._every_rounds, self._every_s = options.evaluate_every_rounds or 1, options.evaluate_every_s
+        self._local_samples = options.local_test_samples or max(1, len(self._y) // len(label_counts))
+        self._sets: dict[LocalTest, IntArray] = {}
+        self._known: tuple[int, BoolArray, Quality] | None = None
+        self.due_s = 0.0
+        """Time from which on the next evaluation is due, if evaluations go by simulated time."""
+
+    def due(self, round: int, time_s: float, last: bool) -> bool:
+        """Return True to evaluate now: always in the first and the last round. A due evaluation counts as done."""
+        if self._every_s is None:
+            return last or round == 1 or round % self._every_rounds == 0
+        if not (last or round == 1 or time_s >= self.due_s):
+            return False
+        periods = time_s / self._every_s
+        self.due_s = self._every_s * (math.floor(periods) + 1) if math.isfinite(periods) else time_s
+        return True
+
+    def resume(self, due_s: float) -> None:
+        """Continue with the next evaluation due at `due_s`."""
+        self.due_s = due_s
+
+    def forget(self) -> None:
+        """Forget the last measurement, so that the same version number is measured again."""
+        self._known = None
+
+    def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
+        """Return the quality of `model` (d,), of this version, on the test set."""
+        _, quality = self._measure(version, model, batch_statistics)
+        if self._metrics and not quality.metrics and self._known is not None:
+            quality = replace(quality, metrics=self._own_metrics())
+            self._known = (version, self._known[1], quality)
+        return quality
+
+    def accuracy(self, model: Tensor, *, batch_statistics: bool) -> float:
+        """Return the accuracy of `model` (d,) on the test set, in [0, 1]."""
+        right, *_ = measure(self._trainer, model, self._x, self._y, self._loss, batch_statistics)
+        return float(right.mean())
+
+    def _own_metrics(self) -> dict[str, float]:
+        """Return the values of the user's metrics on the scores of the last measurement, by name."""
+        assert self._scores is not None
+        scores, classes = torch.cat(self._scores).float().cpu().numpy(), self._y.cpu().numpy()
+        values: dict[str, float] = {}
+        for name, metric in self._metrics.items():
+            value: Any = metric(scores.copy(), classes.copy())
+            if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+                raise AnswerError("metrics", "the function", value, "must be a number", name=name)
+            values[name] = float(value)
+        return values
+
+    def local_tests(self, local: LocalTest) -> IntArray:
+        """Return every client's local test set (K, n) (see `local_sets`), drawn once."""
+        sets = self._sets.get(local)
+        if sets is None:
+            generator = self._streams.generator(f"local-tests-{local}")
+            counts, samples = self._label_counts, self._local_samples
+            sets = self._sets[local] = local_sets(self._labels, counts, local, samples=samples, generator=generator)
+        return sets
+
+    def opinions(self, version: int, model: Tensor, local: LocalTest, statistics: Mapping[int, Tensor] | None) -> FloatArray:
+        """Return the accuracy (K,) on every client's local test set.
+
+        One pass over the test set serves all clients, unless `statistics` holds batch-normalisation statistics of each client.
+        """
+        sets = self.local_tests(local)
+        if statistics is None:
+            right: FloatArray = self._measure(version, model, False)[0][sets].mean(1)
+            return right
+        return np.array([self._own_opinion(model, statistics.get(client), rows) for client, rows in enumerate(sets)])
+
+    def _own_opinion(self, model: Tensor, statistics: Tensor | None, rows: IntArray) -> float:
+        """Return the accuracy of `model` on the test samples `rows`, with a client's own `statistics`; None: those of batches."""
+        if statistics is not None:
+            model = torch.cat([model[: self._trainer.parameters], statistics])
+        chosen = torch.from_numpy(rows).to(self._y.device)
+        right, *_ = measure(self._trainer, model, self._x[chosen], self._y[chosen], self._loss, statistics is None)
+        return float(right.mean())
+
+    def _measure(self, version: int, model: Tensor, batch_statistics: bool) -> tuple[BoolArray, Quality]:
+        """Return True (n,) for test samples that `model` classifies correctly, and its quality; measured once for a version."""
+        if self._known is None or self._known[0] != version:
+            self._scores = [] if self._metrics else None
+            right, loss, unscored = measure(
+                self._trainer, model, self._x, self._y, self._loss, batch_statistics, self._scores
+            )
+            self._known = (version, right, Quality(float(right.mean()), loss, unscored))
+        return self._known[1:]

@@ -1,0 +1,184 @@
+"""Aggregation of updates: from the updates of a node's members to the step of its model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.errors import AnswerError
+from models.fl.aggregation.contribution import Contributions
+from models.fl.aggregation.rules import Arrivals, checked_factors, checked_step
+from models.fl.evaluation.quality import Randomness
+from models.fl.learners.methods import Methods
+from models.fl.learners.versions import Versions
+from models.fl.options.checks import check_fresh
+from models.fl.store.memory import naming_device
+from models.fl.store.models import ModelStore
+from models.fl.training.local_trainer import LocalTrainer
+from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update
+from models.fl.training.losses import finite_rows
+from netsim.core.state import State
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+# Far above the numbers of any working model, and low enough for sums of models to stay finite in float32.
+_PARAMETER_LIMIT = 1e30
+
+
+class Aggregator:
+    """Computes updates by `work` from models of `store`, and the step that the aggregation of `methods` makes of them.
+
+    An update that is not finite is refused: it counts in `refused_updates` and in no step. `contributions` None: not measured.
+    `received_losses`: the mean loss (n,) of the present model, as clients receive it, on all samples of clients (n,).
+    """
+
+    def __init__(
+        self,
+        *,
+        work: LocalWork,
+        store: ModelStore,
+        trainer: LocalTrainer,
+        methods: Methods,
+        streams: Randomness,
+        data_sizes: IntArray,
+        contributions: Contributions | None,
+        received_losses: Callable[[IntArray], FloatArray],
+    ) -> None:
+        self._work, self._store, self._trainer, self._methods, self._streams = work, store, trainer, methods, streams
+        self._data_sizes, self._contributions, self._received_losses = data_sizes, contributions, received_losses
+        self.trained_updates = 0
+        """Number of updates computed and offered to the model so far."""
+        self.refused_updates = 0
+        """Number of these updates that were not finite and so entered no model."""
+        frozen = ~trainer.layout.moves
+        if work.local_statistics:
+            frozen[trainer.parameters :] = True
+        self._frozen = frozen.to(trainer.device) if frozen.any() else None
+        """Columns of frozen parameters, which no update may change, even if the server optimizer turns zeros into a step."""
+
+    def collect(
+        self, updates: list[Update], want_losses: bool, models: Models | None = None, *, compress: bool = True
+    ) -> tuple[ComputedUpdates, BoolArray]:
+        """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros.
+
+        `models`: models that the updates start from; None: those of the store.
+        """
+        starts = self._store if models is None else models
+        computed = self._work.content(updates, starts, want_losses=want_losses, compress=compress)
+        self._work.keep(computed)
+        self.trained_updates += len(updates)
+        accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
+        if not accepted.all():
+            computed.content[torch.from_numpy(~accepted).to(computed.content.device)] = 0.0
+            self.refused_updates += int((~accepted).sum())
+        return computed, accepted
+
+    def ends(self, updates: list[Update], models: Models) -> Tensor:
+        """Return the models (n, d) of the clients of `updates` after local training from `models`, without compression.
+
+        A client whose update is not finite keeps the model that it started from.
+
+        Raises:
+            AnswerError: a user's trainer returned a state: models may be computed in another order than they were begun.
+        """
+        computed, _ = self.collect(updates, False, models, compress=False)
+        for result in computed.results.values():
+            if result.state is not None:
+                raise AnswerError("trainer", "train", result.state, "a peer keeps its model only; return no state")
+        return computed.content.add_(computed.starts).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
+
+    def compute_step(
+        self, updates: list[Update], versions: Versions, of_all: tuple[int, int], want_losses: bool
+    ) -> tuple[ComputedUpdates, Tensor | None]:
+        """Train `updates`; return them with the step (d,) from the newest of `versions` that their aggregation gives; None if
+        no update is finite.
+
+        `versions`: models of any node, in the store. `of_all`: clients of that node, and their samples.
+
+        Raises:
+            MemoryError: the device cannot hold the updates.
+        """
+        aggregation = self._methods.aggregation
+        demands = aggregation.demands
+        clients = np.array([update.client for update in updates])
+        exact = self._received_losses(clients) if demands.loss == "received" else None
+        computed, accepted = self.collect(updates, want_losses or demands.loss == "running")
+        if not accepted.any():
+            return computed, None
+        losses = exact if computed.first is None or exact is not None else computed.first.mean
+        starts, content = computed.starts, computed.content
+        kept: slice | Tensor = slice(None) if accepted.all() else torch.from_numpy(accepted).to(content.device)
+        version = versions.newest
+        staleness = version - np.array([update.version for update in updates])[accepted]
+        zeta = self.contribution()[clients[accepted]] if aggregation.needs_contribution else None
+        check_fresh(demands, updates, staleness)
+        entering = [updates[row] for row in np.flatnonzero(accepted)]
+        arrivals = Arrivals(
+            self._data_sizes[clients[accepted]],
+            staleness,
+            zeta,
+            partial(self._streams.generator, "aggregation", version),
+            parameters=self._trainer.parameters,
+            version=version,
+            begun=None if self._work.down.exact else lambda: torch.stack([self._store[update.start] for update in entering]),
+            of_all=of_all,
+            local=self._work.local_steps(entering) if demands.steps != "any" else None,
+            losses=None if losses is None else losses[accepted],
+        )
+        model = versions.model
+        factors = checked_factors(self._methods.staleness.factor(staleness), staleness)
+        step = aggregation.step(model, starts[kept], content[kept], arrivals, factors)
+        self.record(clients[accepted], content[kept], starts[kept] + content[kept])
+        checked_step("aggregation", step, model)
+        if computed.own is not None and computed.after is not None:
+            self._work.corrections.deliver(clients[accepted].tolist(), computed.own[kept], computed.after[kept])
+            self._work.corrections.add_to(step, self._trainer.layout.columns)
+        return computed, step
+
+    def optimize(self, model: Tensor, step: Tensor) -> Tensor:
+        """Return the model (d,) that the server optimizer makes of `model` and an aggregated `step` (d,). Frozen columns stay."""
+        width = self._trainer.parameters
+        step.clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
+        step[:width] = checked_step("server_optimizer", self._methods.server_optimizer.step(step[:width]), step[:width])
+        return self.add_step(model, step)
+
+    def add_step(self, model: Tensor, step: Tensor) -> Tensor:
+        """Return `model` + `step` (d,), for a node without a server optimizer. Frozen columns stay."""
+        if self._frozen is not None:
+            step[self._frozen] = 0.0
+        return (model + step).clamp_(-_PARAMETER_LIMIT, _PARAMETER_LIMIT)
+
+    def record(self, clients: IntArray, content: Tensor, models: Tensor) -> None:
+        """Note the updates `content` (n, d) of `clients` (n,), and the `models` (n, d) that they make, for contributions."""
+        if self._contributions is not None:
+            self._contributions.record(clients, content, models)
+
+    def contribution(self) -> FloatArray:
+        """Return the marginal contributions (K,), each >= 0; ones if they are not measured."""
+        if self._contributions is None:
+            return np.ones(len(self._data_sizes))
+        with naming_device(self._trainer.device, "measuring contributions"):
+            return self._contributions.contribution()
+
+    def state_dict(self) -> State:
+        state = {
+            "trained_updates": self.trained_updates,
+            "refused_updates": self.refused_updates,
+            "server_optimizer": self._methods.server_optimizer.state_dict(),
+        }
+        return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
+
+    def load_state_dict(self, state: State) -> None:
+        device = self._trainer.device
+        self.trained_updates = int(state["trained_updates"])
+        self.refused_updates = int(state["refused_updates"])
+        self._methods.server_optimizer.load_state_dict(state["server_optimizer"], device)
+        if self._contributions is not None:
+            self._contributions.load_state_dict(state["contributions"], device)

@@ -1,0 +1,233 @@
+"""Learners of a tree of edges: each node aggregates the models of its members; clients train as in `FederatedLearner`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.fl.aggregation.rules import sum_weighted
+from models.fl.evaluation.quality import Quality
+from models.fl.learners.learner import Content, Delivered, FederatedLearner
+from models.fl.learners.versions import Versions
+from models.fl.store.models import SERVER, ModelId, edge_node
+from models.fl.training.local_work import Update
+from netsim.core.state import State
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+Weight = Literal["arrived", "registered", "equal"]
+
+
+class NodeLearner:
+    """Model of one node of a tree. Its members are clients (`clients`), or edges with models of their own (`edges`).
+
+    Updates of clients are trained and aggregated by the methods of `learner`. The model of edge i, which started from start_i,
+    has the weight w_i of its tier (these sum to 1) and the staleness factor s_i of start_i: the new model is the present one plus
+    the sum of w_i s_i (model_i - start_i).
+    """
+
+    aggregates = True
+
+    def __init__(
+        self,
+        learner: FederatedLearner,
+        *,
+        versions: Versions,
+        node: int,
+        above: NodeLearner | None,
+        weight: Weight,
+        clients: IntArray,
+    ) -> None:
+        self._learner, self._versions, self._node, self._above, self._weight = learner, versions, node, above, weight
+        self._clients = clients
+        """Clients that are members; empty if the members are edges."""
+        self.edges: dict[int, NodeLearner] = {}
+        """Edges that are members, by number."""
+        self._arrived: dict[int, float] = {}
+        """Samples behind the last arrival of each member in the present term, by member."""
+        self._answers: dict[int, tuple[ModelId, float]] = {}
+        """Model and weight that the edge sends up, by round of the node above, until they arrive or are lost."""
+        self._sent: Tensor | None = None
+        """Model (d,) that the edge sent last, if it goes on from it."""
+        self._adopted: dict[tuple[int, int, int], ModelId] = {}
+        """Starts of updates that other edges began, by client, round of that edge, and version as which the start counts here."""
+        self.records_losses = learner.records_losses and len(clients) > 0
+        self.round_columns: Sequence[str] = learner.round_columns if above is None else ()
+
+    @property
+    def version(self) -> int:
+        """Number of the present model of this node, from 0."""
+        return self._versions.newest
+
+    @property
+    def registered(self) -> int:
+        """Number of samples of all clients below the node."""
+        return int(self._learner.data_sizes[self._clients].sum()) + sum(edge.registered for edge in self.edges.values())
+
+    # Terms
+
+    def begin_term(self, version: int, *, ahead: bool) -> None:
+        assert self._above is not None
+        model = self._above._versions[version].clone()
+        if ahead and self._sent is not None:
+            self._versions.push(self._learner.aggregator.add_step(self._versions.model, model - self._sent))
+        else:
+            self._versions.push(model)
+            self._arrived.clear()
+        self._sent = None
+
+    def end_term(self, round: int, *, goes_on: bool) -> None:
+        store, model = self._learner.store, self._versions.model
+        weights = {"arrived": sum(self._arrived.values()), "registered": float(self.registered), "equal": 1.0}
+        self._answers[round] = store.put(ModelId(self._node, "trained", round), model), weights[self._weight]
+        if goes_on:
+            self._sent = model
+            self._arrived.clear()
+
+    def drop_term(self, round: int) -> None:
+        if round in self._answers:
+            self._learner.store.release(self._answers.pop(round)[0])
+
+    def adopt(self, client: int, round: int, version: int, source: NodeLearner, start: int) -> None:
+        id = source._adopted.get((client, round, start)) or source._versions.start(start)
+        self._adopted[client, round, version] = self._learner.store.hold(id)
+
+    def drop(self, client: int, round: int, version: int) -> None:
+        self._learner.store.release(self._adopted.pop((client, round, version)))
+
+    def _update(self, client: int, round: int, version: int, epsilon: float, steps: int) -> Update:
+        """Return the update of a client, which starts from the adopted version if it began under another edge."""
+        adopted = self._adopted.get((client, round, version))
+        if adopted is None:
+            return Update(client, round, self._versions.start(version), epsilon, steps)
+        return Update(client, round, adopted, epsilon, steps, version)
+
+    # Learner of a round loop
+
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
+        """Fold arrived models into the node's model; returns the requested content of clients' updates. Raises MemoryError."""
+        if not self.edges:
+            return self._fold_clients(deliveries, want_updates, want_losses)
+        self._fold_edges(deliveries)
+        return None
+
+    def _fold_clients(self, deliveries: Delivered, want_updates: bool, want_losses: bool) -> Content | None:
+        """Aggregate the updates of clients into the node's model; return their content as `aggregate` does."""
+        learner = self._learner
+        steps = np.zeros(len(deliveries.clients), np.int64) if deliveries.steps is None else deliveries.steps
+        columns = (deliveries.clients, deliveries.rounds, deliveries.versions, deliveries.epsilon, steps)
+        rows = list(zip(*(column.tolist() for column in columns), strict=True))
+        updates = [self._update(*row) for row in rows]
+        clients_and_samples = len(self._clients), self.registered
+        computed, step = learner.aggregator.compute_step(updates, self._versions, clients_and_samples, want_losses)
+        if step is not None:
+            self._take(step)
+        for client, round, version, _, _ in rows:
+            self._arrived[client] = float(learner.data_sizes[client])
+            if (client, round, version) in self._adopted:
+                self.drop(client, round, version)
+        return learner.content_of(computed, want_updates, want_losses)
+
+    def _fold_edges(self, deliveries: Delivered) -> None:
+        """Add the weighted changes of the arrived edges' models to the node's model, then drop these models."""
+        store, edges = self._learner.store, [self.edges[number] for number in deliveries.clients.tolist()]
+        answers = [edge._answers[round] for edge, round in zip(edges, deliveries.rounds.tolist(), strict=True)]
+        weights = np.array([weight for _, weight in answers])
+        staleness = self.version - deliveries.versions
+        factors = np.asarray(self._learner.staleness.factor(staleness), np.float64)
+        starts = torch.stack([self._versions[version] for version in deliveries.versions.tolist()])
+        models = torch.stack([store[id] for id, _ in answers])
+        if weights.any():
+            self._take(sum_weighted(weights / weights.sum() * factors, models - starts))
+        for edge, number, round, (_, weight) in zip(
+            edges, deliveries.clients.tolist(), deliveries.rounds.tolist(), answers, strict=True
+        ):
+            self._arrived[number] = weight
+            edge.drop_term(round)
+
+    def _take(self, step: Tensor) -> None:
+        """Apply `step` (d,), at the root by its server optimizer, as the next version."""
+        if self._above is None:
+            self._learner.take(step)
+        else:
+            self._versions.push(self._learner.aggregator.add_step(self._versions.model, step))
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
+        """Return the quality of the root's model if an evaluation is due; models of edges are not evaluated."""
+        return self._learner.evaluate(round, time_s, last) if self._above is None else None
+
+    def retain(self, versions: list[int]) -> None:
+        """Keep `versions`, from which attempts under way started.
+
+        A start adopted from another edge counts as a version that this node may have dropped: its model is kept by `adopt`.
+        """
+        adopted = {version for _, _, version in self._adopted}
+        own = [version for version in versions if version not in adopted or version in self._versions.kept]
+        self._versions.retain(own, holder="engine")
+
+    def contribution(self) -> FloatArray | None:
+        return None
+
+    def state_dict(self) -> State:
+        """Return the models of the node; the root's models are in the state of `FederatedLearner`."""
+        store = self._learner.store
+        models = self._learner.state_dict() if self._above is None else self._versions.state_dict()
+        answers = [(round, store[id].cpu().numpy(), weight) for round, (id, weight) in self._answers.items()]
+        adopted = [(*key, *id, store[id].cpu().numpy()) for key, id in self._adopted.items()]
+        sent = None if self._sent is None else self._sent.cpu().numpy().copy()
+        return {"models": models, "arrived": dict(self._arrived), "answers": answers, "adopted": adopted, "sent": sent}
+
+    def load_state_dict(self, state: State) -> None:
+        """Load a state; raises ParameterError if its network has another size."""
+        owner = self._learner if self._above is None else self._versions
+        owner.load_state_dict(state["models"])
+        self._arrived = dict(state["arrived"])
+        for round in list(self._answers):
+            self.drop_term(round)
+        for key in list(self._adopted):
+            self.drop(*key)
+        store, device = self._learner.store, self._versions.model.device
+        for round, model, weight in state["answers"]:
+            vector = torch.from_numpy(np.array(model, np.float32)).to(device)
+            self._answers[round] = store.put(ModelId(self._node, "trained", round), vector), weight
+        sent = state["sent"]
+        self._sent = None if sent is None else torch.from_numpy(np.array(sent, np.float32)).to(device)
+        for client, round, version, node, kind, number, model in state["adopted"]:
+            vector = torch.from_numpy(np.array(model, np.float32)).to(device)
+            self._adopted[client, round, version] = store.put(ModelId(node, kind, number), vector)
+
+
+def node_learners(
+    learner: FederatedLearner,
+    *,
+    above: Sequence[int],
+    coordinator: Sequence[int],
+    weights: Sequence[Weight],
+    goes_on: Sequence[bool],
+) -> dict[int, NodeLearner]:
+    """Return the learners of a tree by node, -1 being the root.
+
+    `above` (E,): number of the edge above each edge, lower than its own; -1: the root. `coordinator` (K,): the edge of each
+    client. `weights` (E,): by what the model of each edge is weighed at the node above. `goes_on` (E,): True for edges that go on
+    working while their model travels.
+    """
+    members = np.array(coordinator)
+    root = NodeLearner(
+        learner, versions=learner.versions, node=SERVER, above=None, weight="arrived", clients=np.zeros(0, np.int64)
+    )
+    nodes = {-1: root}
+    for edge, (over, weight) in enumerate(zip(above, weights, strict=True)):
+        node = edge_node(edge)
+        # A model from above may arrive within a round of an edge that goes on, beside the one that the round makes.
+        kept = 3 if goes_on[edge] else 2
+        versions = Versions(first=learner.model.clone(), kept=kept, store=learner.store, node=node)
+        nodes[edge] = NodeLearner(
+            learner, versions=versions, node=node, above=nodes[over], weight=weight, clients=np.flatnonzero(members == edge)
+        )
+        nodes[over].edges[edge] = nodes[edge]
+    return nodes

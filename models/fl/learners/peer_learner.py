@@ -1,0 +1,334 @@
+"""Learner of a run without a server: a model for each peer, and measures of them all and of their mean."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.evaluation.quality import Quality
+from models.fl.learners.learner import Content, Delivered, FederatedLearner, FloatArray, IntArray
+from models.fl.store.models import ModelId
+from models.fl.training.local_work import Update
+from netsim.core.state import State
+
+_FEW = 16
+"""Most models of a mixture that are added one after the other; beyond, a matrix of all weights is quicker."""
+_CHUNK_NUMBERS = 2**21
+"""Numbers of models that are trained or combined at once: 8 MiB, some times over in 64 bits."""
+_MOST_PENDING = 2**12
+"""Number of models that may wait to be computed as a round closes; if more wait, they are computed, though nothing reads them
+yet."""
+
+
+class _Training(NamedTuple):
+    """A model to be computed: the model of `peer` after its local training in its own `round` from the model `start`."""
+
+    peer: int
+    round: int
+    start: int
+    steps: int
+    """Local steps; 0: as planned."""
+    epsilon: float
+    """Privacy budget of its step."""
+
+    @property
+    def models(self) -> tuple[int, ...]:
+        """Numbers of the models from which it is computed."""
+        return (self.start,)
+
+
+class _Mixture(NamedTuple):
+    """A model to be computed: the sum of `models`, each times its entry of `weights`."""
+
+    models: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+class _Message(NamedTuple):
+    """A model to be computed: `model` as it arrives, compressed, if `peer` sends it with `key`."""
+
+    peer: int
+    key: int
+    model: int
+
+    @property
+    def models(self) -> tuple[int, ...]:
+        """Numbers of the models from which it is computed."""
+        return (self.model,)
+
+
+_KINDS: tuple[Callable[..., _Training | _Mixture | _Message], ...] = (_Training, _Mixture, _Message)
+"""Kinds of models to be computed; a saved state knows each by its place here."""
+
+
+class _Vectors(Mapping[ModelId, Tensor]):
+    """Vectors by the ids that local work asks for."""
+
+    def __init__(self, vectors: dict[int, Tensor]) -> None:
+        self._vectors = vectors
+
+    def __getitem__(self, id: ModelId) -> Tensor:
+        return self._vectors[id.number]
+
+    def __iter__(self) -> Iterator[ModelId]:
+        return (ModelId(0, "version", number) for number in self._vectors)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+
+def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor:
+    """Return the sums (n, d), in 64 bits, of mixtures of few models each, from the models' `vectors`."""
+    any_vector = vectors[mixed[0].models[0]]
+    sums = torch.zeros(len(mixed), len(any_vector), dtype=torch.float64, device=any_vector.device)
+    # Add the first model of each mixture, then the second, and so on.
+    for place in range(max(len(mixture.models) for mixture in mixed)):
+        rows = [row for row, mixture in enumerate(mixed) if place < len(mixture.models)]
+        weights = torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=any_vector.device)
+        # The product with weights of 64 bits has 64 bits.
+        parts = torch.stack([vectors[mixed[row].models[place]] for row in rows]) * weights[:, None]
+        if len(rows) == len(mixed):
+            sums += parts
+        else:
+            sums[rows] += parts
+    return sums
+
+
+class PeerLearner:
+    """Models of peers by number, trained and tested with the data, network and options of `learner`.
+
+    `train`, `combine` and `compress` only note how a model is to be computed, and from which models. It is computed when an
+    evaluation reads it, or once many wait (`_MOST_PENDING`), together with the models it needs: all trainings that are ready in
+    one call, then the mixtures of them, and so on. The longer models wait, the more peers train in one call. A model that nothing
+    needs any more is never computed. A model depends only on the models it is computed from, not on the order of calls. Draws of
+    a training are at (own round of the peer, peer). A saved state has the models that wait, so a resumed run computes them
+    together, too.
+
+    `tested` (n,): peers whose own models are tested, beside the mean of all. Columns: `accuracy` and `loss` of the mean of all
+    peers' models; mean, worst and best accuracy of the tested peers; the consensus distance, which is the mean squared Euclidean
+    distance of the peers' parameters from their mean.
+    """
+
+    aggregates: bool = False
+    """False: without a server there are no deliveries."""
+    records_losses: bool = False
+    version: int = 0
+    """Constant 0: there is no server's model with versions."""
+
+    def __init__(self, *, learner: FederatedLearner, tested: IntArray) -> None:
+        self._learner, self._tested = learner, tested.tolist()
+        self.round_columns: Sequence[str] = (
+            *learner.round_columns,
+            *("peer_accuracy", "worst_peer_accuracy", "best_peer_accuracy", "consensus_distance"),
+        )
+        self._vectors: dict[int, Tensor] = {0: learner.model}
+        """Models that have been computed, by number."""
+        self._pending: dict[int, _Training | _Mixture | _Message] = {}
+        """Models that have not been computed; each is computed from models with smaller numbers."""
+        self._newest = 0
+        """Number of the newest model."""
+        self._present: IntArray = np.zeros(len(learner.data_sizes), np.int64)
+        """Number (K,) of each peer's model, as of the last close."""
+        self._kept: list[int] = []
+        """Models that are needed besides the peers' present ones, as of the last close."""
+
+    # Models of peers
+
+    def first(self) -> int:
+        return 0
+
+    def train(self, peer: int, round: int, start: int, steps: int = 0, epsilon: float = math.inf) -> int:
+        return self._add(_Training(peer, round, start, steps, epsilon))
+
+    def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        return self._add(_Mixture(tuple(models), tuple(weights)))
+
+    def compress(self, peer: int, key: int, model: int) -> int:
+        return model if self._learner.sends_exactly else self._add(_Message(peer, key, model))
+
+    def _add(self, model: _Training | _Mixture | _Message) -> int:
+        """Note a model to be computed, and return its number."""
+        self._newest += 1
+        self._pending[self._newest] = model
+        return self._newest
+
+    def settle(self, present: IntArray, kept: Iterable[int]) -> None:
+        """Note the models that are needed from now on.
+
+        Raises:
+            MemoryError: the device cannot hold the training.
+        """
+        self._present, self._kept = present.copy(), list(kept)
+        if len(self._pending) > _MOST_PENDING:
+            self._compute(self._needed())
+
+    def _needed(self) -> set[int]:
+        """Return the models that the peers, their protocol and messages may still use."""
+        return {*self._present.tolist(), *self._kept}
+
+    def _compute(self, wanted: set[int]) -> None:
+        """Compute the `wanted` models, and drop all models that nothing needs any more."""
+        needed = self._needed()
+        levels, needed_pending = self._levels(wanted), self._pending_for(needed)
+        to_compute = {number for level in levels for number in level}
+        kept = to_compute | needed_pending
+        self._pending = {number: model for number, model in self._pending.items() if number in kept}
+        # Models needed only for later models are released as soon as those are computed.
+        uses = Counter(source for model in self._pending.values() for source in model.models)
+        uses.update(needed)
+        self._vectors = {number: vector for number, vector in self._vectors.items() if number in uses}
+        for level in levels:
+            self._train(level)
+            self._combine(level)
+            self._compress(level)
+            used = [model for number in level for model in self._pending.pop(number).models]
+            uses.subtract(used)
+            for model in set(used):
+                if not uses[model]:
+                    del self._vectors[model]
+
+    def _pending_for(self, wanted: set[int]) -> set[int]:
+        """Return the pending models that must be computed to have the `wanted` ones, these included."""
+        found: set[int] = set()
+        to_visit = [number for number in wanted if number in self._pending]
+        while to_visit:
+            number = to_visit.pop()
+            if number not in found:
+                found.add(number)
+                to_visit.extend(model for model in self._pending[number].models if model in self._pending)
+        return found
+
+    def _levels(self, wanted: set[int]) -> list[list[int]]:
+        """Return the models of `_pending_for` by levels: a model needs only models of earlier levels."""
+        depth: dict[int, int] = {}
+        levels: list[list[int]] = []
+        # Ascending, because a model is computed from models with smaller numbers.
+        for number in sorted(self._pending_for(wanted)):
+            depth[number] = 1 + max(depth.get(model, 0) for model in self._pending[number].models)
+            if depth[number] > len(levels):
+                levels.append([])
+            levels[depth[number] - 1].append(number)
+        return levels
+
+    def _chunks(self, numbers: list[int]) -> Iterator[list[int]]:
+        """Yield `numbers` in parts whose models may be in memory at once."""
+        at_once = max(1, _CHUNK_NUMBERS // len(self._learner.model))
+        return (numbers[first : first + at_once] for first in range(0, len(numbers), at_once))
+
+    def _train(self, level: list[int]) -> None:
+        """Compute the models of a level that are trainings."""
+        trainings = {number: model for number in level if isinstance(model := self._pending[number], _Training)}
+        models = _Vectors(self._vectors)
+        for numbers in self._chunks(list(trainings)):
+            updates = [
+                Update(training.peer, training.round, ModelId(training.peer, "version", training.start), training.epsilon,
+                       training.steps)
+                for training in (trainings[number] for number in numbers)
+            ]
+            self._keep(numbers, self._learner.train(updates, models))
+
+    def _keep(self, numbers: list[int], rows: Tensor) -> None:
+        """Keep computed `rows` (n, d) under these numbers. Rows are copied: a view would keep all of them in memory."""
+        self._vectors |= zip(numbers, (row.clone() for row in rows), strict=True)
+
+    def _combine(self, level: list[int]) -> None:
+        """Compute the models of a level that are mixtures."""
+        mixtures = {number: model for number in level if isinstance(model := self._pending[number], _Mixture)}
+        for numbers in self._chunks(list(mixtures)):
+            mixed = [mixtures[number] for number in numbers]
+            # Sums are in 64 bits: the models of hundreds of neighbours differ little from each other.
+            if max(len(mixture.models) for mixture in mixed) <= _FEW:
+                sums = _sum_few(mixed, self._vectors)
+            else:
+                distinct = dict.fromkeys(number for mixture in mixed for number in mixture.models)
+                column_of = {number: column for column, number in enumerate(distinct)}
+                weights = torch.zeros(len(mixed), len(column_of), dtype=torch.float64)
+                for row, mixture in enumerate(mixed):
+                    for number, weight in zip(mixture.models, mixture.weights, strict=True):
+                        weights[row, column_of[number]] += weight
+                vectors = torch.stack([self._vectors[number] for number in column_of])
+                sums = weights.to(vectors.device) @ vectors.double()
+            self._keep(numbers, sums.float())
+
+    def _compress(self, level: list[int]) -> None:
+        """Compute the models of a level that are messages."""
+        messages = {number: model for number in level if isinstance(model := self._pending[number], _Message)}
+        for numbers in self._chunks(list(messages)):
+            sent = [messages[number] for number in numbers]
+            rows = torch.stack([self._vectors[message.model] for message in sent])
+            self._keep(numbers, self._learner.compress(rows, [(message.key, message.peer) for message in sent]))
+
+    # Learner of a round loop
+
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
+        return None
+
+    def retain(self, versions: list[int]) -> None:
+        """Do nothing: there are no versions."""
+
+    def models(self) -> Tensor:
+        """Return the peers' present models (K, d), as of the last round that closed."""
+        return torch.stack(self._read_present())
+
+    def _read_present(self) -> list[Tensor]:
+        """Return the peers' present models (d,), computed if they are not yet."""
+        present = self._present.tolist()
+        self._compute(set(present))
+        return [self._vectors[number] for number in present]
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
+        """Return the quality of the mean of all peers' models, with the columns of peers; None if no evaluation is due."""
+        learner = self._learner
+        if not learner.tests.due(round, time_s, last):
+            return None
+        models = self._read_present()
+        mean = torch.zeros_like(models[0], dtype=torch.float64)
+        for model in models:
+            mean += model
+        mean /= len(models)
+        width = learner.parameters
+        distance = sum(float((model[:width] - mean[:width]).square().sum()) for model in models) / len(models)
+        learner.replace_model(mean.to(models[0].dtype))
+        accuracies = [learner.tests.accuracy_of(models[peer]) for peer in self._tested]
+        columns = {
+            "peer_accuracy": float(np.mean(accuracies)),
+            "worst_peer_accuracy": min(accuracies),
+            "best_peer_accuracy": max(accuracies),
+            "consensus_distance": distance,
+        }
+        return replace(learner.tests.quality(round), columns=columns)
+
+    def contribution(self) -> FloatArray | None:
+        return None
+
+    def state_dict(self) -> State:
+        """Return the computed models, and the recipes of models that are not computed yet."""
+        numbers = sorted(self._vectors)
+        return {
+            "learner": self._learner.state_dict(),
+            "newest": self._newest,
+            "present": self._present.copy(),
+            "pending": [[number, _KINDS.index(type(model)), *model] for number, model in self._pending.items()],
+            "numbers": numbers,
+            "models": np.stack([self._vectors[number].cpu().numpy() for number in numbers]),
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Take over a state; raises ParameterError for one of a network of another size."""
+        self._learner.load_state_dict(state["learner"])
+        model, models = self._learner.model, torch.from_numpy(np.array(state["models"], np.float32))
+        if models.shape[1] != len(model):
+            raise ParameterError("models", tuple(models.shape), f"this network has {len(model)} numbers")
+        self._newest, self._present = int(state["newest"]), np.array(state["present"], np.int64)
+        self._pending = {number: _KINDS[kind](*parts) for number, kind, *parts in state["pending"]}
+        self._vectors = dict(zip(map(int, state["numbers"]), models.to(model.device), strict=True))
+        # The next close says which of them are needed.
+        self._kept = [*self._vectors, *self._pending]

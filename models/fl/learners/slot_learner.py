@@ -1,0 +1,69 @@
+"""A learner whose model all clients test at the end of every slot (client analytics, Tong et al. 2024)."""
+
+from __future__ import annotations
+
+import math
+
+from models.errors import ParameterError
+from models.fl.evaluation.quality import LocalTest, Quality
+from models.fl.learners.learner import Content, Delivered, FederatedLearner, FloatArray
+from netsim.core.state import State
+
+
+class SlotLearner:
+    """Learner with opinions: `learner`, whose model all clients test.
+
+    `local`: i.i.d. test samples, or samples of the clients' own labels.
+    """
+
+    aggregates = True
+    """True: deliveries change the model."""
+
+    def __init__(self, *, learner: FederatedLearner, local: LocalTest = "iid") -> None:
+        if local not in ("iid", "own"):
+            raise ParameterError("local", local, "must be 'iid' or 'own'")
+        try:
+            learner.tests.local_tests(local)
+        except ValueError as error:
+            raise ParameterError("local", local, f"among the test samples, {error}") from error
+        self._learner, self._local = learner, local
+        self._first = learner.state_dict()
+        self.records_losses, self.round_columns = learner.records_losses, learner.round_columns
+
+    @property
+    def version(self) -> int:
+        """Number of aggregations that changed the model."""
+        return self._learner.version
+
+    def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
+        return self._learner.aggregate(deliveries, want_updates, want_losses)
+
+    def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
+        """Evaluate the model; `round` is a slot."""
+        return self._learner.evaluate(round, time_s, last)
+
+    def opinions(self, slot: int) -> FloatArray:
+        """Return the accuracy (K,) of the present model on every client's local test set."""
+        return self._learner.tests.opinions(self._local)
+
+    def retain(self, versions: list[int]) -> None:
+        self._learner.retain(versions)
+
+    def contribution(self) -> FloatArray:
+        return self._learner.contribution()
+
+    def best_opinion(self, slot: int) -> float:
+        """Return NaN: only a separate run with the best set could measure it."""
+        return math.nan
+
+    def reset(self) -> None:
+        """Reset the model and the server optimizer to the state before slot 1. Counters and version numbers go on."""
+        present = self._learner.state_dict()
+        kept = {name: present[name] for name in ("trained_updates", "refused_updates", "due_s")}
+        self._learner.load_state_dict(self._first | kept | {"versions": [present["versions"][-1] + 1]})
+
+    def state_dict(self) -> State:
+        return self._learner.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        self._learner.load_state_dict(state)

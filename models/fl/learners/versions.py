@@ -1,0 +1,114 @@
+"""Versions of a node's model from which updates in flight started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.errors import ParameterError
+from models.fl.store.models import SERVER, ModelId, ModelStore
+from netsim.core.state import State
+
+
+class Versions:
+    """The newest `kept` versions of the model of `node`, and versions that a holder needs, in `store`.
+
+    Memory grows with the clients in flight, not with the rounds. An engine whose updates may start from older versions calls
+    `retain` after every aggregation with all versions in use. Only the engine knows if clients were sent the newest version since
+    its last call: with `kept` >= 2 that version is kept until the engine calls again.
+    """
+
+    def __init__(self, *, first: Tensor, kept: int, store: ModelStore, node: int = SERVER) -> None:
+        if kept < 1:
+            raise ParameterError("versions_kept", kept, "must be >= 1")
+        self.newest = 0
+        self.store, self._node, self._kept = store, node, kept
+        self._recent = [store.put(self.id(0), first)]
+        self._held: dict[str, dict[int, ModelId]] = {}
+
+    def id(self, version: int) -> ModelId:
+        """Return the id of a version."""
+        return ModelId(self._node, "version", version)
+
+    @property
+    def model(self) -> Tensor:
+        """Present model (d,)."""
+        return self.store[self.id(self.newest)]
+
+    def __getitem__(self, version: int) -> Tensor:
+        return self.store[self.start(version)]
+
+    def start(self, version: int) -> ModelId:
+        """Return the id of the version from which an update starts; raises ParameterError if it is no longer kept."""
+        id = self.id(version)
+        if id not in self.store:
+            reason = (
+                f"an update starts from version {version}, but only {self.kept} are kept; retain what is in use, or "
+                "raise versions_kept"
+            )
+            raise ParameterError("versions", version, reason, shown="")
+        return id
+
+    @property
+    def kept(self) -> list[int]:
+        """Numbers of the newest versions, and of versions that holders need, ascending."""
+        held = {version for versions in self._held.values() for version in versions}
+        return sorted(held | {id.number for id in self._recent})
+
+    def push(self, model: Tensor) -> None:
+        """Make `model` the newest version, and release the oldest of the newest ones."""
+        self.newest += 1
+        self._recent.append(self.store.put(self.id(self.newest), model))
+        while len(self._recent) > self._kept:
+            self.store.release(self._recent.pop(0))
+
+    def retain(self, versions: Iterable[int], *, holder: str) -> None:
+        """Keep the `versions` that `holder` ("engine", "buffer") needs from now on; release those that it needed before.
+
+        Raises:
+            ParameterError: a version is no longer kept.
+        """
+        no_longer_needed, needed = self._held.get(holder, {}), sorted(set(versions))
+        # Check all before any is held.
+        for version in needed:
+            self[version]
+        self._held[holder] = {version: self.store.hold(self.id(version)) for version in needed}
+        # Release after holding: a version that is still needed must not be dropped in between.
+        for id in no_longer_needed.values():
+            self.store.release(id)
+
+    def state_dict(self) -> State:
+        return {
+            "versions": self.kept,
+            # Not one array, nor copies: models beyond the store's memory are on disk, and a checkpoint writes them one by one.
+            "models": [self[version].cpu().numpy() for version in self.kept],
+            "held": {holder: list(versions) for holder, versions in self._held.items()},
+        }
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore a state.
+
+        Raises:
+            ParameterError: the state is of a network of another size.
+        """
+        models, width, device = state["models"], len(self.model), self.model.device
+        if len(models[0]) != width:
+            raise ParameterError("models", (len(models), len(models[0])), f"this network has {width} numbers")
+        old_ids = [*self._recent, *(id for versions in self._held.values() for id in versions.values())]
+        numbers = [int(version) for version in state["versions"]]
+        loaded = [self.id(version) for version in numbers]
+        self.newest = max(numbers)
+        for id, model in zip(loaded, models, strict=True):
+            self.store.put(id, torch.from_numpy(np.array(model, np.float32)).to(device))
+        recent = [version for version in sorted(numbers)[-self._kept :] if version > self.newest - self._kept]
+        self._recent = [self.store.hold(self.id(version)) for version in recent]
+        self._held = {
+            str(holder): {version: self.store.hold(self.id(version)) for version in versions}
+            for holder, versions in state["held"].items()
+        }
+        # `put` holds each id once, beside the holds above.
+        for id in [*old_ids, *loaded]:
+            self.store.release(id)

@@ -1,0 +1,127 @@
+"""Powers of clients by state, and the energy of attempts simulated as arrays, whose phases are known beforehand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.clients.power.power_integral import IDLE, RECEIVING
+from netsim.clients.steps.stages import STAGES
+from netsim.core.errors import ParameterError
+
+if TYPE_CHECKING:
+    from netsim.clients.power.power_integral import PhaseEnergy, PowerIntegral
+    from netsim.core.protocols import FloatArray, IntArray
+
+MOST_W = 1e12
+"""Largest power allowed, watts: sums over many clients and a long time stay far below the largest float."""
+PHASES = tuple(stage.power for stage in STAGES)
+"""The states of an attempt, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Powers:
+    """Powers of each client by state, watts; all (K,). Raises ValueError for a power that is negative or above MOST_W."""
+
+    idle_w: FloatArray
+    compute_w: FloatArray
+    send_w: FloatArray
+    receive_w: FloatArray
+    off_w: FloatArray
+
+    def __post_init__(self) -> None:
+        for name in ("idle_w", "compute_w", "send_w", "receive_w", "off_w"):
+            values: FloatArray = getattr(self, name)
+            bad = ~((values >= 0) & (values <= MOST_W))
+            if bad.any():
+                client = int(np.argmax(bad))
+                value = float(values[client])
+                allowed = f"must be >= 0 watts and finite, at most {MOST_W:g}"
+                raise ParameterError(name, value, allowed, shown=f" = {value!r} for client {client}")
+
+    @property
+    def by_state(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Powers of each client while it is present, by state; all (K,)."""
+        return self.idle_w, self.receive_w, self.compute_w, self.send_w
+
+    @property
+    def same(self) -> tuple[float, ...] | None:
+        """Power by state if all clients draw the same; otherwise None."""
+        # A stride of zero: all entries are the same number in memory.
+        if all(not watts.strides[0] for watts in self.by_state):
+            return tuple(watts.item(0) for watts in self.by_state)
+        return None
+
+
+class KnownPhases:
+    """Reports the energy of attempts with known phases to `integral` and `spent`. Must give the same bits as
+    `netsim.clients.power.energy.Energy.change`, called for each change of state.
+    """
+
+    def __init__(self, *, powers: Powers, integral: PowerIntegral, spent: PhaseEnergy) -> None:
+        self._powers, self._integral, self._spent = powers, integral, spent
+        same = powers.same
+        self._same: FloatArray | None = None if same is None else np.array(same)[:, None]
+
+    def _watts(self, clients: IntArray) -> FloatArray:
+        """Return the powers of `clients` (n,) by state; (4, n), or (4, 1) where all draw the same."""
+        if self._same is not None:
+            return self._same
+        return np.stack([watts[clients] for watts in self._powers.by_state])
+
+    def joules(self, state: int, clients: IntArray, seconds: FloatArray) -> FloatArray:
+        """Return the joules (n,) that `clients` (n,) drew in `state` for `seconds` (n,); NaN seconds: the state was not
+        reached.
+        """
+        drawn: FloatArray = self._watts(clients)[state] * seconds
+        drawn[np.isnan(drawn)] = 0.0
+        return drawn
+
+    def report(
+        self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, reported: IntArray | None, until_s: float
+    ) -> IntArray | int:
+        """Report the changes of state up to `until_s` in attempts of `clients` (n,); return the number of changes (n,) of each
+        attempt that are reported now, earlier reports included.
+
+        `times_s` (6, n): starts and ends of the phases in the order of PHASES; NaN: not reached. `leave_s` (n,): ends of the
+        attempts, if all have ended; None if none has. `reported` (n,): number of changes of each that were reported before;
+        None: 0.
+        """
+        watts, anchor_s = self._watts(clients), self._integral.anchor_s
+        idle_w, phase_w = watts[IDLE], watts[RECEIVING:]
+        seconds = times_s[1::2] - times_s[::2]
+        joules, displaced_j = phase_w * seconds, idle_w * seconds
+        begin_j, end_j = phase_w * (times_s[::2] - anchor_s), -(phase_w * (times_s[1::2] - anchor_s))
+        idle_j = -(idle_w * (times_s[0] - anchor_s))
+        if leave_s is not None:
+            idle_again_j = idle_w * (leave_s - anchor_s)
+            if reported is None and not np.isnan(leave_s - times_s[-1]).any():
+                self._add_whole_attempts(begin_j, end_j, joules, displaced_j)
+                self._integral.pending_j[IDLE] += idle_j.tolist() + idle_again_j.tolist()
+                return len(times_s)
+            self._integral.pending_j[IDLE] += idle_again_j.tolist()
+            self._integral.pending_w[IDLE] += np.broadcast_to(idle_w, leave_s.shape).tolist()
+        happened = times_s <= until_s
+        new = happened if reported is None else happened & (np.arange(len(times_s))[:, None] >= reported)
+        begun, over = new[::2], new[1::2]
+        spread_w = np.broadcast_to(watts, (len(watts), len(clients)))
+        for row, state in enumerate(PHASES):
+            own = spread_w[state]
+            self._integral.pending_j[state] += begin_j[row, begun[row]].tolist() + end_j[row, over[row]].tolist()
+            self._integral.pending_w[state] += own[begun[row]].tolist() + (-own[over[row]]).tolist()
+            self._spent.phases_j[state] += joules[row, over[row]].tolist()
+        self._integral.pending_j[IDLE] += idle_j[begun[0]].tolist()
+        self._integral.pending_w[IDLE] += (-spread_w[IDLE, begun[0]]).tolist()
+        self._spent.displaced_j += displaced_j[over].tolist()
+        number: IntArray = happened.sum(axis=0)
+        return number
+
+    def _add_whole_attempts(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
+        """Fast path for attempts whose phases have all begun and ended: the changes of power cancel, only their energy remains.
+        """
+        for row, state in enumerate(PHASES):
+            self._integral.pending_j[state] += begin_j[row].tolist() + end_j[row].tolist()
+            self._spent.phases_j[state] += joules[row].tolist()
+        self._spent.displaced_j += displaced_j.ravel().tolist()

@@ -1,0 +1,1 @@
+"""Updates of many clients simulated together as arrays."""

@@ -1,0 +1,385 @@
+"""The attempts of a round simulated together as arrays, where attempts do not affect each other: no queue, no shared medium.
+
+`netsim.clients.vectorised.foreseen` runs the steps of all attempts as they begin, and the rule of the close is folded over
+their ends. The close is the only event on the clock. The records equal those of `UpdateLifecycle`, which runs the same steps
+by events, to the last bit, ties included.
+
+Events would take a third more time for 15 attempts a round, and ten times as much and more from 1,000 on
+(`tests/benchmarks/test_whole_rounds_bench.py`).
+
+A reader of single updates, such as a checkpoint, gets copies made from the columns, and nothing changes (`copies`). An action on
+single updates first converts the columns to updates, which go on by events (`release`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from netsim.clients.update import ModelDraws, SendDraws
+from netsim.clients.vectorised.columns import (
+    ABORTED,
+    ARRIVES,
+    CHARGED,
+    CLIENT,
+    DELIVERED,
+    END,
+    EPSILON,
+    LATE,
+    LEAK,
+    NUMBER,
+    OUTCOME,
+    PLACE,
+    ROUND,
+    SELECTED,
+    UP_START,
+    Columns,
+    Groups,
+    Selected,
+)
+from netsim.clients.vectorised.foreseen import Foreseen
+from netsim.clients.vectorised.releasing import release_attempts
+
+if TYPE_CHECKING:
+    from netsim.clients.lifecycle import UpdateLifecycle
+    from netsim.clients.power.energy import Energy
+    from netsim.clients.update import Update
+    from netsim.core.clock import Clock
+    from netsim.core.protocols import Accountant, Availability, BoolArray, FloatArray, IntArray
+    from netsim.network.medium import Medium
+
+FROM = 6
+"""Number of attempts of a round from which on arrays are faster than single updates."""
+_EVER = float("inf")
+
+
+class Pool(Protocol):
+    """The part of `netsim.clients.pool.ClientPool` that is used here."""
+
+    clock: Clock
+    medium: Medium
+    presence: Availability
+    accountant: Accountant
+    life: UpdateLifecycle
+    settled: bool
+    groups: Groups | None
+    energy: Energy | None
+    alive_now: dict[int, Update]
+    busy: BoolArray
+    last_delivery: IntArray
+    started: int
+
+    def count_begun(self, clients: IntArray) -> None:
+        """Count attempts that begin together (`netsim.clients.tallies`)."""
+
+    def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
+        """Count attempts that have ended (`netsim.clients.tallies`)."""
+
+    def add(self, updates: Sequence[Update], order: IntArray) -> None:
+        """Continue updates by events; their next steps are scheduled in `order` (n,)."""
+
+
+class WholeRounds:
+    """Attempts of `pool` that are simulated as arrays, round by round.
+
+    `possible`: False if something may act on single attempts during a round. Attempts that outlast their round stay in the
+    table with the attempts of the next round.
+    """
+
+    def __init__(self, *, pool: Pool, possible: bool) -> None:
+        self._recipe = pool.life.recipe
+        self.possible = possible and self._recipe.foreseeable and not pool.life.retry
+        """True if attempts may be simulated as arrays in this run."""
+        self._pool = pool
+        self._foreseen = Foreseen(self._recipe, pool.medium)
+        self.followers: list[Callable[[Columns], object]] = []
+        """Listeners called with the attempts that have ended, in the order of their ends."""
+        self.closes_s: float | None = None
+        """Time at which the round under way will close; None if unknown."""
+        self.last_end: int | None = None
+        """Number of the last attempt of the round that ends up to its close; None if none ends."""
+        self._table: Columns | None = None
+        self._ends_s: FloatArray = np.zeros(0)
+        """Ends (n,) of the attempts of the table, ascending; the first may have passed."""
+        self.left = 0
+        """Number of attempts in flight."""
+        self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
+        self._phases = None if pool.energy is None else pool.energy.phases
+        self._unmetered: list[Columns] = []
+        """Ended attempts whose energy is not accounted for yet."""
+        if pool.energy is not None:
+            pool.energy.listen(self._meter)
+        self._simple = False
+        """True if the table holds one round whose attempts are all delivered before its close.
+
+        `_deliver` then handles it in one piece, which saves a sixth of a round of 15 attempts, and nothing of one of 1,000.
+        """
+        self._outlasting = False
+        """True if some attempts outlast the round that closed last."""
+
+    def switch_off(self) -> None:
+        """Simulate all attempts of the run by events."""
+        self.possible = False
+
+    def can_take(self, count: int) -> bool:
+        """Return True if `count` attempts that begin now may be simulated as arrays."""
+        pool = self._pool
+        if pool.life.serving.closing is None or pool.alive_now:
+            return False
+        return count >= FROM or self.left > 0
+
+    def begin(
+        self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
+    ) -> Selected | None:
+        """Begin the attempts of `chosen` (n,) and return them. Return None and do nothing if some attempt cannot be foreseen now.
+        """
+        pool, old = self._pool, self.left
+        known = self._foreseen.lives(
+            chosen=chosen,
+            version=version,
+            steps=steps,
+            ages=round - pool.last_delivery[chosen],
+            away_s=None if pool.settled else pool.presence.next_change_s[chosen],
+            models=models,
+            sends=sends,
+        )
+        if known is None:
+            return None
+        times, counts = known.times, known.counts
+        counts[NUMBER] = counts[PLACE] + (pool.started + 1)
+        table = Columns(times, counts, self._foreseen.causes, pool.groups, self._phases)
+        if old:
+            table = self._rest().append_tables([table])
+        order = table.order_by_end()
+        table = table.take(order)
+        ends_s = table.times[END]
+        mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
+        close = self._close(table, ends_s, mine)
+        if close is None:
+            return None
+        closes_s, last = close
+        self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), closes_s
+        self._simple = known.all_arrive and not old and last == len(ends_s)
+        self._draws[round] = models, sends
+        pool.count_begun(chosen)
+        self._recipe.model.count(chosen)
+        places = np.empty(len(chosen), np.int64)
+        places[table.counts[PLACE, mine]] = mine
+        return Selected(table, places, _EVER if self._simple else closes_s)
+
+    def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> tuple[float, int] | None:
+        """Return the time of the round's close, and the place of the first attempt that ends after it; None if the close cannot
+        be foreseen. Deliveries of this round after its close become late.
+
+        `ends_s` (n,): ends of the attempts of `table`, ascending. `mine` (m,): places of this round's attempts.
+        """
+        closing, counts = self._pool.life.serving.closing, table.counts
+        assert closing is not None
+        folded = closing.fold(ends_s[mine], counts[OUTCOME, mine] == DELIVERED)
+        if folded is None:
+            return None
+        closes_s, ended, by_end = folded
+        last = mine.item(ended - 1) if ended else -1
+        self.last_end = counts.item(NUMBER, last) if ended else None
+        if not by_end:
+            following = int(ends_s.searchsorted(closes_s, "right"))
+        else:
+            following = last + 1
+            # An update may be ready at the instant of the close, after the end that caused the close, and be sent in no time.
+            # It then arrives after the server has gone on. The order of single events matters here, so arrays cannot decide.
+            if following < len(ends_s) and ends_s[following] == closes_s:
+                tied = slice(following, int(ends_s.searchsorted(closes_s, "right")))
+                starts_s = table.times[UP_START, tied]
+                if ((starts_s == closes_s) & (table.times[SELECTED, tied] < closes_s)).any():
+                    return None
+        if following < len(ends_s):
+            if self._pool.medium.outages is not None:
+                return None
+            late = mine[(mine >= following) & (counts[OUTCOME, mine] == DELIVERED)]
+            counts[OUTCOME, late] = LATE
+        return closes_s, following
+
+    def lives(self, round: int, begins_s: FloatArray) -> tuple[Columns, tuple[ModelDraws, SendDraws]] | None:
+        """Return the attempts in `round` of all clients, begun at `begins_s` (K,), to their ends, and their draws.
+
+        None if one cannot be foreseen now. For rounds that each client begins by itself
+        (`netsim.servers.kinds.peer_rounds`); they count from `join` on.
+        """
+        pool, everyone = self._pool, self._foreseen.places(len(begins_s))
+        medium, now = pool.medium, pool.clock.now
+        models, sends = ModelDraws.draw(medium, round, now, everyone), SendDraws.draw(medium, round, now, everyone)
+        known = self._foreseen.lives(
+            chosen=everyone,
+            version=0,
+            steps=medium.work.plan_steps(round, everyone),
+            ages=np.ones(len(everyone), np.int64),
+            away_s=None,
+            models=models,
+            sends=sends,
+            begins_s=begins_s,
+        )
+        if known is None or not known.all_arrive:
+            return None
+        return Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases), (models, sends)
+
+    def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
+        """Take over attempts of `lives` that have begun by now. `draws`: of the rounds of all attempts in flight."""
+        table = self._rest().append_tables([begun]) if self.left else begun
+        self._table = table.take(table.order_by_end())
+        self._ends_s, self._draws, self._simple = self._table.times[END], draws, False
+        self.left = len(self._ends_s)
+        self._pool.count_begun(begun.counts[CLIENT])
+        self._recipe.model.count(begun.counts[CLIENT])
+
+    def settle(self, until_s: float) -> None:
+        """Count uploads that begin and attempts that end up to and including `until_s`, and call the listeners."""
+        count = self.left
+        if not count:
+            return
+        table = self._rest()
+        if self._simple and count == len(self._ends_s) and self._ends_s[-1] <= until_s:
+            self.left = 0
+            self._deliver(table)
+            return
+        # `_deliver` counts the whole table, so it must not run after `_count` has counted a part.
+        self._simple = False
+        self._count(table, until_s)
+        over = count if self._ends_s[-1] <= until_s else int(table.times[END].searchsorted(until_s, "right"))
+        if over:
+            self.left -= over
+            self._end(table if over == count else table.piece(0, over))
+
+    def _rest(self) -> Columns:
+        """Return the attempts in flight, in the order of their ends."""
+        assert self._table is not None
+        count = len(self._ends_s)
+        return self._table.piece(count - self.left, count) if self.left < count else self._table
+
+    def _count(self, table: Columns, until_s: float) -> None:
+        """Count the uploads begun up to `until_s`, and spend privacy on them."""
+        counts = table.counts
+        places = np.flatnonzero((table.times[UP_START] <= until_s) & (counts[CHARGED] == 0))
+        if len(places):
+            begun = slice(None) if len(places) == len(table) else places
+            counts[CHARGED, begun] = 1
+            self._recipe.update.count(counts[CLIENT, begun])
+            if self._pool.life.charges_on_upload:
+                self._charge(table, begun)
+
+    def _charge(self, table: Columns, places: IntArray | slice) -> None:
+        """Spend privacy on the updates at `places` of `table`, and record it there."""
+        clients, rounds = table.counts[CLIENT, places], table.counts[ROUND, places]
+        if (rounds != rounds[0]).any():
+            # Clients are distinct within a round only.
+            everyone = np.arange(len(table))[places]
+            for round in np.unique(rounds).tolist():
+                self._charge(table, everyone[rounds == round])
+            return
+        table.times[EPSILON, places], table.times[LEAK, places] = self._pool.accountant.charge_all(clients)
+
+    def _deliver(self, table: Columns) -> None:
+        """Fast path of `_count` and `_end` for the table of one round that is delivered as a whole; has the same effects."""
+        self._recipe.update.count(table.counts[CLIENT])
+        self._charge(table, slice(None))
+        self._report_ends(table, all_delivered=True)
+
+    def _report_ends(self, ended: Columns, *, all_delivered: bool = False) -> None:
+        """Count attempts that have ended, in the order of their ends, and call the listeners."""
+        self._pool.count_ends(ended, all_delivered=all_delivered)
+        if self._outlasting:
+            self._pool.busy[ended.counts[CLIENT]] = False
+        if self._phases is not None:
+            self._unmetered.append(ended)
+        for follow in self.followers:
+            follow(ended)
+
+    def _meter(self, until_s: float) -> None:
+        """Account for the energy drawn up to `until_s`: first by attempts that have ended, then by attempts in flight."""
+        for ended in self._unmetered:
+            ended.meter(until_s, ended=True)
+        self._unmetered.clear()
+        if self.left and self._phases is not None:
+            self._rest().meter(until_s, ended=False)
+
+    def _end(self, ended: Columns) -> None:
+        """End attempts, in this order."""
+        if not self._pool.life.charges_on_upload:
+            arrived = np.flatnonzero(ended.counts[ARRIVES])
+            if len(arrived):
+                self._charge(ended, arrived)
+        self._report_ends(ended)
+
+    def on_close(self) -> None:
+        """Note that the round has closed; clients of attempts that have not ended stay busy."""
+        assert self.closes_s is not None
+        self.settle(self.closes_s)
+        self.closes_s = None
+        self._outlasting = self.left > 0
+        if self._outlasting:
+            rest = self._rest().counts
+            self._pool.busy[rest[CLIENT]] = True
+            rounds = set(rest[ROUND].tolist())
+            self._draws = {round: draws for round, draws in self._draws.items() if round in rounds}
+        else:
+            self._draws.clear()
+
+    def cut(self) -> None:
+        """End all attempts as late, in the order of their selection."""
+        if self.left:
+            counts = self._rest().counts
+            self._end_now(np.lexsort((counts[PLACE], counts[ROUND])), LATE)
+
+    def abort(self, clients: IntArray) -> None:
+        """End the attempts of `clients` (n,) as aborted, in this order; clients without an attempt are ignored."""
+        if self.left:
+            place_of = {client: place for place, client in enumerate(self._rest().counts[CLIENT].tolist())}
+            places = [place_of[client] for client in clients.tolist() if client in place_of]
+            if places:
+                self._end_now(np.array(places, np.int64), ABORTED)
+
+    def _end_now(self, places: IntArray, outcome: int) -> None:
+        """End the attempts at `places` of `_rest()` now, in this order, with `outcome` (an index of OUTCOMES)."""
+        rest, now = self._rest(), self._pool.clock.now
+        stay = np.ones(len(rest), np.bool_)
+        stay[places] = False
+        self._table = rest.take(np.flatnonzero(stay))
+        self._ends_s = self._table.times[END]
+        self.left = len(self._ends_s)
+        ended = rest.take(places).cut(outcome, now)
+        # Change the arrays in place: `Selected` of the round refers to them, and its readers must see the ends.
+        rest.times[:, places], rest.counts[:, places] = ended.times, ended.counts
+        self._end(ended)
+
+    def copies(self) -> list[Update]:
+        """Return attempts in flight as single updates in the present state, by round and place, numbered by their next steps."""
+        updates, order = self._as_updates()
+        for number, place in enumerate(order.tolist()):
+            updates[place].call_number = number
+        if self._pool.energy is not None:
+            for update in updates:
+                self._pool.energy.go_on(update)
+        return updates
+
+    def release(self) -> None:
+        """Convert attempts in flight to single updates that go on by events."""
+        if self.left:
+            updates, order = self.take_out()
+            if updates:
+                self._pool.add(updates, order)
+
+    def take_out(self) -> tuple[list[Update], IntArray]:
+        """Convert attempts in flight to single updates and forget them; returns as `_as_updates` does."""
+        updates, order = self._as_updates()
+        self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
+        return updates, order
+
+    def _as_updates(self) -> tuple[list[Update], IntArray]:
+        """Return attempts in flight as updates, and the places of updates (n,) in the order in which to schedule their next
+        steps.
+        """
+        now = self._pool.clock.now
+        self.settle(now)
+        self._meter(now)
+        return release_attempts(self._rest(), now, self._draws, self._recipe) if self.left else ([], np.zeros(0, np.int64))

@@ -1,0 +1,1 @@
+"""The kinds of servers, and the parts that belong to one kind."""

@@ -1,0 +1,159 @@
+"""Asynchronous server with ages: in every round each client that is present gets a sub-channel and sends its update.
+
+Clients whose update was delivered are sent the new model and train; other clients keep their update and send it again. A round
+lasts a fixed time, or until nothing is being sent any more. If no phase takes time, the clock stands still and round t is round
+t of the untimed algorithm (Li et al. 2025).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.clients.attempts import Attempts, ObjectAttempts
+from netsim.core.state import StateFields
+from netsim.servers.rounds.close import FixedLength, NothingOnTheAir, check_round_s
+from netsim.servers.rounds.loop import ClosedRound, CloseRule, Dispatch, Instrument, NobodyLeftError, RoundLoop
+from netsim.servers.rounds.round_server import RoundServer
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.clock import Event, Process
+    from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
+    from netsim.core.rows import ColumnValues
+    from netsim.core.scheduling import AgeMeter
+    from netsim.network.spectrum import Spectrum
+    from netsim.servers.sub_channels.channels import ScheduledChannels
+
+_EVER = float("inf")
+
+
+class AllPresent(StateFields, Dispatch):
+    """Dispatch of a round in which every client that is present takes part.
+
+    A client with an undelivered update sends it again; the others are sent the model. `round_s`: length of a round, which passes
+    even if no client is present.
+    """
+
+    needs_updates = needs_losses = False
+    restarts: Sequence[tuple[int, int]] = ()
+
+    def __init__(self, *, pool: ClientPool, learner: Learner, round_s: float | None = None) -> None:
+        self.pool = pool
+        self.learner = learner
+        self.round_s = round_s
+        self.attempts: Attempts = ObjectAttempts()
+        self._chosen: IntArray
+        self._for_good = False
+        """True if no client will come or go any more, so that `_chosen` stays valid while all clients have budget."""
+
+    def _present(self) -> BoolArray:
+        """Return True (K,) for clients that can take part now: present, with charge, and an update or budget to make one."""
+        pool = self.pool
+        pool.advance()
+        present = pool.present_and_charged()
+        # Fast path: while all clients have budget, all of them can contribute.
+        return present & pool.can_contribute() if True in pool.accountant.exhausted.tolist() else present
+
+    @property
+    def selection(self) -> IntArray | Selection:
+        return self._chosen
+
+    def wait(self, number: int) -> Iterable[Event]:
+        """Wait until a client is present; a round of fixed length does not wait past its end."""
+        if self._for_good and True not in self.pool.accountant.exhausted.tolist():
+            return ()
+        return self._wait(number)
+
+    def _wait(self, number: int) -> Process[None]:
+        """Wait until a client is present, or until a round of fixed length must begin; set the clients of the round."""
+        pool = self.pool
+        present = self._present()
+        while not present.any():
+            next_s = float(pool.availability.next_change_s.min())
+            if next_s == _EVER or not (pool.can_contribute() & pool.ever_present()).any():
+                raise NobodyLeftError
+            if self.round_s is not None and next_s >= number * self.round_s:
+                break
+            yield pool.clock.event_at(next_s)
+            present = self._present()
+            pool.causes.note_return(int(np.argmax(present)) if present.any() else None)
+        self._chosen = np.flatnonzero(present)
+        self._for_good = pool.settled and pool.energy is None and bool(present.any())
+
+    def choose(self, number: int, start_s: float) -> IntArray:
+        return self._chosen
+
+    def leave_out(self, client: int) -> None:
+        """Exclude `client` from the round. It keeps an update that it holds or computes."""
+        self._chosen, self._for_good = self._chosen[self._chosen != client], False
+
+    def send(self, number: int) -> None:
+        self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else ObjectAttempts()
+
+
+class Ages(Instrument):
+    """Ages of information (Li et al. eq. 8), in the records of rounds and of attempts, beside those of an oracle."""
+
+    state_fields = ("meter",)
+    round_columns = ("sum_age", "age_variance", "oracle_sum_age")
+
+    def __init__(self, *, pool: ClientPool, spectrum: Spectrum, dispatch: AllPresent, meter: AgeMeter) -> None:
+        self.pool = pool
+        self.spectrum = spectrum
+        self.dispatch = dispatch
+        self.meter = meter
+        self._oracle = float("nan")
+
+    def open(self, number: int) -> None:
+        """Run the oracle on the states of the round."""
+        self._oracle = self.meter.measure(number, self.spectrum.open_to_all())
+
+    def columns(self, closed: ClosedRound) -> ColumnValues:
+        """Return `sum_age`, `age_variance` and `oracle_sum_age`; set `age_after_rounds` and `age_after_s` of each attempt."""
+        pool = self.pool
+        next_round = closed.number + 1
+        ages = [next_round - last for last in pool.last_delivery.tolist()]
+        last_s = pool.last_delivery_s.tolist()
+        for update in self.dispatch.attempts.updates:
+            update.age_after_rounds = ages[update.client]
+            update.age_after_s = closed.end_s - last_s[update.client]
+        total, squares = sum(ages), sum([age * age for age in ages])
+        # Integers up to the last division, so that the sum of squares is exact.
+        variance = (pool.count * squares - total * total) / pool.count
+        return {"sum_age": total, "age_variance": variance, "oracle_sum_age": self._oracle}
+
+
+def age_aware_server(
+    *,
+    pool: ClientPool,
+    channels: ScheduledChannels,
+    learner: Learner,
+    meter: AgeMeter,
+    round_s: float | None = None,
+    wait_for_compute: bool = False,
+) -> RoundServer:
+    """Return the server. `round_s`: length of a round; None: a round ends when no transmission is in flight (`NothingOnTheAir`).
+
+    Raises ValueError for a length that is not > 0.
+    """
+    spectrum = channels.access.spectrum
+    close: CloseRule
+    if round_s is None:
+        close = NothingOnTheAir(pool=pool, wait_for_compute=wait_for_compute)
+    else:
+        close = FixedLength(pool=pool, round_s=check_round_s(round_s), announce=spectrum.announce_end)
+    dispatch = AllPresent(pool=pool, learner=learner, round_s=round_s)
+    loop = RoundLoop(
+        pool=pool,
+        dispatch=dispatch,
+        close=close,
+        learner=learner,
+        instruments=[Ages(pool=pool, spectrum=spectrum, dispatch=dispatch, meter=meter), *channels.instruments],
+        assignment=channels.assignment,
+        straggle=False,
+        outlast=True,
+    )
+    return RoundServer(loop=loop, rows_at_close=True, recording=channels.recording)

@@ -1,0 +1,366 @@
+"""Own rounds of all peers, computed as arrays where nothing acts on peers but their messages: fast path of `PeersAtWork`.
+
+When peers train and exchange follows from draws alone (`TrainingProtocol.foresee`), and is computed own round after own round.
+Ends of trainings and arrivals are then played to the protocol in their order, all up to the close of a round of the run in one
+call of the clock. The protocol answers as it does to events, so that models, numbers, causes and tables are the same to the last
+bit (`tests/netsim/servers/kinds/test_peer_rounds.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from netsim.clients.update import BEGUN_BY
+from netsim.clients.vectorised.columns import AFTER, BEGUN, DELIVERED, DRAWN, END, NUMBER, OUTCOME, SELECTED, Columns
+from netsim.network.transport.messages import Message, MessageHandler, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import ModelDraws, SendDraws
+    from netsim.core.causes import Cause
+    from netsim.core.protocols import BoolArray, FloatArray, IntArray
+    from netsim.network.transport.message_draws import EdgeDraws
+    from netsim.network.transport.messages import PeerGraph
+    from netsim.network.transport.transport import Transport
+    from netsim.peers.training.protocol import TrainingProtocol
+
+FROM = 8
+"""Number of peers from which on arrays are faster than events."""
+_MOST_TRIES = 1000
+"""Sendings of a message after which it counts as one that may never arrive."""
+_TRAINED = -1
+"""Place among the messages of a peer that stands for the end of its training, which comes before them."""
+
+
+class PeerHost(MessageHandler, Protocol):
+    """What peers in training offer to their own rounds as arrays. `PeersAtWork` does."""
+
+    pool: ClientPool
+    transport: Transport
+    protocol: TrainingProtocol
+    graph: PeerGraph
+    sizes: IntArray
+    """(K,) bytes of a model as each peer sends it."""
+    training: BoolArray
+    """(K,) True for peers in local training."""
+    last_round: int
+    """Own round after which a peer stops."""
+
+    @property
+    def draws(self) -> EdgeDraws:
+        """Draws of messages with models."""
+        ...
+
+    @property
+    def now(self) -> float:
+        """Time, seconds."""
+        ...
+
+    def handle_training(self, peer: int, attempt: int, round: int, steps: int, epsilon: float) -> None:
+        """Handle the end of the local training of `peer`."""
+        ...
+
+    def handle_message(self, edge: int, key: int, content: Any) -> None:
+        """Hand a message that has arrived over `edge` to the protocol."""
+        ...
+
+
+class _Sending(NamedTuple):
+    """Messages of an own round that are sent for the first time, or again: their places (n,) in the round, and what follows."""
+
+    places: IntArray
+    sent_s: FloatArray
+    due_s: FloatArray
+    good: BoolArray
+
+
+@dataclass(slots=True, kw_only=True)
+class _OwnRound:
+    """One own round of all peers."""
+
+    number: int
+    attempts: Columns
+    """Attempts (K) by peer, from `begins_s`; numbers and causes follow as they begin."""
+    draws: tuple[ModelDraws, SendDraws]
+    sendings: list[_Sending] = field(default_factory=list)
+    """Sendings of its messages, by number of tries; the first holds all messages."""
+    edges: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Edges (n,) of its messages."""
+    senders: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    places: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Place (n,) of each message among those of its sender."""
+    tries: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Number (n,) of sendings of each message that were lost."""
+    arrivals_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Arrival (n,) of each message; inf: it is lost for good."""
+    ends_s: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """End (K,) of the own round of each peer."""
+    contents: list[Any] = field(default_factory=list)
+    """Content (K,) of the messages of each peer that has sent."""
+    steps: list[int] = field(default_factory=list)
+    """Local steps (K) requested of each peer."""
+    numbers: list[int] = field(default_factory=list)
+    """Number (K,) of the attempt of each peer that has begun."""
+
+    @property
+    def begins_s(self) -> FloatArray:
+        """Beginning (K,) of the own round of each peer."""
+        begins_s: FloatArray = self.attempts.times[SELECTED]
+        return begins_s
+
+
+class PeerRounds:
+    """The own rounds of the peers of `host` under way. `of` returns one where they can be foreseen."""
+
+    def __init__(self, host: PeerHost) -> None:
+        self._host = host
+        self._rounds: dict[int, _OwnRound] = {}
+        """Own rounds that some peer has not finished, and of which some peer's has begun, by number."""
+        self._begun: list[tuple[int, int, int, int, int]] = []
+        """Attempts that began since the last `settle`: own round, peer, number, and cause as in `Columns`."""
+        self._queue: list[tuple[float, int, int, int]] = []
+        """Ends of trainings and arrivals up to the close: time, own round, peer or edge, and `_TRAINED` or a message's place."""
+        self._next = 0
+        """Place in the queue of the first that has not been played."""
+        self._now = self._settled_s = -math.inf
+        """Time of what is played at present; and time up to which all is counted."""
+        self.closes_s = -math.inf
+        """Time at which the round of the run closes."""
+
+    @classmethod
+    def of(cls, host: PeerHost) -> PeerRounds | None:
+        """Return the own rounds of peers that all begin now; None if they cannot be foreseen."""
+        if why_by_events(host):
+            return None
+        rounds = cls(host)
+        return rounds if rounds.prepare(1) else None
+
+    # What comes
+
+    def prepare(self, round: int) -> bool:
+        """Foresee up to the close of `round` of the run, which opens now; return False, and change nothing, if that fails."""
+        host = self._host
+        for number in [number for number in self._rounds if number < round]:
+            del self._rounds[number]
+        latest = max(self._rounds, default=round - 1)
+        while True:
+            if latest >= round:
+                self.closes_s = float(self._rounds[round].ends_s.max())
+                ends_s = self._rounds[latest].ends_s
+                if latest == host.last_round or ends_s.min() > self.closes_s:
+                    return self._fill_queue()
+            else:
+                ends_s = np.full(host.pool.count, host.now)
+            latest += 1
+            following = self._foresee(latest, ends_s)
+            if following is None:
+                return False
+            self._rounds[latest] = following
+
+    def _foresee(self, number: int, begins_s: FloatArray) -> _OwnRound | None:
+        host, graph = self._host, self._host.graph
+        known = host.pool.whole_rounds.lives(number, begins_s)
+        if known is None or (known[0].counts[OUTCOME] != DELIVERED).any():
+            return None
+        peers = len(begins_s)
+        own = _OwnRound(number=number, attempts=known[0], draws=known[1], contents=[None] * peers, numbers=[0] * peers)
+        own.steps = known[0].counts[DRAWN].tolist()
+
+        def arrivals_s(edges: IntArray, sent_s: FloatArray) -> FloatArray:
+            own.edges, own.senders = edges, graph.source[edges]
+            first = np.searchsorted(own.senders, own.senders)
+            own.places = np.arange(len(edges)) - first
+            own.tries, own.arrivals_s = np.zeros(len(edges), np.int64), np.full(len(edges), math.inf)
+            self._send(own, sent_s)
+            return own.arrivals_s
+
+        ends_s = host.protocol.foresee(number, own.begins_s, own.attempts.times[END], arrivals_s)
+        if ends_s is None or not np.isfinite(ends_s).all():
+            return None
+        own.ends_s = ends_s
+        return own
+
+    def _send(self, own: _OwnRound, sent_s: FloatArray) -> None:
+        """Send the messages of an own round, and those that are lost again, until they arrive."""
+        host, transport, places = self._host, self._host.transport, np.arange(len(own.edges))
+        for tries in range(min(transport.max_resends, _MOST_TRIES) + 1):
+            sizes = host.sizes[own.senders[places]]
+            due_s, good = host.draws.foresee(own.edges[places], sent_s, own.number, tries, sizes)
+            own.sendings.append(_Sending(places, sent_s, due_s, good))
+            own.tries[places] = tries
+            own.arrivals_s[places[good]] = due_s[good]
+            if good.all():
+                return
+            places, sent_s = places[~good], due_s[~good] + transport.resend_after_s
+
+    def _fill_queue(self) -> bool:
+        """Put what happens up to the close into its order; return False if only the numbers of single events decide it."""
+        after_s, until_s, peers = self._settled_s, self.closes_s, self._host.pool.count
+        parts: list[tuple[Any, ...]] = []
+        for own in self._rounds.values():
+            trained_s = own.attempts.times[END]
+            ended = np.flatnonzero((trained_s > after_s) & (trained_s <= until_s))
+            came = np.flatnonzero((own.arrivals_s > after_s) & (own.arrivals_s <= until_s))
+            base, none = 2 * own.number * peers, np.zeros(len(ended), np.int64)
+            parts.append((trained_s[ended], base + ended, ended, none, none + _TRAINED))
+            senders = own.senders[came]
+            origins = base + senders + peers * (own.sendings[0].sent_s[came] < trained_s[senders]) if len(came) else came
+            parts.append((own.arrivals_s[came], origins, own.edges[came], own.tries[came], own.places[came]))
+        times, origins, ends, tries, places = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        order = np.lexsort((places, tries, times))
+        times, origins = times[order], origins[order]
+        # Events of one instant come in the order in which they were scheduled. It is known for messages of one peer, and for
+        # those that it sends at the end of its training, which they follow.
+        if ((times[1:] == times[:-1]) & (origins[1:] != origins[:-1])).any():
+            return False
+        numbers = origins // (2 * peers)
+        self._queue = list(zip(times.tolist(), numbers.tolist(), ends[order].tolist(), places[order].tolist(), strict=True))
+        self._next = 0
+        return True
+
+    # What happens
+
+    @property
+    def begun(self) -> int:
+        """Number of attempts that have begun and are not counted yet."""
+        return len(self._begun)
+
+    def begin(self, peer: int, round: int, cause: Cause) -> None:
+        """Begin the attempt of `peer` in its own `round`."""
+        host, own = self._host, self._rounds[round]
+        if self._now > -math.inf and own.begins_s[peer] != self._now:
+            kind = type(host.protocol).__name__
+            raise RuntimeError(f"{kind}.foresee: peer {peer} begins round {round} at another time than it says")
+        number = own.numbers[peer] = host.pool.started + len(self._begun) + 1
+        assert cause.after is not None
+        self._begun.append((round, peer, number, BEGUN_BY.index(cause.kind), cause.after))
+
+    def send(self, peer: int, round: int, content: object) -> None:
+        """Note the `content` of the messages that `peer` sends in its own `round`."""
+        self._rounds[round].contents[peer] = content
+
+    def settle(self, until_s: float) -> None:
+        """Play what happens up to and including `until_s` to the protocol, and count it."""
+        if until_s == self._settled_s:
+            return
+        host, rounds, sources = self._host, self._rounds, self._host.transport.sources
+        queue, last = self._queue, len(self._queue)
+        while self._next < last and queue[self._next][0] <= until_s:
+            self._now, number, end, place = queue[self._next]
+            self._next += 1
+            own = rounds[number]
+            if place == _TRAINED:
+                host.handle_training(end, own.numbers[end], number, own.steps[end], math.inf)
+            else:
+                host.handle_message(end, number, own.contents[sources[end]])
+        self._count_attempts(until_s)
+        self._count_messages(until_s)
+        self._settled_s = until_s
+
+    def _count_attempts(self, until_s: float) -> None:
+        """Hand over the attempts that have begun, which are recorded and counted as they end."""
+        pool = self._host.pool
+        if self._begun:
+            begun = np.array(self._begun, np.int64)
+            parts = []
+            for number, own in self._rounds.items():
+                peers, counts = begun[begun[:, 0] == number, 1:].T[0], own.attempts.counts
+                counts[[[NUMBER], [BEGUN], [AFTER]], peers] = begun[begun[:, 0] == number, 2:].T
+                parts.append(own.attempts.take(peers))
+            pool.whole_rounds.join(parts[0].append_tables(parts[1:]), {number: own.draws for number, own in self._rounds.items()})
+            self._begun.clear()
+        pool.whole_rounds.settle(until_s)
+        pool.busy[:] = self._host.training
+
+    def _count_messages(self, until_s: float) -> None:
+        host, after_s = self._host, self._settled_s
+        for own in self._rounds.values():
+            for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
+                sent, due = (sent_s > after_s) & (sent_s <= until_s), (due_s > after_s) & (due_s <= until_s)
+                count, delivered = int(np.count_nonzero(sent)), int(np.count_nonzero(due & good))
+                host.transport.tally(
+                    sent=count,
+                    delivered=delivered,
+                    lost=int(np.count_nonzero(due)) - delivered,
+                    resent=count if tries else 0,
+                    sent_bytes=int(host.sizes[own.senders[places[sent]]].sum()),
+                )
+
+    # What is under way
+
+    def contents(self) -> Iterator[Any]:
+        """Return the contents of messages that have been sent and have not arrived."""
+        for own in self._rounds.values():
+            if own.sendings:
+                waiting = (own.sendings[0].sent_s <= self._settled_s) & (own.arrivals_s > self._settled_s)
+                yield from (own.contents[peer] for peer in np.unique(own.senders[waiting]).tolist())
+
+    def messages(self) -> list[Message]:
+        """Return copies of the messages in flight, and of those that will be sent again."""
+        found = [message for _, message in self._numbered()]
+        for order, message in enumerate(found):
+            message.order = order
+        return found
+
+    def _numbered(self) -> list[tuple[tuple[float, int, int], Message]]:
+        """Return these messages in the order in which their next steps were scheduled, each with its place in that order: time,
+        attempt of the sender, place among its messages.
+        """
+        host, now = self._host, self._settled_s
+        found: list[tuple[tuple[float, int, int], Message]] = []
+        for own in self._rounds.values():
+            for tries, (places, sent_s, due_s, good) in enumerate(own.sendings):
+                pauses = ~good & (due_s <= now) & (due_s + host.transport.resend_after_s > now)
+                for at in np.flatnonzero(((sent_s <= now) & (due_s > now)) | pauses).tolist():
+                    place = int(places[at])
+                    edge, peer, due = int(own.edges[place]), int(own.senders[place]), float(due_s[at])
+                    size, content = host.sizes.item(peer), own.contents[peer]
+                    sent = (host, host.draws.label, edge, own.number, tries, tries, size, content, float(sent_s[at]), due)
+                    message = Message(*sent, bool(good[at]), 0, next_s=due)
+                    scheduled_s = message.sent_s
+                    if pauses[at]:
+                        scheduled_s, message.stage, message.next_s = due, Stage.PAUSE, due + host.transport.resend_after_s
+                    found.append(((scheduled_s, own.numbers[peer], int(own.places[place])), message))
+        found.sort(key=lambda one: one[0])
+        for number, (_, message) in enumerate(found):
+            message.number = host.transport.sent - len(found) + number
+        return found
+
+    def release(self) -> None:
+        """Go on by events with the trainings and messages under way."""
+        host, pool = self._host, self._host.pool
+        calls: list[tuple[tuple[float, int, int], Callable[[Any], object], Any]] = [
+            (order, host.transport.resume, message) for order, message in self._numbered()
+        ]
+        updates, _ = pool.whole_rounds.take_out()
+        pool.add(updates, np.zeros(0, np.int64))
+        # A peer sends before it trains.
+        last = host.graph.edges
+        calls += [((update.phase_start_s, update.number, last), pool.life.schedule, update) for update in updates]
+        for _, go_on, subject in sorted(calls, key=lambda call: call[0]):
+            go_on(subject)
+        self._rounds.clear()
+
+
+def why_by_events(host: PeerHost) -> str:
+    """Return in words why own rounds of the peers of `host` cannot be foreseen; empty if they can, as far as is known now."""
+    pool, transport = host.pool, host.transport
+    pool.advance()
+    reasons: Sequence[tuple[bool, str]] = (
+        (pool.count < FROM, "few peers"),
+        (not pool.whole_rounds.possible, "something acts on single attempts, or reads them"),
+        (not pool.settled or not pool.present_and_charged().all(), "peers come and go"),
+        (pool.medium.outages is not None, "outages of peers"),
+        (pool.accountant.spends, "privacy budgets"),
+        (bool(pool.begin_followers), "workers train ahead"),
+        (not transport.foreseeable, "links that are jammed, down, shared or recorded"),
+        (not host.draws.settled, "laws of links that change or have states"),
+    )
+    return next((why for holds, why in reasons if holds), "")

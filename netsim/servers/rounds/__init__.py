@@ -1,0 +1,1 @@
+"""Rounds: the loop that all servers share, dispatch, rules for the close, reports, and instruments."""

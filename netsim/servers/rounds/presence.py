@@ -1,0 +1,57 @@
+"""Waiting until enough clients are available for a round to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.servers.rounds.loop import NobodyLeftError
+from netsim.servers.rounds.waking import Waking
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.core.clock import Process
+    from netsim.core.protocols import BoolArray
+
+_EVER = float("inf")
+
+
+class Presence:
+    """Waits until enough clients are available."""
+
+    def __init__(self, pool: ClientPool) -> None:
+        self._pool = pool
+        self._waking = Waking(pool.clock)
+
+    def wait_for(self, selectable: Callable[[], BoolArray], wanted: BoolArray | None, need: int) -> Process[BoolArray]:
+        """Wait until at least `need` of the `wanted` clients (K,; None: all) are selectable; return True (K,) for these clients.
+
+        `selectable`: returns True (K,) for clients that are selectable now. Raises NobodyLeftError if so many can never be.
+        """
+        pool, waking, before = self._pool, self._waking, None
+        while int(np.count_nonzero(present := _restrict(selectable(), wanted))) < need:
+            before = present
+            next_s = float(pool.availability.next_change_s.min())
+            nothing_changes = next_s == _EVER and not pool.under_way
+            if nothing_changes or int(np.count_nonzero(_restrict(pool.ever_selectable(), wanted))) < need:
+                raise NobodyLeftError
+            # Time passes now, and attempts in flight may end meanwhile.
+            pool.go_by_events()
+            waking.wake_at(next_s)
+            # Wait for the next client that comes or goes, or the next end of an attempt.
+            pool.followers.append(waking.wake)
+            pool.watchers.append(waking.wake)
+            yield waking.event()
+            pool.watchers.remove(waking.wake)
+            pool.followers.remove(waking.wake)
+        if before is not None:
+            returned = np.flatnonzero(present & ~before)
+            pool.causes.note_return(int(returned[0]) if len(returned) else None)
+        return present
+
+
+def _restrict(clients: BoolArray, wanted: BoolArray | None) -> BoolArray:
+    """Return True (K,) for `clients` (K,) that are wanted; None: all are."""
+    return clients if wanted is None else clients & wanted

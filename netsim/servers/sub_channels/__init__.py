@@ -1,0 +1,1 @@
+"""Sub-channels under a server: access, assignment by a scheduler, and its oracle."""

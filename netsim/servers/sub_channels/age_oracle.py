@@ -1,0 +1,45 @@
+"""The oracle of AoI regret: a scheduler that knows the states of the sub-channels, run beside the real one, with its own ages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.core.scheduling import OracleScheduler, SlotView
+from netsim.core.state import StateFields
+from netsim.servers.rounds.checks import check_schedule
+
+if TYPE_CHECKING:
+    from netsim.core.protocols import BoolArray, IntArray
+    from netsim.core.streams import Streams
+
+
+class AgeOracle(StateFields):
+    """Runs `scheduler` untimed: in every round each of its K clients sends, and succeeds exactly if its sub-channel lets it.
+
+    A sub-channel that is jammed as the round opens counts as Bad for the oracle too; jamming later in a round does not reach it.
+    The scheduler is shown the states (N,) first.
+    """
+
+    state_fields = ("ages", "scheduler")
+
+    def __init__(self, *, scheduler: OracleScheduler, clients: int, channels: int, streams: Streams) -> None:
+        self.scheduler = scheduler
+        self.ages: IntArray = np.ones(clients, np.int64)
+        self._channels = channels
+        self._contribution = np.ones(clients)
+        self._draws = streams["oracle"]
+
+    def measure(self, round: int, good: BoolArray) -> float:
+        """Return the sum of the oracle's ages after `round` on the states `good` (N,)."""
+        self.scheduler.show(good)
+        view = SlotView(round, self.ages, self._contribution, draws=self._draws.generator)
+        channels = self.scheduler.assign(view)
+        check_schedule(channels, len(self.ages), self._channels, False)
+        arrived = good[channels]
+        self.scheduler.observe(view, channels, arrived)
+        # Lists, because with few clients a single operation on an array costs more than a loop over all.
+        ages = [1 if reset else age + 1 for age, reset in zip(self.ages.tolist(), arrived.tolist(), strict=True)]
+        self.ages = np.array(ages, np.int64)
+        return float(sum(ages))

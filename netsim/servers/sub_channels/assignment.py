@@ -1,0 +1,177 @@
+"""Assignment of sub-channels: a scheduler assigns them as a round opens, and observes the outcomes of transmissions.
+
+A round has places, and the scheduler gives each a sub-channel; to the scheduler a place is a client. Without a policy
+the place of a client is its number. With one, clients take the places in the order in which they are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from netsim.core.errors import ParameterError
+from netsim.core.scheduling import ChannelScheduler, SlotView
+from netsim.core.state import StateFields
+from netsim.servers.rounds.checks import check_schedule
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.clients.update import Update
+    from netsim.core.protocols import FloatArray, IntArray, Learner, State
+    from netsim.core.streams import Stream
+    from netsim.network.spectrum import Spectrum
+
+
+class Assignment(Protocol):
+    """Interface: assigns sub-channels to the attempts of a round."""
+
+    unused_columns: Sequence[str]
+    """Columns of an attempt's record that have no content with this assignment."""
+
+    def open(self, number: int, chosen: IntArray) -> None:
+        """Prepare round `number`, in which `chosen` (n,) begin an attempt at once."""
+
+    def channels(self, clients: IntArray) -> list[int] | None:
+        """Return the sub-channels (n,) of attempts that `clients` begin now, or None if none are assigned."""
+
+    def close(self) -> None:
+        """Handle the close of the round."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State) -> None: ...
+
+
+class NoAssignment(StateFields):
+    """Null object: every client has a link of its own, or waits in one queue."""
+
+    unused_columns: Sequence[str] = ("channel", "good", "jammed", "collided")
+
+    def open(self, number: int, chosen: IntArray) -> None:
+        return None
+
+    def channels(self, clients: IntArray) -> list[int] | None:
+        return None
+
+    def close(self) -> None:
+        return None
+
+
+class ScheduledAssignment(StateFields):
+    """Assignment by a scheduler, which assigns a sub-channel to each place.
+
+    `places`: number of places; None: a place for each client. `refill`: clients take and leave places during a round; otherwise
+    the clients of a round take the places from the first on, and wait if their sub-channel is still held from an earlier round.
+    Raises ValueError for fewer sub-channels than places without contention.
+    """
+
+    state_fields = ("scheduler", "_place_of", "_tried")
+    unused_columns: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        pool: ClientPool,
+        spectrum: Spectrum,
+        scheduler: ChannelScheduler,
+        draws: Stream,
+        places: int | None = None,
+        refill: bool = False,
+        learner: Learner,
+    ) -> None:
+        count = pool.count if places is None else places
+        if count > spectrum.count and not spectrum.contention:
+            needed = f"{count} clients" if places is None else f"{count} clients of a round"
+            raise ParameterError("channels", spectrum.count, f"must be at least the {needed}")
+        self.pool = pool
+        self.spectrum = spectrum
+        self.scheduler = scheduler
+        self.count = count
+        self.view: SlotView
+        """View of the scheduler at the beginning of the present round."""
+        self._by_client = places is None
+        self._refill = refill
+        self._learner = learner
+        self._ones: FloatArray = np.ones(count)
+        self._draws = draws
+        self._channels: list[int] = []
+        """Sub-channel of each place in the present round."""
+        self._place_of: dict[int, int] = {}
+        """Place of each client with an attempt."""
+        self._places_used = 0
+        """Number of places given to clients in the present round."""
+        self._tried: list[tuple[int, int, bool]] = []
+        """Transmissions that ended since the last close: place, sub-channel, and True if the update arrived."""
+        pool.follow(self._on_end)
+
+    def open(self, number: int, chosen: IntArray) -> None:
+        """Let the scheduler assign the sub-channels of the round's places."""
+        if not self._refill:
+            self._places_used = 0
+        self.view = SlotView(number, self._ages(number, chosen), self._contributions(chosen), draws=self._draws.generator)
+        assigned = self.scheduler.assign(self.view)
+        self._channels = check_schedule(assigned, self.count, self.spectrum.count, self.spectrum.contention)
+
+    def _ages(self, number: int, chosen: IntArray) -> IntArray:
+        """Return the ages (places,) after the last round.
+
+        The age is 1 after a delivery, at the start (Li et al. eq. 8), and for an empty place.
+        """
+        last = self.pool.last_delivery
+        if self._by_client:
+            return number - last
+        ages: IntArray = np.ones(self.count, np.int64)
+        if self._refill:
+            for client, place in self._place_of.items():
+                ages[place] = number - last[client]
+        else:
+            with_place = chosen[: self.count]
+            ages[: len(with_place)] = number - last[with_place]
+        return ages
+
+    def _contributions(self, chosen: IntArray) -> FloatArray:
+        """Return the marginal contributions (places,) to the model of the clients at the places; ones if unknown."""
+        of_clients = self._learner.contribution()
+        if of_clients is None:
+            return self._ones
+        if self._by_client:
+            return of_clients
+        with_place = chosen[: self.count]
+        of_places = self._ones.copy()
+        of_places[: len(with_place)] = of_clients[with_place]
+        return of_places
+
+    def channels(self, clients: IntArray) -> list[int]:
+        """Return the sub-channel of each client's place."""
+        numbers = clients.tolist()
+        if self._by_client:
+            return [self._channels[client] for client in numbers]
+        if self._refill:
+            held = set(self._place_of.values())
+            places = [place for place in range(self.count) if place not in held]
+        else:
+            # If there are more clients than places, places are reused in turn.
+            places = [(self._places_used + i) % self.count for i in range(len(numbers))]
+            self._places_used += len(numbers)
+        self._place_of |= dict(zip(numbers, places, strict=False))
+        return [self._channels[self._place_of[client]] for client in numbers]
+
+    def _on_end(self, update: Update) -> None:
+        """Free the place of an attempt, and note for the close whether its transmission arrived.
+
+        A sub-channel that was used without a delivery within the round counts as reward 0 (Li et al., Algorithms 1 and 2: every
+        play has a reward of 0 or 1). An attempt of a client that went away gives no observation.
+        """
+        place = update.client if self._by_client else self._place_of.pop(update.client)
+        too_late = update.outcome == "late" and update.upload_start_s >= 0.0
+        if update.outcome == "delivered" or too_late or (update.outcome == "lost" and update.good is not None):
+            assert update.channel is not None
+            self._tried.append((place, update.channel, update.outcome == "delivered"))
+
+    def close(self) -> None:
+        """Report the transmissions that ended since the last close to the scheduler, in the order of their places."""
+        tried, self._tried = sorted(self._tried), []
+        channels = np.array([channel for _, channel, _ in tried], np.int64)
+        self.scheduler.observe(self.view, channels, np.array([arrived for _, _, arrived in tried], np.bool_))

@@ -1,0 +1,1 @@
+"""The `[server]` table: one model for each kind of server."""

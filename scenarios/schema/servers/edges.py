@@ -1,0 +1,279 @@
+"""The `[edges]` table: nodes between server and clients, each a server to its members and a client of the node above."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from scenarios.registry.components import component_of
+from scenarios.schema.errors import did_you_mean
+from scenarios.schema.per_client import PerClientField
+from scenarios.schema.section import Section, default_table, problem
+from scenarios.schema.servers.base import refuse_reward
+from scenarios.schema.servers.buffered import Buffered
+from scenarios.schema.servers.kinds import KINDS, SemiSynchronous, Synchronous
+from scenarios.schema.servers.own_server import OwnServer
+from scenarios.schema.world import Downlink
+
+if TYPE_CHECKING:
+    from scenarios.schema.scenario import Scenario
+
+Count = Annotated[int, Field(ge=1)]
+_SHARED = "belongs to one server; with [edges] each has links of its own; leave it out"
+
+
+class EdgeSynchronous(Synchronous):
+    """A round of an edge waits for all selected members, unless a deadline or a count of deliveries closes it earlier."""
+
+    kind: Literal["synchronous"] = "synchronous"
+    """synchronous: rounds one after the other, each with the members selected for it."""
+    per_round: Count | None = None  # type: ignore[assignment]
+    """m, members selected a round. Absent: all members of the edge."""
+    when_short: Literal["wait", "proceed"] = "proceed"
+    """Fewer than m selectable: go on with those there are (at least one), or wait until members that are busy are free."""
+
+
+class EdgeBuffered(Buffered):
+    """An edge keeps `concurrency` members at work; every `buffer` deliveries make a new model of the edge: a round of it."""
+
+    kind: Literal["buffered"] = "buffered"
+    """buffered: asynchronous, a new model of the edge after so many deliveries."""
+    concurrency: Count | None = None  # type: ignore[assignment]
+    """Members at work at once, as long as there are so many to choose from. Absent: all members of the edge."""
+
+
+WAYS = ("count", "groups", "table", "nearest")
+"""Keys of a tier that say who belongs to its edges, of which it has one."""
+
+
+class EdgeSemiSynchronous(SemiSynchronous):
+    """Rounds of an edge that last `round_s` each; an update that misses a close enters the next round."""
+
+    kind: Literal["semi-synchronous"] = "semi-synchronous"
+    """semi-synchronous: rounds of fixed length; an update that misses a close enters the next round."""
+    per_round: Count | None = None  # type: ignore[assignment]
+    """m, members selected a round, as long as so many are not at work. Absent: all members of the edge."""
+    round_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """Length of a round, from its opening."""
+
+    from_opening: ClassVar[bool] = True
+
+
+RULES: dict[str, Any] = {
+    "synchronous": EdgeSynchronous,
+    "semi-synchronous": EdgeSemiSynchronous,
+    "buffered": EdgeBuffered,
+}
+
+
+def why_no_tier(server: Any) -> str:
+    """Return why a server, or a class of servers, cannot be a coordinator of a tree, with the remedy."""
+    *others, last = RULES
+    return f"{server.why_no_tier}; set kind = {', '.join(map(repr, others))} or {last!r}"
+
+
+class Tier(Section):
+    """Edges that are alike: how many, who belongs to each, and by which rules they coordinate.
+
+    Who belongs to the edges, one of: `count`, `groups`, `table`, `nearest`.
+    """
+
+    names: ClassVar[frozenset[str]] = frozenset({"above"})
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
+    """Name of the tier. Its edges are called NAME-0, NAME-1, ..., or as `groups` and `table` say."""
+    above: str | None = None
+    """Name of the tier whose members these edges are. Absent: they are members of the server."""
+    count: Count | None = None
+    """Number of edges. Members are dealt out to them in equal numbers (within one) and in their order."""
+    groups: Annotated[list[str], Field(min_length=1)] | None = None
+    """Groups of clients (`clients.groups`): an edge for each, of its name."""
+    table: Annotated[str, Field(min_length=1)] | None = None
+    """A CSV file with the columns member and edge, a line for each member: a client's number, or the name of an edge of the tier
+    below."""
+    nearest: Literal["delay", "km", "hops"] | None = None
+    """With `[network]`: an edge at each of `nodes`; a member belongs to the edge from which the route to it has the least
+    propagation delay, length or number of cables, of several to the first. Edges are called NAME-0, NAME-1, ..."""
+    nodes: Annotated[list[str], Field(min_length=1)] | None = None
+    """With `[network]`: the node of each edge of the tier, in their order."""
+    rounds: Count = 1
+    """Rounds of the edge for each round of the node above in which it takes part."""
+    weight: Literal["arrived", "registered", "equal"] = "arrived"
+    """Weight of an edge's model above: the samples of clients whose updates arrived in its last rounds, of all clients that
+    belong to it, or the same for every edge."""
+    goes_on: bool = False
+    """True: while its model travels up and the next one down, the edge makes rounds of its next term, at most all of them, from
+    the model it sent. The model that arrives then gets what the edge has learnt since. False: it waits for that model."""
+    server: component_of("server", described=RULES, base=OwnServer) = {"kind": "synchronous"}  # type: ignore[valid-type]
+    """Course of the edge's rounds."""
+    policy: component_of("policy") = {"kind": "random"}  # type: ignore[valid-type]
+    """Policy by which an edge selects among its members."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_servers(cls, value: object) -> object:
+        server = value.get("server") if isinstance(value, dict) else None
+        kind = server.get("kind") if isinstance(server, dict) else None
+        if kind in KINDS and kind not in RULES:
+            raise problem(("server", "kind"), kind, why_no_tier(KINDS[kind]))
+        return value
+
+    @model_validator(mode="after")
+    def _check_members(self) -> Self:
+        ways = WAYS
+        keys = [name for name in ways if getattr(self, name) is not None]
+        if len(keys) != 1:
+            reason = f"give one of {', '.join(ways)}, which says who belongs to each edge"
+            raise problem((keys[1],) if keys else ("name",), getattr(self, keys[1]) if keys else self.name, reason)
+        return self
+
+
+class Edges(Section):
+    """Edges between server and clients, in one tier or several.
+
+    `[server]` and `[policy]` are then of edges: `server.per_round` of them take part in a round. Clients exchange models with
+    their edge, over `[downlink]` and `[uplink]`.
+    """
+
+    tiers: Annotated[list[Tier], Field(min_length=1)]
+    """Tiers of edges."""
+    downlink: Downlink = default_table()
+    """The way of the model down to an edge, from the node above. A list or table of values is over edges, groups being tiers."""
+    uplink: Downlink = default_table()
+    """The way of an edge's model up to the node above."""
+    model_bytes: PerClientField | None = None
+    """Bytes of a model on these ways. Absent: those of a model on its way to a client."""
+    moves: Annotated[str, Field(min_length=1)] | None = None
+    """A CSV file with the columns client, start_s, end_s and edge: meanwhile the client belongs to this edge, otherwise to its
+    own. Absent: nobody moves."""
+    moving: Literal["lost", "finishes", "handed-over", "with-state"] = "lost"
+    """Consequence of a move for an update that the client is making or sending: it is lost (aborted, cause moved), it is finished
+    over the old link, for the old edge, it goes on for the new edge, or it does so once the client's state has arrived there."""
+    state_bytes: Count | None = None
+    """With moving = "with-state": bytes of the state of a client, which go from the old edge to the new one."""
+    availability: component_of("availability") = {"kind": "always"}  # type: ignore[valid-type]
+    """Presence of the edges: while one is away, it coordinates nobody, and what its members do then is lost."""
+
+    @model_validator(mode="after")
+    def _check_moving(self) -> Self:
+        if self.state_bytes is None and self.moving == "with-state":
+            raise problem(("moving",), self.moving, "moves the state of a client; give state_bytes, its size")
+        if self.state_bytes is not None and self.moving != "with-state":
+            raise problem(("state_bytes",), self.state_bytes, "no state moves; set moving = 'with-state', or leave it out")
+        return self
+
+    @model_validator(mode="after")
+    def _check_tree(self) -> Self:
+        known = [tier.name for tier in self.tiers]
+        over = {tier.name: tier.above for tier in self.tiers}
+        for i, tier in enumerate(self.tiers):
+            if tier.name in known[:i]:
+                raise problem(("tiers", i, "name"), tier.name, "is used twice; give every tier its own name")
+            if tier.above is not None and tier.above not in known:
+                problem_text = f"is no tier; {did_you_mean(tier.above, known)}, or leave it out: the server is above"
+                raise problem(("tiers", i, "above"), tier.above, problem_text)
+        for i, tier in enumerate(self.tiers):
+            way = [tier.name]
+            while (node := over[way[-1]]) is not None:
+                if node in way:
+                    circle = " below ".join([*way, node])
+                    problem_text = f"is a circle: {circle}; leave out above of the highest tier"
+                    raise problem(("tiers", i, "above"), tier.above, problem_text)
+                way.append(node)
+        below = {tier.above for tier in self.tiers}
+        for i, tier in enumerate(self.tiers):
+            if tier.name in below and tier.groups is not None:
+                reason = "are groups of clients, and the members of this tier are edges; give count or table"
+                raise problem(("tiers", i, "groups"), tier.groups, reason)
+        return self
+
+    def leaves(self) -> list[int]:
+        """Return the indices of the tiers whose members are clients."""
+        below = {tier.above for tier in self.tiers}
+        return [i for i, tier in enumerate(self.tiers) if tier.name not in below]
+
+
+def check_edges(scenario: "Scenario") -> None:
+    """Raise a pydantic refusal for the first table or key that does not go with edges."""
+    edges, server = scenario.edges, scenario.server
+    if edges is None:
+        return
+    if server.why_no_tier:
+        raise problem(("server", "kind"), server.kind, f"{why_no_tier(server)}, or leave [edges] out")
+    refused = {
+        "channels": "are of one server; leave them out, each client then has a link to its edge",
+        "scheduler": "assigns sub-channels of one server; leave it out",
+        "probe": "edges and clients are not asked before a selection yet; leave it out",
+    }
+    for name, reason in refused.items():
+        if getattr(scenario, name) is not None:
+            raise problem((name,), "..", reason)
+    if scenario.jammers and not scenario.jams_cables:
+        raise problem(("jammers",), "..", "jam sub-channels of one server; give them cables of [network], or leave them out")
+    if edges.moves is None and scenario.script is None and edges.moving != "lost":
+        raise problem(("edges", "moving"), edges.moving, "nobody moves; give moves or a script, or leave it out")
+    refuse_reward(scenario, "measures a selection of clients by the server; leave it out")
+    for name in ("downlink", "uplink"):
+        for path, section in (((name,), getattr(scenario, name)), (("edges", name), getattr(edges, name))):
+            if section.shared is not None:
+                raise problem((*path, "shared"), "..", f"a bandwidth that all share {_SHARED}")
+    if scenario.uplink.sub_channels is not None:
+        raise problem(("uplink", "sub_channels"), scenario.uplink.sub_channels, _SHARED)
+    _check_network(scenario, edges)
+    _check_rules(scenario, edges)
+    _check_learner(scenario)
+
+
+def _check_network(scenario: "Scenario", edges: Edges) -> None:
+    """Refuse nodes of edges that do not go with `[network]`."""
+    for i, tier in enumerate(edges.tiers):
+        if tier.nearest is not None and scenario.network is None:
+            reason = "there are no routes; add [network], or give count, groups or table"
+            raise problem(("edges", "tiers", i, "nearest"), tier.nearest, reason)
+        if (tier.nodes is None) != (scenario.network is None):
+            reason = "there are no nodes; add [network], or leave it out" if tier.nodes else "must name the nodes of the edges"
+            raise problem(("edges", "tiers", i, "nodes"), tier.nodes, reason)
+    if scenario.network is None:
+        return
+    for name in ("downlink", "uplink"):
+        section = getattr(edges, name)
+        for key in ("bandwidth_bytes_per_s", "bandwidth"):
+            if getattr(section, key) is not None:
+                raise problem(("edges", name, key), "..", "bandwidth belongs to the cables of [network]; leave it out")
+
+
+def _check_rules(scenario: "Scenario", edges: Edges) -> None:
+    """Refuse tiers whose members are unclear, and rules that have no meaning for edges."""
+    leaves = edges.leaves()
+    if len(leaves) > 1:
+        for i in leaves:
+            for key in ("count", "nearest"):
+                if getattr(edges.tiers[i], key) is not None:
+                    reason = "does not say which clients belong to this tier, as there is another one; give groups or table"
+                    raise problem(("edges", "tiers", i, key), getattr(edges.tiers[i], key), reason)
+    for i, tier in enumerate(edges.tiers):
+        place = ("edges", "tiers", i, "server")
+        if tier.server.own:
+            continue
+        for key in ("first", "at_least"):
+            value, most = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
+            if value is not None and most is not None and value > most:
+                raise problem((*place, key), value, f"must be at most the {most} members of per_round")
+        for key, null in (("contention", False), ("urgent_notices", False), ("staleness_bound", None)):
+            if tier.server.parameters().get(key, null) != null:
+                raise problem((*place, key), tier.server.parameters()[key], "is of a server without edges; leave it out")
+
+
+def _check_learner(scenario: "Scenario") -> None:
+    """Refuse options of `[learner]` that are not defined over edges."""
+    learner = scenario.learner
+    if learner is None:
+        return
+    demands = learner.aggregation.demands
+    if demands.name:
+        reason = f"{demands.name} is not defined over edges yet; set aggregation.kind = 'size', 'equal' or 'fixed-share'"
+        raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, reason)
+    if learner.buffer > 1:
+        raise problem(("learner", "buffer"), learner.buffer, "leave it out: the rules of the edges say what makes a new model")
+    if learner.contribution_samples:
+        reason = "is not measured at edges yet; leave it out"
+        raise problem(("learner", "contribution_samples"), learner.contribution_samples, reason)

@@ -1,0 +1,1 @@
+"""Wiring of the clients: population, devices, work, and energy."""

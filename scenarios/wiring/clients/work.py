@@ -1,0 +1,292 @@
+"""Work of clients and its time: `[work]` and the speed in `[compute]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from models.fl.learners.eager_work import EagerWork
+from models.laws.changes import LazyLaws
+from models.laws.delays import Plus
+from models.laws.partial_work import PartialWork
+from models.laws.work import Mixture, Noise, SecondsPerSample, Times, Work, WorkPlan
+from netsim.core.null_objects import NoWork
+from netsim.core.protocols import DelayLaw, IntArray, WorkLaw
+from scenarios.registry.components import Keywords, refusals_at
+from scenarios.schema.errors import UserError
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.world import SPEEDS, Compute
+from scenarios.wiring.changes import Step, drawn_steps, written_steps
+from scenarios.wiring.clients.population import Context, FloatArray, Population
+from scenarios.wiring.laws import Law
+from scenarios.wiring.network.payload import LONGEST_S
+from scenarios.wiring.piecewise import Joined, join_steps
+from scenarios.wiring.script.targets import Overlay
+
+if TYPE_CHECKING:
+    from models.fl.learners.learner import FederatedLearner
+    from scenarios.wiring.cautions.outlook import HasLaws
+
+_LARGEST = 2**31 - 1
+_CACHED_LAWS = 8
+
+
+def build_plan(scenario: Scenario, population: Population) -> WorkPlan:
+    """Return the work that `[work]` asks of each client; raises UserError."""
+    section = scenario.work
+    if section is None:
+        return WorkPlan()
+    keys = {"epochs": section.epochs, "steps": section.steps, "batch_size": section.batch_size}
+    return WorkPlan(**{name: _integers(spec, f"work.{name}", population) for name, spec in keys.items() if spec is not None})
+
+
+def _integers(spec: object, key: str, population: Population) -> IntArray:
+    """Return the numbers of key `key`, () or (K,), as integers; raises UserError unless all are whole numbers >= 1."""
+    values = np.asarray(population.values(spec, key))
+    valid = (values >= 1) & (values == np.floor(values)) & (values <= _LARGEST)
+    if not valid.all():
+        client = f" for client {np.argmin(valid)}" if values.ndim else ""
+        raise UserError(f"{key} = {float(values[~valid].flat[0])!r}{client}: must be a whole number >= 1, and at most {_LARGEST}")
+    return np.asarray(values, np.int64)
+
+
+def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
+    """Return the law of the work of updates, from the learner or from `[work]`; raises UserError."""
+    planned = _planned_work(scenario, context, plan, trained)
+    if trained is None or not trained.eager:
+        return planned
+    if scenario.server.notifies:
+        problem = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
+        raise UserError(f"{problem}; leave server.urgent_notices out")
+    return EagerWork(planned=planned, learner=trained)
+
+
+def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
+    """Return the work that is planned at selection: whole, or partial with `work.partial_share`."""
+    work = _whole_work(scenario, context.population, plan, trained)
+    section = scenario.work
+    if work is None:
+        return NoWork()
+    if section is None or not section.partial_share:
+        return work
+    epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
+    keywords: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
+    with refusals_at("work", {**keywords, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
+        return PartialWork(work=work, draws=context.streams["partial-work"], **keywords)
+
+
+def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: FederatedLearner | None) -> Work | None:
+    """Return the work of updates that clients complete; None if the scenario gives no amount."""
+    if trained is not None:
+        work: Work = trained.work
+        return work
+    # The samples of clients are unknown if a scenario with a learner is only checked.
+    if scenario.work is None or scenario.learner is not None:
+        return None
+    data_sizes = scenario.clients.data_sizes
+    keywords: Keywords = {
+        # Values between two bounds for the clients of a group are seldom whole numbers: round them up.
+        "data_sizes": None if data_sizes is None else np.ceil(population.values(data_sizes, "clients.data_sizes")),
+        "batch_size": plan.batch_size,
+        "epochs": 1 if plan.epochs is None else plan.epochs,
+        "steps": plan.steps,
+    }
+    with refusals_at("work", keywords, {"data_sizes": "clients.data_sizes"}):
+        return Work(clients=population.count, **keywords)
+
+
+def sample_times(scenario: Scenario, context: Context) -> Joined[DelayLaw] | None:
+    """Return the timeline of each client's time for a sample; None without a speed. Raises UserError."""
+    section = scenario.compute
+    speeds = [(name, value) for name in SPEEDS if (value := getattr(section, name)) is not None]
+    _check_changes(section, speeds[0][0] if speeds else None)
+    if not speeds:
+        if section.noise.kind != "constant":
+            kind = f"compute.noise.kind = {section.noise.kind!r}"
+            raise UserError(f"{kind}: multiplies the time of samples; give one of {', '.join(SPEEDS)} in [compute]")
+        return None
+    name, value = speeds[0]
+    if scenario.work is None and scenario.learner is None and scenario.flower is None:
+        raise UserError(f"compute.{name}: nothing says how many samples an update takes; give [work] or [learner]")
+    flops: float | FloatArray = 0.0
+    if section.flops_per_sample is not None:
+        flops = _positive(context.population.values(section.flops_per_sample, "compute.flops_per_sample"), "flops_per_sample")
+    law = Law[Noise].from_scenario(section.noise, "noise", "compute.noise", context)
+    speed = _Speed(law, name, _positive(context.population.values(value, f"compute.{name}"), name), flops, context)
+    steps = written_steps(section, "noise", "compute", context)
+    if section.random_changes is not None:
+        steps += drawn_steps(section, law, "noise", "compute.random_changes", context)
+    return join_steps(speed, steps, "compute", "speed", context)
+
+
+def _check_changes(section: Compute, name: str | None) -> None:
+    """Raise UserError for a change that states the speed under another key than `name`, and for noise without a speed."""
+    noise_keys: Keywords = {f"changes.{i}.noise": change.noise for i, change in enumerate(section.changes) if change.noise}
+    if section.random_changes is not None:
+        drawn = [parameter for parameter in section.random_changes.parameters if parameter.startswith("noise.")]
+        noise_keys |= {"random_changes.parameter": drawn} if drawn else {}
+    if name is None and noise_keys:
+        key, value = next(iter(noise_keys.items()))
+        raise UserError(f"compute.{key} = {value!r}: noise multiplies the time of samples; give one of {', '.join(SPEEDS)}")
+    for i, change in enumerate(section.changes):
+        if change.speed is not None and change.speed[0] != name:
+            problem = "there was none before" if name is None else f"speed is given as {name}; change that"
+            raise UserError(f"compute.changes.{i}.{change.speed[0]} = {change.speed[1]!r}: {problem}")
+
+
+def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:
+    """Return `values` unchanged; raises UserError unless they are > 0 (seconds: >= 0)."""
+    array = np.asarray(values)
+    valid = np.isfinite(array) & ((array > 0) | ((array == 0) & (name == "seconds_per_sample")))
+    if not valid.all():
+        client = f" for client {np.argmin(valid)}" if array.ndim else ""
+        allowed = ">= 0" if name == "seconds_per_sample" else "> 0"
+        raise UserError(f"{path}.{name} = {float(array[~valid].flat[0])!r}{client}: must be finite and {allowed}")
+    return values
+
+
+@dataclass
+class _Speed:
+    """Speed of the clients and the law of its noise, before they become a law of seconds. A `Segment` of a timeline."""
+
+    law: Law[Noise]
+    name: str
+    values: float | FloatArray
+    """Speed in the unit of `name`, a key of SPEEDS."""
+    flops_per_sample: float | FloatArray
+    context: Context
+
+    def after(self, step: Step) -> _Speed:
+        law = self.law.change(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
+        values = self.values
+        if step.speed is not None:
+            name, spec = step.speed
+            population = self.context.population
+            values = np.array(np.broadcast_to(values, (population.count,)), np.float64)
+            new = _positive(population.values(spec, f"{step.path}.{name}", step.clients), name, step.path)
+            values[slice(None) if step.clients is None else step.clients] = new
+        return replace(self, law=law, values=values)
+
+    def with_overlay(self, overlay: Overlay, path: str) -> _Speed:
+        """Return the law after a script's change."""
+        parameters = {name: spec for name, spec in overlay.parameters.items() if name != self.name}
+        change = self.law.scale_by if overlay.scale else self.law.change
+        law = change(parameters, overlay.entities, path) if parameters else self.law
+        if self.name not in overlay.parameters:
+            return replace(self, law=law)
+        population = self.context.population
+        values = np.array(np.broadcast_to(self.values, (population.count,)), np.float64)
+        chosen = slice(None) if overlay.entities is None else overlay.entities
+        new = population.values(overlay.parameters[self.name], f"{path}.{self.name}", overlay.entities)
+        values[chosen] = values[chosen] * new if overlay.scale else new
+        return replace(self, law=law, values=_positive(values, self.name, path))
+
+    def value(self, name: str, path: str) -> object:
+        """Return the speed, or a parameter of the noise."""
+        return self.values if name == self.name else self.law.value(name, path)
+
+    def build_at(self, path: str) -> DelayLaw:
+        """Build the engine's law with a script's changes of `path`."""
+        return self._build_law(path, path)
+
+    def build(self, step: Step | None = None) -> DelayLaw:
+        """Return the engine's law, as `step` leaves it."""
+        path = step.path if step else "compute"
+        return self._build_law(path, f"{path}.noise" if step else None)
+
+    def _build_law(self, path: str, law_path: str | None) -> DelayLaw:
+        """Return the law of seconds a sample. Errors name keys below `path`, and `law_path` for the noise."""
+        # A slow client may overflow to inf, which is refused below.
+        seconds = self.values
+        if self.name != "seconds_per_sample":
+            with np.errstate(over="ignore"):
+                seconds = np.divide(1.0 if self.name == "samples_per_s" else self.flops_per_sample, seconds)
+        if not np.max(seconds) <= LONGEST_S:
+            raise UserError(f"{path}.{self.name}: a sample takes {np.max(seconds):g} s; must be at most {LONGEST_S:g} s")
+        return SecondsPerSample(seconds_per_sample=seconds, noise=self.law.build(law_path))
+
+
+class TimeOfWork:
+    """Timeline whose durations are multiples of those of another timeline, such as the time of all samples of an update.
+
+    `samples`: factors (K,). `each`: the other timeline. `besides_s`: added seconds, () or (K,). `partial`: law of different
+    amounts of work, used in place of `samples`.
+    """
+
+    def __init__(
+        self,
+        samples: IntArray | FloatArray,
+        each: HasLaws,
+        besides_s: FloatArray | float = 0.0,
+        partial: PartialWork | None = None,
+    ) -> None:
+        self._each = each
+        self._counts = samples
+        self._besides_s = besides_s
+        self._partial = partial
+        self.fixed: bool = each.fixed
+        """True if the law never changes."""
+        # Keep the law itself, so that its id is not reused for another law.
+        self._cached: dict[int, tuple[DelayLaw, DelayLaw]] = {}
+        laws = each.laws
+        self.laws: Sequence[DelayLaw] = LazyLaws(count=len(laws), make=lambda index: self._work_time(laws[index]))
+        """All laws of the timeline, in order, without the changes of a script."""
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        """Return the law in force in `round` at `time_s`, and the time when it ends."""
+        law, until_s = self._each.at(round, time_s)
+        return self._work_time(law), until_s
+
+    def _work_time(self, law: DelayLaw) -> DelayLaw:
+        """Return the law of the time of all work under the law of one sample. The same law gives the same object."""
+        cached = self._cached.get(id(law))
+        if cached is None:
+            if len(self._cached) >= _CACHED_LAWS:
+                del self._cached[next(iter(self._cached))]
+            times: DelayLaw = Times(counts=self._counts, law=law)
+            if self._partial is not None:
+                times = _mixture(self._partial, law)
+            if np.any(self._besides_s):
+                times = Plus(fixed_s=self._besides_s, delay=times)
+            cached = self._cached[id(law)] = law, times
+        return cached[1]
+
+
+def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
+    """Return the law of an update's training time: `law` is the time of one sample, and the amount of work is drawn."""
+
+    def part(index: int) -> tuple[FloatArray, DelayLaw]:
+        shares, samples = work.amount(index)
+        return shares, Times(counts=samples, law=law)
+
+    # Parts are built on demand: for a million clients all parts together would take too much memory.
+    return Mixture(parts=LazyLaws(count=work.amounts_asked, make=part))
+
+
+@dataclass(frozen=True)
+class Training:
+    """Local training for the engine: amount of work, and time for a sample (None: no time)."""
+
+    work: WorkLaw
+    sample: Joined[DelayLaw] | None
+    longer: FloatArray | None = None
+    """Factor (K,) by which an additional pass lengthens the time of each sample of an update; None without such a pass."""
+
+    def update_sample(self) -> Joined[DelayLaw] | TimeOfWork | None:
+        """Return the timeline of seconds a sample, with the time of an additional pass over the data if there is one."""
+        return self.sample if self.sample is None or self.longer is None else TimeOfWork(self.longer, self.sample)
+
+    def times(self) -> list[TimeOfWork]:
+        """Return the duration of an update's work as a list of timelines: one, or none if it takes no time or is unknown."""
+        samples, each = self.work.samples, self.update_sample()
+        if samples is None or each is None:
+            return []
+        return [TimeOfWork(samples, each, partial=self.work if isinstance(self.work, PartialWork) else None)]
+
+
+def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> Training:
+    """Return the training that `[work]` and the speed in `[compute]` describe; raises UserError."""
+    return Training(build_work(scenario, context, plan, trained), sample_times(scenario, context))

@@ -1,0 +1,1 @@
+"""Wiring of the `[learner]` and of the privacy of its releases."""

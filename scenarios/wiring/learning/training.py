@@ -1,0 +1,286 @@
+"""The `[learner]` of a scenario, checked without torch and without the data, or built."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from models.errors import AnswerError, ParameterError
+from models.fl.data.files import DATASETS, check_counts, published_shape, published_sizes, require_files
+from models.fl.data.own_data import Source, read_own
+from models.fl.data.partition import check_partition
+from models.fl.networks.shapes import shapes_of
+from models.fl.options.names import DataOptions, LearnerOptions
+from models.laws.work import WorkPlan
+from netsim.core.streams import Streams
+from scenarios.registry.components import Component, construct
+from scenarios.registry.kinds import FUNCTIONS, is_own, load_own, resolve
+from scenarios.schema.errors import UserError
+from scenarios.schema.learning import Learner, plain
+from scenarios.schema.scenario import Scenario
+from scenarios.schema.section import Tables
+from scenarios.wiring.network.compression import build_compressions
+
+if TYPE_CHECKING:
+    from models.fl.learners.learner import FederatedLearner
+    from scenarios.workers.training import TrainingWorkers
+    from scenarios.workers.training_desk import Cluster
+
+MOST_PARAMETERS = 10**9
+
+
+def data_folder() -> Path:
+    """Return the folder of data sets: NETSIM_DATA, or a folder of the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("NETSIM_DATA") or f"{cache}/netsim").expanduser()
+
+
+def check_trained(scenario: Scenario) -> None:
+    """Check the learner without training: files, numbers of samples, clients and shares, and that the network fits the data.
+
+    For data sets and networks of netsim the published shapes suffice. A network or data of the user's own, or a network of
+    torchvision, is built once, which imports torch. Checksums and the number of samples of a label are checked later, when the
+    learner is built.
+
+    Raises:
+        UserError: a part of the learner is not possible.
+    """
+    section = scenario.learner
+    if section is None:
+        return
+    options = section.options()
+    data, kind = options.data, section.data.kind
+    with learner_refusals(section):
+        if kind in DATASETS:
+            if not data.download:
+                require_files(kind, data_folder())
+            shape, classes = _published_shape(kind)
+            train, test = published_sizes(kind)
+        else:
+            shape, classes, train, test = _own_shapes(_own_source(kind))
+        samples = check_counts(data, kind, train=train, test=test)
+        _check_network(options)
+        if shapes_of(options.network, data) is None:
+            _check_built(section, shape, 2 if data.labels == "parity" else classes)
+        if not is_own("partition", section.partition.kind):
+            check_partition(options.partition, samples=samples, clients=scenario.clients.count)
+
+
+def _published_shape(kind: str) -> tuple[tuple[int, ...], int]:
+    """Return the shape of a sample of a published data set, and its number of labels."""
+    (planes, side), labels = published_shape(kind)
+    return (planes, side, side), labels
+
+
+def _own_source(kind: str) -> Source:
+    """Return the user's own data source of `learner.data.kind`; raises UserError."""
+    try:
+        source: Source = load_own(kind)
+    except UserError as error:
+        raise UserError(f"learner.data.kind: {error}") from error
+    return source
+
+
+@lru_cache(maxsize=4)
+def _own_shapes(source: Source) -> tuple[tuple[int, ...], int, int, int]:
+    """Return the shape of a sample of the user's own data, its classes, and its numbers of training and test samples.
+
+    Kept for the variants of a sweep, all of which are checked: reading data may take long.
+    """
+    train_x, _, test_x, _, classes = read_own(source)
+    return tuple(train_x.shape[1:]), classes, len(train_x), len(test_x)
+
+
+def _check_built(section: Learner, shape: tuple[int, ...], classes: int) -> None:
+    """Make the network once, and refuse one that does not fit samples of `shape` and `classes`."""
+    try:
+        from models.fl.build import build_network
+    except ImportError:  # without torch, check the rest only
+        return
+    build_network(_own_table(section.network, "network"), shape, classes, seed=0)
+
+
+def _check_network(options: LearnerOptions) -> None:
+    """Refuse a network that no memory holds; a user's own can be judged only when it is built."""
+    shapes = shapes_of(options.network, options.data)
+    numbers = 0 if shapes is None else sum(shapes.parameters.values())
+    if numbers > MOST_PARAMETERS:
+        reason = f"has {numbers:,} parameters, more than the {MOST_PARAMETERS:,} that a learner may have; make it smaller"
+        raise ParameterError("network.kind", options.network["kind"], reason)
+
+
+def _check_memory(options: LearnerOptions, updates: int) -> None:
+    """Refuse a network that this machine cannot hold in memory during training. The system would kill the process silently.
+
+    Measured at the peak of the first rounds of a perceptron, on a CPU: 8.5 times the parameters for one update at once, 3.5 times
+    more for each further update. The estimate is below that (8 and 3). A GPU reports its own lack of memory.
+    """
+    from models.fl.devices import device_of
+
+    shapes = shapes_of(options.network, options.data)
+    if shapes is None or device_of(options.device).type != "cpu":
+        return
+    numbers = sum(shapes.parameters.values())
+    needed, available = 4 * numbers * (8 + 3 * (updates - 1)), memory_bytes()
+    if needed > available:
+        reason = (
+            f"has {numbers:,} parameters; {updates} updates at once take {needed / 2**30:.1f} GiB or more, and this machine has "
+            f"{available / 2**30:.1f} GiB; make it smaller"
+        )
+        raise ParameterError("network.kind", options.network["kind"], reason)
+
+
+def _check_disk(options: LearnerOptions, scenario: Scenario) -> None:
+    """Refuse `memory_bytes` if the models beyond it do not fit on disk. Only for servers that keep a model for each client."""
+    shapes, memory_bytes = shapes_of(options.network, options.data), options.memory_bytes
+    if shapes is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.server.caches):
+        return
+    needed = 4 * sum(shapes.parameters.values()) * scenario.clients.count - memory_bytes
+    folder = tempfile.gettempdir()
+    free_bytes = shutil.disk_usage(folder).free
+    if needed > free_bytes:
+        models = (
+            f"the models of {scenario.clients.count:,} clients beyond it take {needed:,} bytes, and {folder} has {free_bytes:,}"
+        )
+        raise ParameterError("memory_bytes", memory_bytes, f"{models}; raise it, or let TMPDIR name another folder")
+
+
+def memory_bytes() -> int:
+    """Return the bytes that this process may use: the machine's memory, or its limit if that is less."""
+    limits: list[int] = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
+    return min(limits)
+
+
+def build_trained(
+    scenario: Scenario, streams: Streams, plan: WorkPlan | None = None, cluster: Cluster | None = None
+) -> FederatedLearner | None:
+    """Return the learner of `[learner]`, a `models.fl.learners.learner.FederatedLearner`, or None; raises UserError.
+
+    `plan`: work of each client if `[work]` sets it. `cluster`: its workers train.
+    """
+    section = scenario.learner
+    if section is None:
+        return None
+    try:
+        from models.fl.build import Protection, Surroundings, build_learner
+    except ImportError as error:
+        raise UserError(f"[learner] needs torch: {error}; install netsim with its extra: pip install 'netsim[fl]'") from error
+    mechanism: Tables = {"mode": "none"}
+    privacy = scenario.privacy
+    if privacy is not None and privacy.mode != "none":
+        mechanism = {"mode": privacy.mode, "sensitivity": privacy.sensitivity}
+        if privacy.delta is not None:
+            mechanism["delta"] = privacy.delta
+    # Unprotected layers matter only with a mechanism.
+    protection = Protection(mechanism=mechanism, unprotected=None if privacy is None else privacy.unprotected)
+    with learner_refusals(section):
+        options = section.options()
+        _check_network(options)
+        _check_memory(options, max(scenario.server.updates_at_once, options.buffer))
+        _check_disk(options, scenario)
+        return build_learner(
+            _own_options(section),
+            clients=scenario.clients.count,
+            data_root=data_folder(),
+            protection=protection,
+            streams=streams,
+            compressions=build_compressions(scenario),
+            surroundings=Surroundings(plan=plan, cached=scenario.server.caches, workers=_workers(options, cluster)),
+        )
+
+
+def _workers(options: LearnerOptions, cluster: Cluster | None) -> TrainingWorkers | None:
+    """Return the workers that train, None where this process does."""
+    if cluster is not None:
+        from models.fl.devices import device_of
+        from scenarios.workers.training_cluster import TrainingCluster
+
+        return TrainingCluster(cluster, device=device_of(options.own_device).type, memory_bytes=options.memory_bytes)
+    if not options.worker_devices:
+        return None
+    from models.fl.devices import check_devices
+    from scenarios.workers.training_processes import TrainingProcesses
+
+    return TrainingProcesses(check_devices(options.worker_devices), options.memory_bytes)
+
+
+def samples_reader(scenario: Scenario) -> Callable[[], tuple[Any, Any]]:
+    """Return a function that reads the training samples of a run, and their classes, on any machine; it can be pickled."""
+    assert scenario.learner is not None
+    return partial(_read_samples, _own_options(scenario.learner).data, scenario.seed)
+
+
+def _read_samples(data: DataOptions, seed: int) -> tuple[Any, Any]:
+    """Return the training samples and their classes; raises UserError."""
+    from models.fl.data.datasets import load_dataset
+
+    try:
+        dataset = load_dataset(data, root=data_folder(), generator=Streams(seed).generator("data"))
+    except ParameterError as error:
+        raise UserError(str(error.rename(f"learner.{error.name}"))) from error
+    return dataset.train_x, dataset.targets(dataset.train_y)
+
+
+def _own_options(section: Learner) -> LearnerOptions:
+    """Return the options of the learner, with users' components as objects and all others by name."""
+    options = section.options()
+    own: Tables = {name: _own_table(part, name) for name, part in section.components().items() if is_own(name, part.kind)}
+    options = replace(options, **own, metrics=[load_own(metric) for metric in section.metrics])
+    if section.local_training is not None:
+        options = replace(options, local_training=load_own(section.local_training))
+    if ":" not in section.data.kind:
+        return options
+    return replace(options, data=replace(options.data, kind=_own_source(section.data.kind)))
+
+
+def _own_table(part: Component, name: str) -> Tables:
+    """Return the keys of a component. The kind of the user's own component becomes a function that torch code can call."""
+    if not is_own(name, part.kind):
+        return plain(part)
+    if name in FUNCTIONS:
+        return plain(part) | {"kind": resolve(name, part.kind)}
+    component = construct(part, name, f"learner.{name}", part.parameters(), {})
+    return {"kind": lambda: component}
+
+
+_KEYS_OUTSIDE_LEARNER = {
+    "clients": "clients.count",
+    "mechanism": "privacy",
+    "unprotected": "privacy.unprotected",
+    "compression": "payload.compression",
+    "down_compression": "payload.down_compression",
+}
+"""Arguments of the learner that other sections set, and their keys."""
+
+
+@contextmanager
+def learner_refusals(section: Learner) -> Iterator[None]:
+    """Context manager: turn the learner's errors about arguments into UserError about keys of the scenario.
+
+    The learner names an argument of a nested table TABLE.KEY.
+    """
+    try:
+        yield
+    except ParameterError as error:
+        argument, dot, rest = error.name.partition(".")
+        if argument in _KEYS_OUTSIDE_LEARNER:
+            key = _KEYS_OUTSIDE_LEARNER[argument] + dot + rest
+        elif argument in section.partition.parameters():
+            key = f"learner.partition.{error.name}"
+        elif argument in type(section).model_fields:
+            key = f"learner.{error.name}"
+        else:
+            raise
+        raise UserError(str(error.rename(key))) from error
+    except AnswerError as error:
+        key = _KEYS_OUTSIDE_LEARNER.get(error.role, f"learner.{error.role}")
+        raise UserError(f"{key}: {error.without_role}; fix its {error.method}") from error

@@ -1,0 +1,368 @@
+"""Bandwidth of the links between server and clients: laws over time, and carriers of the bytes of models and updates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from models.laws.bandwidth.laws import Constant, Successive
+from models.laws.changes import Unchanging
+from models.laws.delays import Constant as ConstantDelay
+from netsim.core.clock import Clock
+from netsim.core.protocols import BandwidthLaw, DelayLaw, FloatArray, IntArray, Timeline
+from netsim.network.bandwidth.carriers import Carrier, NoCarrier, VaryingLinks
+from netsim.network.bandwidth.known_links import FixedLinks, KnownLinks
+from netsim.network.bandwidth.sharing import SharedMedium
+from netsim.network.bandwidth.varying_medium import VaryingMedium
+from scenarios.registry.components import refusals_at
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.network import NetworkLink
+from scenarios.schema.world import Channels, Downlink, Opinions, Peers, VaryingLink
+from scenarios.wiring.changes import Step, drawn_steps, written_steps
+from scenarios.wiring.clients.population import Context, Population
+from scenarios.wiring.laws import Law, changed_bandwidth
+from scenarios.wiring.network.multiplied import Multiplied
+from scenarios.wiring.network.payload import LONGEST_S, Message
+from scenarios.wiring.piecewise import Joined, join_steps
+from scenarios.wiring.script.targets import Overlay, ScriptedLaw
+
+OwnBandwidth = Joined[BandwidthLaw] | Multiplied
+_LINK: IntArray = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """Transport of the bytes of one direction."""
+
+    carrier: Carrier
+    expected: tuple[Timeline[DelayLaw], ...] = ()
+    """Expected seconds of each client's bytes when no other client shares the link: size over mean bandwidth."""
+    least_s: FloatArray | float = 0.0
+    """Least seconds of the bytes."""
+    stops: bool = False
+    """True if a bandwidth ends for ever at some time, which loses messages in flight."""
+
+
+class _Expected:
+    """Timeline of the expected seconds of each client's bytes, at the mean bandwidth of the law in force.
+
+    No other client shares the link.
+    """
+
+    fixed = False
+
+    def __init__(self, own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray) -> None:
+        self._own, self._shared, self._sizes = own, shared, sizes
+        self._cached: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        own_law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
+        shared_law = None if self._shared is None else self._shared.at(round, time_s)[0]
+        if self._cached is None or self._cached[0] is not own_law or self._cached[1] is not shared_law:
+            self._cached = own_law, shared_law, ConstantDelay(value_s=self.takes_s(own_law, shared_law))
+        return self._cached[2], until_s
+
+    def takes_s(self, own_law: BandwidthLaw | None, shared_law: BandwidthLaw | None) -> FloatArray:
+        """Return the seconds (K,) of the bytes at the lower of the mean bandwidths of both laws. None: an unlimited bandwidth."""
+        clients = np.arange(len(self._sizes))
+        shared_rate = math.inf if shared_law is None else float(shared_law.mean_rate(_LINK)[0])
+        rates = np.full(len(clients), shared_rate) if own_law is None else np.minimum(own_law.mean_rate(clients), shared_rate)
+        return np.asarray(self._sizes / rates)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A bandwidth that is a number for each client, and changes only at change points."""
+
+    values: float | FloatArray
+    path: str
+    context: Context
+
+    def after(self, step: Step) -> _Number:
+        return replace(self, values=changed_bandwidth(self.values, step, self.path, self.context.population))
+
+    def build(self, step: Step | None = None) -> Constant:
+        return self._built(f"{step.path if step else self.path}.bandwidth_bytes_per_s")
+
+    def _built(self, key: str) -> Constant:
+        with refusals_at(key, ("bytes_per_s",), {"bytes_per_s": key}):
+            return Constant(bytes_per_s=self.values)
+
+    def with_overlay(self, overlay: Overlay, path: str) -> _Number:
+        """Return the bandwidth after a change by a script."""
+        values, population = self.value("bytes_per_s", path), self.context.population
+        chosen = np.arange(population.count) if overlay.entities is None else overlay.entities
+        for name, value in overlay.parameters.items():
+            self.value(name, path)
+            new = population.values(value, f"{path}.{name}", overlay.entities)
+            values[chosen] = values[chosen] * new if overlay.scale else new
+        return replace(self, values=values)
+
+    def value(self, name: str, path: str) -> FloatArray:
+        """Return the only parameter, `bytes_per_s`, for each client; raises UserError for another name."""
+        if name != "bytes_per_s":
+            raise UserError(f"{path}: the law has no parameter {name!r}; {did_you_mean(name, ['bytes_per_s'])}")
+        return np.array(np.broadcast_to(self.values, (self.context.population.count,)), np.float64)
+
+    def build_at(self, path: str) -> Constant:
+        """Return the engine's law after changes by a script at `path`."""
+        return self._built(f"{path}.bytes_per_s")
+
+
+@dataclass(frozen=True)
+class _Component:
+    """A bandwidth that is a component of the scenario."""
+
+    law: Law[BandwidthLaw]
+    key: str
+    unending: bool
+    """True if the law must never end, as on a sub-channel."""
+
+    def after(self, step: Step) -> _Component:
+        return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
+
+    def build(self, step: Step | None = None) -> BandwidthLaw:
+        return self._built(f"{step.path}.bandwidth" if step else None)
+
+    def _built(self, path: str | None) -> BandwidthLaw:
+        built = self.law.build(path)
+        if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
+            raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
+        return built
+
+    def with_overlay(self, overlay: Overlay, path: str) -> _Component:
+        """Return the bandwidth after a change by a script."""
+        change = self.law.scale_by if overlay.scale else self.law.change
+        return replace(self, law=change(overlay.parameters, overlay.entities, path))
+
+    def value(self, name: str, path: str) -> object:
+        """Return a parameter of the law."""
+        return self.law.value(name, path)
+
+    def build_at(self, path: str) -> BandwidthLaw:
+        """Return the engine's law after changes by a script at `path`."""
+        return self._built(path)
+
+
+class _JoinedSegments:
+    """Timeline that joins all segments of a scripted bandwidth, with the script's present changes, to one law over all time.
+
+    With one law, the end of a message is computed at its beginning.
+    """
+
+    fixed = False
+
+    def __init__(self, law: ScriptedLaw[BandwidthLaw]) -> None:
+        self._law = law
+        self._cached: tuple[Sequence[BandwidthLaw], BandwidthLaw] | None = None
+
+    def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
+        laws = self._law.laws_at(time_s)
+        if self._cached is None or self._cached[0] is not laws:
+            self._cached = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
+        return self._cached[1], math.inf
+
+
+def varies(section: Downlink, context: Context) -> bool:
+    """Return True if the seconds of bytes on a link are not a fixed number that can be added to its delay."""
+    changes = any(change.bandwidth_bytes_per_s is not None for change in section.changes)
+    number_altered = context.alters_bandwidth and section.bandwidth_bytes_per_s is not None
+    return section.shared is not None or section.bandwidth is not None or changes or number_altered
+
+
+def build_carrier(
+    section: Downlink, path: str, context: Context, clock: Clock, message: Message, *, foreseen: bool = True
+) -> Carried:
+    """Return the carrier of `message` over the link at `path`; raises UserError.
+
+    `foreseen`: the end of the bytes may be computed at their beginning.
+    """
+    own = _own_link(section, path, context)
+    if own is None and section.shared is None:
+        return Carried(NoCarrier())
+    shared = None if section.shared is None else _shared(section, path, context)
+    key = f"{path}.shared.bandwidth" if shared is not None else f"{path}.bandwidth"
+    bandwidth = section.bandwidth if section.shared is None else section.shared.bandwidth
+    key += "_bytes_per_s" if bandwidth is None else ""
+    message.require_bytes(key)
+    sizes = np.array(np.broadcast_to(message.size_bytes, (context.population.count,)), np.float64)
+    expected = _Expected(own, shared, sizes)
+    least_s = _least_s(own, shared, sizes, expected, key)
+    carrier = _carrier(own, shared, clock, sizes, altered=context.alters_bandwidth, foreseen=foreseen)
+    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
+        if context.targets is not None and law is not None:
+            context.targets.after_change(f"{path}.{name}", carrier.renew)
+    if context.multiplier is not None:
+        context.multiplier.renewals.append(carrier.renew)
+    stops = _stops(own, np.arange(context.population.count)) or _stops(shared, _LINK)
+    return Carried(carrier=carrier, expected=(expected,), least_s=least_s, stops=stops)
+
+
+def _stops(bandwidth: OwnBandwidth | None, entities: IntArray) -> bool:
+    """Return True if a law of the bandwidth ends for ever for one of `entities`, as a trace without repetition does."""
+    laws = () if bandwidth is None else bandwidth.laws
+    return any(bool(np.isfinite(law.stops_s(entities)).any()) for law in laws)
+
+
+def _refuse_endless(takes_s: FloatArray, key: str, entity: str) -> None:
+    """Refuse a bandwidth at `key` if `takes_s`, the mean seconds of a message of each client or sub-channel, is too long."""
+    if not takes_s.max() <= LONGEST_S:
+        problem = f"takes {takes_s.max():g} s on average for {entity} {takes_s.argmax()}"
+        raise UserError(f"{key}: {problem}; must be at most {LONGEST_S:g} s")
+
+
+def build_opinion_carrier(section: Opinions, context: Context, clock: Clock, message: Message) -> Carrier | None:
+    """Return the carrier of opinions; None if their bytes are part of the delay. Raises UserError."""
+    if not varies(section, context):
+        return None
+    return build_carrier(section, "opinions", context, clock, message, foreseen=False).carrier
+
+
+def link_bandwidth(section: NetworkLink, path: str, alone: Context) -> OwnBandwidth | None:
+    """Return the bandwidth of one cable over time, under the key `path`; None if it has none. `alone`: a population of one.
+
+    Raises UserError.
+    """
+    multiplier = alone.multiplier
+    if multiplier is not None and multiplier.link not in (None, section.name):
+        alone = replace(alone, multiplier=None)
+    return _own_link(section, path, alone)
+
+
+def build_peer_carrier(section: Peers, context: Context, clock: Clock) -> tuple[Carrier | None, float | FloatArray]:
+    """Return the carrier of the bytes of messages between clients, and the senders' bandwidths in bytes/s, a number or (K,).
+
+    Without a shared link, and with constant bandwidths, the carrier is None: the seconds of the bytes are added to the delay.
+    With a carrier, the bandwidth is inf. Raises UserError.
+    """
+    path, clients = "peers", np.arange(context.population.count)
+    own = _own_link(section, path, context)
+    shared = None if section.shared is None else _shared(section, path, context)
+    if shared is None and (own is None or (own.fixed and own.laws[0].constant)):
+        return None, math.inf if own is None else own.laws[0].mean_rate(clients)
+    # Sizes are placeholders: each message brings its size as it joins the carrier.
+    carrier = _carrier(own, shared, clock, np.ones(len(clients)), altered=context.alters_bandwidth, foreseen=False)
+    for name, law in (("bandwidth", own), ("shared.bandwidth", shared)):
+        if context.targets is not None and law is not None:
+            context.targets.after_change(f"{path}.{name}", carrier.renew)
+    return carrier, math.inf
+
+
+def _over_all_time(own: OwnBandwidth, path: str) -> Timeline[BandwidthLaw]:
+    """Return the timeline of one law that joins the segments of `own`; raises UserError for changes at rounds."""
+    if len(own.laws) > 1 and own.unit != "seconds":
+        raise UserError(f"{path}.changes: this bandwidth changes at times, and not in rounds; give at_s")
+    if isinstance(own, ScriptedLaw):
+        return _JoinedSegments(own)
+    return Unchanging(own.laws[0] if len(own.laws) == 1 else Successive(laws=own.laws, starts_s=list(own.starts)))
+
+
+def channel_links(section: Channels, context: Context, message: Message) -> KnownLinks | None:
+    """Return the bandwidth of sub-channels that changes over time, for messages of equal size; raises UserError.
+
+    None if the bytes take a fixed number of seconds, which is added to the delay. That holds for a bandwidth that changes at
+    rounds, too: the new number is for messages that begin after the change.
+    """
+    number_changes = [change for change in section.changes if change.bandwidth_bytes_per_s is not None]
+    scripted = context.targets is not None and section.bandwidth_bytes_per_s is not None
+    if section.bandwidth is None and not scripted and not any(change.at_s is not None for change in number_changes):
+        return None
+    own = _own_link(section, "channels", context)
+    assert own is not None
+    in_rounds = scripted and all(change.at_s is None for change in number_changes)
+    law: Timeline[BandwidthLaw] = own if in_rounds else _over_all_time(own, "channels")
+    key = "channels.bandwidth" if section.bandwidth is not None else "channels.bandwidth_bytes_per_s"
+    message.require_bytes(key)
+    sizes = np.full(section.count, float(np.max(message.size_bytes)))
+    for segment in own.laws:
+        _refuse_endless(sizes / segment.mean_rate(np.arange(section.count)), key, "sub-channel")
+    return KnownLinks(clients=section.count, law=law, size_bytes=sizes)
+
+
+def _own_link(section: VaryingLink, path: str, context: Context) -> OwnBandwidth | None:
+    """Return the clients' own bandwidth over time; None: unlimited."""
+    steps = written_steps(section, "bandwidth", path, context, numbers=True)
+    bandwidth: _Number | _Component
+    if section.bandwidth is not None:
+        law = Law[BandwidthLaw].from_scenario(section.bandwidth, "bandwidth", f"{path}.bandwidth", context)
+        bandwidth = _Component(law, f"{path}.bandwidth", section.endless)
+        if section.random_changes is not None:
+            steps += drawn_steps(section, law, "bandwidth", f"{path}.random_changes", context)
+    elif section.bandwidth_bytes_per_s is not None:
+        values = context.population.values(section.bandwidth_bytes_per_s, f"{path}.bandwidth_bytes_per_s")
+        bandwidth = _Number(values, path, context)
+    else:
+        if steps:
+            changed_bandwidth(None, steps[0], path, context.population)
+        return None
+    return _altered(join_steps(bandwidth, steps, path, "bandwidth", context), context)
+
+
+def _altered(timeline: OwnBandwidth, context: Context) -> OwnBandwidth:
+    """Return `timeline`, multiplied by the bandwidth factor of the run if there is one."""
+    return timeline if context.multiplier is None else context.multiplier.over(timeline)
+
+
+def _shared(section: Downlink | Peers, path: str, context: Context) -> OwnBandwidth:
+    """Return the bandwidth shared by all: one link, entity 0."""
+    shared, path = section.shared, f"{path}.shared"
+    assert shared is not None
+    alone = replace(context, population=Population.single_client())
+    bandwidth: _Number | _Component = _Number(shared.bandwidth_bytes_per_s or 0.0, path, alone)
+    if shared.bandwidth is not None:
+        law = Law[BandwidthLaw].from_scenario(shared.bandwidth, "bandwidth", f"{path}.bandwidth", alone)
+        bandwidth = _Component(law, f"{path}.bandwidth", False)
+    return _altered(join_steps(bandwidth, [], path, "bandwidth", alone), context)
+
+
+def _carrier(
+    own: OwnBandwidth | None,
+    shared: OwnBandwidth | None,
+    clock: Clock,
+    sizes: FloatArray,
+    *,
+    altered: bool,
+    foreseen: bool = True,
+) -> Carrier:
+    """Return the cheapest suitable carrier.
+
+    `altered`: True if a bandwidth may change at any time. `foreseen`: True if the time of the bytes may be computed when a
+    message begins.
+    """
+    clients = np.arange(len(sizes))
+    # The first law tells the kind of all: change points only set parameters.
+    constant = all(timeline.laws[0].constant for timeline in (own, shared) if timeline is not None)
+    if shared is not None and constant:
+        return SharedMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
+    if own is not None and not altered and own.unit == "seconds" and len(own.laws) > 1:
+        own = Unchanging(Successive(laws=own.laws, starts_s=list(own.starts)))
+    if shared is not None:
+        return VaryingMedium(clock=clock, clients=len(sizes), size_bytes=sizes, link=shared, own=own)
+    assert own is not None
+    only_law = own.laws[0] if not altered and len(own.laws) == 1 else None
+    if foreseen and only_law is not None and only_law.constant:
+        return FixedLinks(clients=len(sizes), bytes_per_s=only_law.mean_rate(clients), size_bytes=sizes)
+    # KnownLinks cannot lose a message in flight, which happens when a trace ends.
+    if foreseen and only_law is not None and not np.isfinite(only_law.stops_s(clients)).any():
+        return KnownLinks(clients=len(sizes), law=own, size_bytes=sizes)
+    return VaryingLinks(clock=clock, clients=len(sizes), law=own, size_bytes=sizes)
+
+
+def _least_s(
+    own: OwnBandwidth | None, shared: OwnBandwidth | None, sizes: FloatArray, expected: _Expected, key: str
+) -> FloatArray:
+    """Return the least seconds (K,) of the bytes under any law; raises UserError if they take too long under one of the laws."""
+    shared_law = None if shared is None else shared.laws[0]
+    shared_peak = math.inf if shared_law is None else float(shared_law.peak_rate(_LINK)[0])
+    if own is None:
+        _refuse_endless(expected.takes_s(None, shared_law), key, "client")
+        return np.asarray(sizes / shared_peak)
+    clients, peaks = np.arange(len(sizes)), np.zeros(len(sizes))
+    # A running maximum needs memory for one law only; there may be many laws of many clients.
+    for law in own.laws:
+        _refuse_endless(expected.takes_s(law, shared_law), key, "client")
+        peaks = np.maximum(peaks, law.peak_rate(clients))
+    return np.asarray(sizes / np.minimum(peaks, shared_peak))

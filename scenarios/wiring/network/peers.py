@@ -1,0 +1,197 @@
+"""The links between clients that `[peers]` describes, for any server whose clients send each other messages."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from models.laws.changes import Unchanging
+from models.laws.channels import Perfect
+from models.laws.delays import Constant
+from models.peers.graph import PeerGraph
+from netsim.core.errors import ParameterWarning
+from netsim.core.streams import Streams
+from netsim.network.jammable import JammedRoutes
+from netsim.network.jamming import Jammers
+from netsim.network.outages import ClientOutages
+from netsim.network.resending import Resending
+from netsim.network.transport.laws import Disturbances, LinkLaws
+from netsim.network.transport.link_outages import Absences, Cuts, Outage, Outages, Presence, link_between, links_down
+from netsim.network.transport.messages import Star, jammed_links
+from netsim.network.transport.transport import Transport
+from scenarios.registry.components import Keywords, construct, key_at, refusals_at
+from scenarios.schema.world import Opinions, Peers
+from scenarios.wiring.clients.population import Context
+from scenarios.wiring.laws import channel_timeline, delay_timeline
+from scenarios.wiring.network.bandwidth import build_opinion_carrier, build_peer_carrier
+from scenarios.wiring.network.jammers import build_jammers
+from scenarios.wiring.network.payload import Message
+
+if TYPE_CHECKING:
+    from netsim.clients.pool import ClientPool
+    from netsim.network.transport.messages import Message as SentMessage
+    from scenarios.wiring.world import World
+
+MadeT = TypeVar("MadeT")
+
+
+def peer_graph(section: Peers, clients: int, streams: Streams) -> PeerGraph:
+    """Return the graph that `[peers]` describes; raises UserError."""
+    supplied = {"clients": clients, "generator": streams.generator("peers.topology")}
+    graph: PeerGraph = construct(section.topology, "topology", "peers.topology", section.topology.parameters(), supplied)
+    return graph
+
+
+def presence_of(world: World, pool: ClientPool) -> Presence | None:
+    """Return the presence of clients, for messages; None if no client ever leaves."""
+    scenario = world.scenario
+    charged = pool.energy is not None and pool.energy.batteries is not None
+    stays = scenario.availability.kind == "always" and scenario.script is None and not charged
+    return None if stays else pool
+
+
+def build_links(
+    world: World,
+    section: Peers,
+    graph: PeerGraph,
+    context: Context,
+    client_outages: ClientOutages | None,
+    *,
+    presence: Presence | None,
+    resending: Resending | None = None,
+) -> Transport:
+    """Return the transport of messages over the links of `graph`; raises UserError.
+
+    `presence`: that of `presence_of`. `resending`: None for the rule in the keys of `[peers]`.
+    """
+    scenario, streams, outages = world.scenario, world.streams, _outages(section, graph)
+    if scenario.slots is not None and scenario.slots.start == "zero":
+        no_delay = Unchanging(Constant(value_s=0.0))
+        instant = LinkLaws(delay=no_delay, channel=Unchanging(Perfect()))
+        return Transport(clock=world.clock, graph=graph, laws=instant, streams=streams, recording=scenario.output.messages_table)
+    jammed = jammed_links(graph) if scenario.jammers and not scenario.jams_cables else None
+    carrier, bytes_per_s = build_peer_carrier(section, context, world.clock)
+    speed_km_per_s = section.speed_km_per_s
+    if world.network is not None:
+        # The cables have the delays: the distance between clients must not count a second time.
+        carrier, speed_km_per_s = world.network.between_clients(graph), math.inf
+    cuts: list[Cuts] = [Outages(graph=graph, outages=outages)]
+    if world.context.targets is not None:
+        cuts.insert(0, world.context.targets.scripted_cuts())
+    laws = made_at(
+        LinkLaws,
+        "peers",
+        {"speed_km_per_s": speed_km_per_s, "bandwidth_bytes_per_s": bytes_per_s},
+        {
+            # Messages differ in size, so the seconds of their bytes cannot be part of the delay law.
+            "carrier": carrier,
+            "delay": delay_timeline(section, "peers", context),
+            "channel": channel_timeline(section, "peers", context),
+        },
+    )
+    return Transport(
+        clock=world.clock,
+        graph=graph,
+        laws=laws,
+        streams=streams,
+        resending=resending_of(section, "peers") if resending is None else resending,
+        disturbances=Disturbances(
+            outages=cuts,
+            absences=None if presence is None else Absences(graph=graph, presence=presence),
+            clients=client_outages,
+            jammed=jammed,
+            jammers=_jammers(world, jammed, lambda a, b: link_between(graph, a, b)),
+        ),
+        recording=scenario.output.messages_table,
+    )
+
+
+def _outages(section: Peers, graph: PeerGraph) -> list[Outage]:
+    """Return the outages of `peers.outages`, over links of `graph`; raises UserError."""
+    outages = []
+    for i, stated in enumerate(section.outages):
+        path = f"peers.outages.{i}"
+        bounds = {"start_s": stated.from_s, "end_s": math.inf if stated.to_s is None else stated.to_s}
+        keys = {"start_s": f"{path}.from_s", "end_s": f"{path}.to_s"}
+        with refusals_at(path, {*bounds, "links", "groups"}, keys):
+            outage = Outage(links=[(a, b) for a, b in stated.links], groups=stated.groups, **bounds)
+            # Look up the links of each outage by itself, so that an error names its place in the file.
+            links_down(graph, outage)
+        outages.append(outage)
+    return outages
+
+
+def _jammers(world: World, jammed: JammedRoutes[SentMessage] | None, link_of: Callable[[int, int], int] | None) -> Jammers | None:
+    """Return the jammers of `jammed` links; None without links to jam. `link_of`: returns the link between two clients."""
+    if jammed is None:
+        return None
+    return build_jammers(world.scenario.jammers, world.streams, jammed, world.clock, link_between=link_of)
+
+
+def build_opinion_links(
+    world: World,
+    context: Context,
+    outages: ClientOutages | None,
+    *,
+    jams: bool,
+    presence: Presence | None,
+) -> Transport:
+    """Return the transport of opinions to the server; `jams`: `[[jammers]]` jam their channels. Raises UserError.
+
+    `presence`: that of `presence_of`.
+    """
+    section = world.scenario.opinions
+    assert section is not None
+    star = Star(context.population.count)
+    message = Message(section.size_bytes, "opinions.size_bytes")
+    carrier = build_opinion_carrier(section, context, world.clock, message)
+    if world.network is not None:
+        carrier = world.network.up.carrier
+    jammed = jammed_links(star) if jams else None
+    return Transport(
+        clock=world.clock,
+        graph=star,
+        laws=LinkLaws(
+            delay=delay_timeline(section, "opinions", context, message if carrier is None else None),
+            channel=channel_timeline(section, "opinions", context),
+            carrier=carrier,
+        ),
+        streams=world.streams,
+        resending=resending_of(section, "opinions"),
+        disturbances=Disturbances(
+            absences=None if presence is None else Absences(graph=star, presence=presence),
+            clients=outages,
+            jammed=jammed,
+            jammers=_jammers(world, jammed, None),
+        ),
+        kind="opinion",
+        recording=world.scenario.output.messages_table,
+    )
+
+
+def resending_of(section: Peers | Opinions, path: str) -> Resending:
+    """Return the rule by which lost messages of the section at `path` are sent again; raises UserError."""
+    keys = ("max_resends", "resend_after_s")
+    return made_at(Resending, path, {name: getattr(section, name) for name in keys}, {})
+
+
+def made_at(
+    target: Callable[..., MadeT], path: str, keywords: Keywords, supplied: Keywords, names: set[str] | None = None
+) -> MadeT:
+    """Call `target` with keys of the scenario and `supplied` arguments; errors and warnings name the key below `path`.
+
+    `names`: arguments that are keys; None: those of `keywords`.
+    """
+    keys = names or set(keywords)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with refusals_at(path, keys):
+            result = target(**keywords, **supplied)
+    for warning in caught:
+        message = warning.message
+        if isinstance(message, ParameterWarning) and message.name in keys:
+            message = message.rename(key_at(path, message.name))
+        warnings.warn(message, warning.category, stacklevel=2)
+    return result

@@ -1,0 +1,1 @@
+"""Wiring of `server.kind` to a server."""

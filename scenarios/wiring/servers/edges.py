@@ -1,0 +1,455 @@
+"""Wiring of `[edges]` to a tree of coordinators: members of each edge, links between nodes, and rules of each edge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import permutations
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from models.privacy import NoPrivacy
+from netsim.clients.pool import ClientPool
+from netsim.clients.power.energy import FollowedPresence
+from netsim.clients.rules import UpdateRules
+from netsim.core.null_objects import NoTime
+from netsim.core.streams import RepeatedStreams, Streams
+from netsim.network.medium import Medium, MediumLaws
+from netsim.network.sizes import Sizes
+from netsim.servers.rounds.round_server import RoundServer
+from netsim.servers.sub_channels.channels import OwnLinks
+from netsim.servers.tiers.coordinators import Coordinators
+from netsim.servers.tiers.edge import Edge, EdgeRule, NoModels
+from netsim.servers.tiers.members import Members, SharedMedium
+from netsim.servers.tiers.moves import Move, MoveRule, Moves
+from netsim.servers.tiers.state_transfers import LinkStates, RoutedStates, StateTransfers
+from netsim.servers.tiers.tree import TreeAttendance, TreeServer
+from scenarios.registry.arguments import argument_names
+from scenarios.registry.components import Component, construct
+from scenarios.registry.kinds import resolve
+from scenarios.schema.errors import UserError, did_you_mean
+from scenarios.schema.servers.base import Server as ServerSection
+from scenarios.schema.world import Clients, Group
+from scenarios.wiring.clients.population import Context, Population, resolve_parameters
+from scenarios.wiring.data_files import read_table
+from scenarios.wiring.laws import channel_timeline, delay_timeline
+from scenarios.wiring.network.bandwidth import build_carrier
+from scenarios.wiring.network.cables import carried_between_edges
+from scenarios.wiring.network.payload import LONGEST_S, models_down, updates_up
+from scenarios.wiring.script.edges import ScriptedEdges
+from scenarios.wiring.servers.edge_layout import Layout, lay_out
+from scenarios.wiring.world import World
+
+if TYPE_CHECKING:
+    from models.fl.learners.node_learner import NodeLearner
+    from netsim.clients.update import Update
+    from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
+    from scenarios.schema.servers.edges import Edges, Tier
+    from scenarios.wiring.servers.server import Server
+
+Composer: TypeAlias = "Callable[[World], Server]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeWorld(World):
+    """The parts from which the server of one coordinator of a tree is built."""
+
+    members: Members
+    """The clients or edges that the coordinator serves."""
+    count: int
+    """Number of members, at most."""
+    section: ServerSection
+    """Table of the coordinator's keys: `[server]`, or the table of a tier."""
+    policy_section: Component
+    models: Learner
+    """Learner that trains and aggregates the coordinator's model."""
+    path: str
+    """Path of the policy."""
+    of_edges: bool
+    """True if its members are edges."""
+
+    @property
+    def learner(self) -> Learner:
+        return self.models
+
+    @property
+    def rule(self) -> ServerSection:
+        """Keys of the coordinator; absent numbers of an edge are the number of its members."""
+        # The keys of a server of the user's own mean what its class says.
+        if self.section.own:
+            return self.section
+        absent = {name: self.count for name in ("per_round", "concurrency") if self.section.parameters().get(name, 0) is None}
+        rule = self.section.model_copy(update=absent) if absent else self.section
+        key = "per_round" if "per_round" in rule.parameters() else "concurrency"
+        if self.path == "policy" and (number := rule.parameters()[key]) > self.count:
+            raise UserError(f"server.{key} = {number}: must be at most the {self.count} edges below the server")
+        return rule
+
+    @property
+    def rule_path(self) -> str:
+        return "server" if self.path == "policy" else self.path.removesuffix("policy") + "server"
+
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, Any]:
+        return OwnLinks(), self.members
+
+    def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
+        """Return the policy that selects among the members; raises UserError for a policy that needs what edges do not have."""
+        section, path = self.policy_section, self.path
+        supplied = self._constructor_arguments(per_round, per_model)
+        if self.of_edges and "truth" in argument_names(resolve("policy", section.kind)):
+            reason = "goes by expected latencies of clients, which edges do not have; choose another policy"
+            raise UserError(f"{path}.kind = {section.kind!r}: {reason}")
+        policy: SelectionPolicy = self.component(section, "policy", path, supplied)
+        if policy.probes:
+            raise UserError(f"{path}.kind = {section.kind!r}: asks before it selects, which edges do not; choose another policy")
+        if self.scenario.learner is None and (policy.needs_updates or policy.needs_losses):
+            raise UserError(f"{path}.kind = {section.kind!r}: chooses by what is learnt, and nothing is; add a [learner]")
+        if (policy.needs_updates or policy.needs_losses) and self.of_edges:
+            raise UserError(f"{path}.kind = {section.kind!r}: chooses by the content of clients' updates; choose another policy")
+        return policy
+
+    def probing(self, pool: ClientPool | Members) -> None:
+        """Return None: edges do not probe before a selection."""
+
+    def meter(self, per_round: int) -> None:
+        """Return None: rewards of edges are not measured."""
+
+
+def tree(world: World, compose: Composer) -> TreeServer:
+    """Return the server of a scenario with `[edges]`; raises UserError."""
+    section = world.scenario.edges
+    assert section is not None
+    layout = lay_out(section, world.population, None if world.network is None else world.network.layout)
+    context = _edge_context(world, layout)
+    # The pool of edges needs the server, which is built after it: the callback looks it up here.
+    built: list[TreeServer] = []
+    presence = _presence(section, context)
+    ways = _ways(section, context)
+    edge_pool = _edge_pool(world, section, layout, context, presence, ways, lambda attempt: built[0].begin_term(attempt))
+    client_pool = world.new_pool()
+    media = {"clients": SharedMedium(client_pool), "nodes": SharedMedium(edge_pool)}
+    client_coordinators, edge_coordinators = Coordinators(client_pool), Coordinators(edge_pool)
+    coordinator = np.array(layout.coordinator, np.int64)
+    attendance = TreeAttendance(clients=client_pool, coordinator=coordinator, above=layout.above)
+    learners = _learners(world, section, layout)
+    clients_move = section.moves is not None or world.scenario.script is not None
+    servers: dict[int, RoundServer] = {}
+    members_of: dict[int, Members] = {}
+    for node in range(-1, len(layout.names)):
+        of_edges = node < 0 or layout.has_edges(node)
+        name = None if node < 0 else layout.names[node]
+        pool, medium = (edge_pool, media["nodes"]) if of_edges else (client_pool, media["clients"])
+        belongs = np.array(layout.above) == node if of_edges else coordinator == node
+        members = Members(
+            pool=pool, name=name, is_member=belongs, medium=medium, waits=node < 0, attendance=attendance if of_edges else None
+        )
+        (edge_coordinators if of_edges else client_coordinators).views[name] = members
+        # With moves, one edge may get all clients.
+        count = world.clients if clients_move and not of_edges else int(np.count_nonzero(belongs))
+        models = world.learner if learners is None else learners[node]
+        node_world = _node_world(world, layout, node, members, count, models, (context, presence) if of_edges else None)
+        coordinator_server, members_of[node] = compose(node_world), members
+        if not isinstance(coordinator_server, RoundServer):
+            problem = "coordinates slots, which edges do not know; let compose return a RoundServer"
+            raise UserError(f"{node_world.rule_path}.kind = {node_world.section.kind!r}: {problem}")
+        servers[node] = coordinator_server
+    edges = _edges(section, layout, edge_pool, servers, members_of, learners)
+    server = TreeServer(
+        root=servers[-1],
+        edges=edges,
+        clients=client_coordinators,
+        nodes=edge_coordinators,
+        media=media,
+        moves=_moves(world, layout, client_coordinators, edge_coordinators, coordinator, edges, media["nodes"], ways)
+        if clients_move
+        else None,
+    )
+    built.append(server)
+    _let_scripts_act(world, server, coordinator)
+    return server
+
+
+def _edges(
+    section: Edges,
+    layout: Layout,
+    edge_pool: ClientPool,
+    servers: Mapping[int, RoundServer],
+    members_of: Mapping[int, Members],
+    learners: Mapping[int, NodeLearner] | None,
+) -> list[Edge]:
+    """Return the edges of a tree, each with its server and its members."""
+    return [
+        Edge(
+            number=node,
+            name=name,
+            above=None if layout.above[node] < 0 else layout.names[layout.above[node]],
+            edges=edge_pool,
+            server=servers[node],
+            members=members_of[node],
+            rule=_edge_rule(section.tiers[layout.tiers[node]]),
+            models=NoModels() if learners is None else learners[node],
+        )
+        for node, name in enumerate(layout.names)
+    ]
+
+
+def _let_scripts_act(world: World, server: TreeServer, coordinator: IntArray) -> None:
+    """Let the script of the scenario, if there is one, act on the edges of `server`."""
+    targets = world.context.targets
+    if targets is not None and targets.absent_edges is not None:
+        targets.edges = ScriptedEdges(server=server, absences=targets.absent_edges, coordinator=coordinator)
+
+
+def _edge_rule(tier: Tier) -> EdgeRule:
+    """Return the rule by which an edge of this tier works for its parent."""
+    return EdgeRule(rounds=tier.rounds, goes_on=tier.goes_on)
+
+
+def _node_world(
+    world: World,
+    layout: Layout,
+    node: int,
+    members: Members,
+    count: int,
+    models: Learner,
+    of_edges: tuple[Context, Availability] | None,
+) -> NodeWorld:
+    """Return the parts of the server of `node` (-1: the root), which has `count` members.
+
+    `of_edges`: context and presence of the members if they are edges; None if they are clients.
+    """
+    section = world.scenario.edges
+    assert section is not None
+    rule, policy, path = world.scenario.server, world.scenario.method, "policy"
+    if node >= 0:
+        tier = section.tiers[layout.tiers[node]]
+        rule, policy, path = tier.server, tier.policy, f"edges.tiers.{layout.tiers[node]}.policy"
+    parts = {field.name: getattr(world, field.name) for field in fields(World)}
+    population = world.population
+    if of_edges is not None:
+        parts |= {"data_sizes": _registered(world, layout), "availability": of_edges[1]}
+        population = of_edges[0].population
+    streams = Streams(world.streams.seed, "edges." if node < 0 else f"edges.{layout.names[node]}.")
+    parts["context"] = replace(world.context, population=population, streams=streams)
+    return NodeWorld(
+        **parts,
+        members=members,
+        count=count,
+        section=rule,
+        policy_section=policy,
+        models=models,
+        path=path,
+        of_edges=of_edges is not None,
+    )
+
+
+def _moves(
+    world: World,
+    layout: Layout,
+    clients: Coordinators,
+    nodes: Coordinators,
+    coordinator: IntArray,
+    edges: Sequence[Edge],
+    shared: SharedMedium,
+    ways: MediumLaws,
+) -> Moves:
+    """Return the moves of clients; raises UserError."""
+    section, wired = world.scenario.edges, world.network
+    assert section is not None
+    moves = [] if section.moves is None else _read_moves(section, layout, coordinator)
+    rule = MoveRule(moving=section.moving)
+    if wired is not None:
+        ends = wired.edge_ends(layout.nodes(section))
+        for client, edge in sorted({(move.client, move.edge) for move in moves}):
+            wired.require_way(client, ends[edge])
+        rule = replace(
+            rule,
+            connect=lambda client, edge: wired.connect(client, ends[edge]),
+            check=lambda client, edge: wired.require_way(client, ends[edge]),
+        )
+    if section.state_bytes is not None:
+        rule = replace(rule, states=_states(world, layout, nodes.pool, shared, moves, coordinator, ways))
+    anywhere = world.scenario.script is not None
+    return Moves(
+        moves=moves, clients=clients, nodes=nodes, coordinator=coordinator, edges=edges, rule=rule, anywhere=anywhere
+    )
+
+
+def _states(
+    world: World,
+    layout: Layout,
+    nodes: ClientPool,
+    shared: SharedMedium,
+    moves: Sequence[Move],
+    coordinator: IntArray,
+    ways: MediumLaws,
+) -> StateTransfers:
+    """Return the carrier of clients' states between edges; raises UserError.
+
+    Without `[network]`, links of the tree carry them, with draws by the rounds of `shared`.
+    """
+    section, wired = world.scenario.edges, world.network
+    assert section is not None
+    assert section.state_bytes is not None
+    if wired is not None:
+        ends = wired.edge_ends(layout.nodes(section))
+        visited: dict[int, set[int]] = {}
+        for move in moves:
+            visited.setdefault(move.client, {int(coordinator[move.client])}).add(move.edge)
+        for source, target in sorted({pair for edges_visited in visited.values() for pair in permutations(edges_visited, 2)}):
+            if section.state_bytes:
+                wired.require_way_between((ends[source], ends[target]))
+        return RoutedStates(network=wired.network, ends=ends, size_bytes=section.state_bytes)
+    streams = RepeatedStreams(world.streams.seed, "edges.states.")
+    medium = nodes.medium.probe_links(
+        download=ways.download,
+        compute=NoTime(),
+        sample=None,
+        upload=ways.upload,
+        streams=streams,
+        request_bytes=section.state_bytes,
+        answer_bytes=section.state_bytes,
+    )
+    return LinkStates(clock=world.clock, medium=medium, above=layout.above, repeat=streams.repeat, round=lambda: shared.round)
+
+
+class _Stay(NamedTuple):
+    """Line of the file `edges.moves`: the client of the line belongs to `edge` from `start_s` to `end_s`."""
+
+    start_s: float
+    end_s: float
+    edge: int
+
+
+def _read_moves(section: Edges, layout: Layout, coordinator: IntArray) -> list[Move]:
+    """Return the moves of the file `edges.moves`; raises UserError.
+
+    A client moves at the start of each stay, and back home at its end unless another stay begins then or it never ends.
+    """
+    assert section.moves is not None
+    stays: dict[int, list[_Stay]] = {}
+    leaves = {name: edge for edge, name in enumerate(layout.names) if not layout.has_edges(edge)}
+    for where, (client, start, end, edge) in read_table(section.moves, ("client", "start_s", "end_s", "edge"), "edges.moves"):
+        if not (client.isascii() and client.isdigit() and int(client) < len(coordinator)):
+            raise UserError(f"{where}: client = {client!r}: must be a client from 0 to {len(coordinator) - 1}")
+        if edge not in leaves:
+            raise UserError(f"{where}: edge = {edge!r}: is no edge of clients; {did_you_mean(edge, leaves)}")
+        try:
+            start_s, end_s = float(start), float(end)
+        except ValueError:
+            start_s = end_s = math.nan
+        if not 0 <= start_s < end_s:
+            raise UserError(f"{where}: start_s = {start}, end_s = {end}: must be seconds, the first >= 0 and below the second")
+        for other in stays.get(int(client), []):
+            if start_s < other.end_s and other.start_s < end_s:
+                problem = f"overlaps with {other.start_s:g} to {other.end_s:g} s, when it belongs to {layout.names[other.edge]!r}"
+                remedy = "let one stay end before the next begins"
+                raise UserError(f"{where}: client {client} from {start} to {end} s {problem}; {remedy}")
+        stays.setdefault(int(client), []).append(_Stay(start_s, end_s, leaves[edge]))
+    moves = []
+    for client_number, client_stays in stays.items():
+        starts = {stay.start_s for stay in client_stays}
+        moves += [Move(stay.start_s, client_number, stay.edge) for stay in client_stays]
+        home = int(coordinator[client_number])
+        ends = [stay.end_s for stay in client_stays if stay.end_s not in starts and stay.end_s < math.inf]
+        moves += [Move(end_s, client_number, home) for end_s in ends]
+    return moves
+
+
+def _registered(world: World, layout: Layout) -> FloatArray:
+    """Return the number of samples of the clients below each edge (E,)."""
+    samples = np.zeros(len(layout.names))
+    np.add.at(samples, layout.coordinator, world.data_sizes)
+    for edge in reversed(range(len(layout.names))):
+        if layout.above[edge] >= 0:
+            samples[layout.above[edge]] += samples[edge]
+    return samples
+
+
+def _edge_context(world: World, layout: Layout) -> Context:
+    """Return the edges as a population of their own, whose groups are the tiers."""
+    counts = {tier: layout.tiers.count(tier) for tier in dict.fromkeys(layout.tiers)}
+    section = world.scenario.edges
+    assert section is not None
+    groups = [Group(name=section.tiers[tier].name, count=count) for tier, count in counts.items()]
+    population = Population(Clients(count=len(layout.names), groups=groups))
+    return replace(world.context, population=population, streams=Streams(world.streams.seed, "edges."))
+
+
+def _presence(section: Edges, context: Context) -> Availability:
+    """Return the availability law of the edges; raises UserError."""
+    keywords = resolve_parameters(section.availability, "availability", "edges.availability", context.population)
+    count = context.population.count
+    law: Availability = construct(section.availability, "availability", "edges.availability", keywords, {"clients": count})
+    return law if context.targets is None else context.targets.absences_of_edges(law, count)
+
+
+def _ways(section: Edges, context: Context) -> MediumLaws:
+    """Return the laws of the ways between edges and the nodes above."""
+    return MediumLaws(
+        download=delay_timeline(section.downlink, "edges.downlink", context),
+        compute=NoTime(),
+        upload=delay_timeline(section.uplink, "edges.uplink", context),
+        downlink=channel_timeline(section.downlink, "edges.downlink", context),
+        uplink=channel_timeline(section.uplink, "edges.uplink", context),
+    )
+
+
+def _edge_pool(
+    world: World,
+    section: Edges,
+    layout: Layout,
+    context: Context,
+    presence: Availability,
+    ways: MediumLaws,
+    on_work: Callable[[Update], None],
+) -> ClientPool:
+    """Return the edges as clients of the nodes above them."""
+    population, count = context.population, context.population.count
+    size: int | IntArray = int(np.max(world.sizes.down))
+    if section.model_bytes is not None:
+        given = np.array(np.broadcast_to(population.values(section.model_bytes, "edges.model_bytes"), (count,)), np.float64)
+        if not given.min() >= 0 or not given.max() <= LONGEST_S:
+            raise UserError(f"edges.model_bytes = {float(given.min())!r}: must be >= 0 bytes, and at most {LONGEST_S:g}")
+        size = np.ceil(given).astype(np.int64)
+    sizes = Sizes(down=size, up=size)
+    if world.network is None:
+        down = build_carrier(section.downlink, "edges.downlink", context, world.clock, models_down(sizes))
+        up = build_carrier(section.uplink, "edges.uplink", context, world.clock, updates_up(sizes))
+    else:
+        down, up = carried_between_edges(world.network, size, layout.nodes(section), layout.above)
+    medium = Medium(
+        clients=count,
+        laws=ways,
+        streams=context.streams,
+        down=down.carrier,
+        up=up.carrier,
+        sizes=sizes,
+    )
+    return ClientPool(
+        clock=world.clock,
+        medium=medium,
+        presence=FollowedPresence(presence, context.streams["availability"]),
+        accountant=NoPrivacy(clients=count),
+        rules=UpdateRules(on_work=on_work),
+    )
+
+
+def _learners(world: World, section: Edges, layout: Layout) -> dict[int, NodeLearner] | None:
+    """Return the learner of each node, -1 being the server; None where nothing is trained."""
+    if world.trained is None:
+        return None
+    from models.fl.learners.node_learner import node_learners
+
+    if world.trained.eager:
+        raise UserError("learner.trainer: trains ahead, which edges do not; set eager = False, or leave [edges] out")
+    tiers = [section.tiers[tier] for tier in layout.tiers]
+    return node_learners(
+        world.trained,
+        above=layout.above,
+        coordinator=layout.coordinator,
+        weights=[tier.weight for tier in tiers],
+        goes_on=[tier.goes_on for tier in tiers],
+    )

@@ -1,0 +1,153 @@
+"""Wiring of the `[probe]` table: probes of clients before a policy selects."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netsim.clients.pool import ClientPool
+from netsim.clients.probes import Probes, Question
+from netsim.core.null_objects import NoLearner, NoTime
+from netsim.core.streams import RepeatedStreams, Streams
+from netsim.network.medium import Medium
+from netsim.servers.rounds.probing import FreeProbing, Probing, TimedProbing
+from scenarios.schema.errors import UserError
+from scenarios.schema.probe import Probe, question_of, tests
+from scenarios.wiring.clients.population import Context, IntArray
+from scenarios.wiring.clients.work import TimeOfWork
+from scenarios.wiring.laws import delay_timeline
+from scenarios.wiring.network.payload import decompress_s
+
+if TYPE_CHECKING:
+    from scenarios.wiring.cautions.outlook import HasLaws
+    from scenarios.wiring.world import World
+
+
+def build_probing(world: World, pool: ClientPool) -> Probing | None:
+    """Return the probing of clients of `pool` before a selection, or None if the policy does not probe; raises UserError."""
+    scenario = world.scenario
+    if not scenario.probes:
+        return None
+    section, question = scenario.probe or Probe(), question_of(scenario)
+    evaluated = _evaluated_samples(world, section) if question == "loss" else None
+    learner, losses = NoLearner() if world.trained is None else world.trained, question == "loss"
+    if not section.timed:
+        return FreeProbing(
+            clock=pool.clock,
+            learner=learner,
+            samples=section.samples,
+            evaluated=evaluated,
+            losses=losses,
+            tests=tests(scenario),
+        )
+    streams = RepeatedStreams(scenario.seed, prefix="probe.")
+    if question == "profile":
+        evaluated = _trained_on(world)
+        medium = _update_links(world, pool, streams)
+    else:
+        medium = _answer_links(world, pool, streams, section, evaluated, losses=losses)
+    testing = _testing(world, pool, streams, section) if tests(scenario) else None
+    asking = Question(medium, evaluated)
+    probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
+    # Only clients that received the model hold it.
+    reuse = section.reuse_model and question != "request"
+    return TimedProbing(probes=probes, learner=learner, samples=section.samples, reuse_model=reuse, losses=losses)
+
+
+def _testing(world: World, pool: ClientPool, streams: Streams, section: Probe) -> Question:
+    """Return the question that asks clients to test the model on their own test data, of equal size. Raises UserError."""
+    count, trained = world.population.count, world.trained
+    if world.scenario.learner is None:
+        kind = world.scenario.method.kind
+        raise UserError(f"policy.kind = {kind!r}: asks clients to test the model, and nothing is trained; add a [learner]")
+    try:
+        samples = None if trained is None else trained.tests.local_tests("own").shape[1]
+    except ValueError as error:
+        raise UserError(f"learner.data: among the test samples, which clients are asked to test the model on, {error}") from error
+    evaluated = np.full(count, 1 if samples is None else samples, np.int64)
+    return Question(_answer_links(world, pool, streams, section, evaluated, losses=True), evaluated)
+
+
+def _update_links(world: World, pool: ClientPool, streams: Streams) -> Medium:
+    """Return the links, sizes and times of updates."""
+    delays, training = world.delays, world.training
+    return pool.medium.probe_links(
+        download=delays["download"],
+        compute=delays["compute"],
+        sample=training.update_sample(),
+        upload=delays["upload"],
+        streams=streams,
+    )
+
+
+def _answer_links(
+    world: World, pool: ClientPool, streams: Streams, section: Probe, evaluated: IntArray | None, *, losses: bool
+) -> Medium:
+    """Return the links of probes with small answers.
+
+    `losses`: clients get the model, evaluate it and report a loss. Otherwise they answer a small request at once.
+    """
+    scenario, training = world.scenario, world.training
+    answer = section.answer_bytes + int(np.ceil(scenario.payload.header_bytes))
+
+    if not losses:
+        return pool.medium.probe_links(
+            download=world.delays["download"],
+            compute=NoTime(),
+            sample=None,
+            upload=world.delays["upload"],
+            streams=streams,
+            request_bytes=answer,
+            answer_bytes=answer,
+        )
+    return pool.medium.probe_links(
+        download=world.delays["download"],
+        compute=_overhead(world, section, evaluated),
+        sample=None if training.sample is None else _share(training.sample, section.forward_share, world.context),
+        upload=world.delays["upload"],
+        streams=streams,
+        answer_bytes=answer,
+    )
+
+
+def _trained_on(world: World) -> IntArray | None:
+    """Return the samples (K,) on which an update trains; None if unknown."""
+    planned = world.training.work.amounts(np.arange(world.population.count))[0]
+    return None if None in planned else np.array(planned, np.int64)
+
+
+def _evaluated_samples(world: World, section: Probe) -> IntArray | None:
+    """Return the samples (K,) that each client evaluates; None if unknown. Raises UserError if they are unknown but needed."""
+    scenario, count = world.scenario, world.population.count
+    data_sizes: IntArray | None = None
+    if world.trained is not None or (scenario.learner is None and scenario.clients.data_sizes is not None):
+        data_sizes = np.asarray(np.ceil(world.data_sizes), np.int64)
+    if section.samples is not None:
+        return np.minimum(section.samples, data_sizes) if data_sizes is not None else np.full(count, section.samples)
+    if data_sizes is None and scenario.learner is None and world.training.sample is not None and section.timed:
+        raise UserError("probe.samples: must be given, or clients.data_sizes: nobody says how many samples clients evaluate")
+    return data_sizes
+
+
+def _share(sample_time: HasLaws, share: float, context: Context) -> TimeOfWork:
+    """Return the timeline of `share` times the time of a sample."""
+    return TimeOfWork(np.full(context.population.count, share), sample_time)
+
+
+def _overhead(world: World, section: Probe, evaluated: IntArray | None) -> HasLaws:
+    """Return the timeline of an evaluation's time beside the time of its samples.
+
+    With a speed it is `compute.delay`, as in training. Without a speed `compute.delay` is the time of the whole training, of
+    which an evaluation takes a share. The model is decompressed for it, and no update is compressed.
+    """
+    codec_s = decompress_s(world.scenario, world.population, world.sizes)
+    compute = partial(delay_timeline, world.scenario.compute, "compute", world.context)
+    if world.training.sample is not None:
+        return compute(besides_s=codec_s)
+    factor = np.full(world.population.count, section.forward_share)
+    planned = world.training.work.amounts(np.arange(len(factor)))[0]
+    if evaluated is not None and None not in planned:
+        factor *= evaluated / np.array(planned, np.float64)
+    return TimeOfWork(factor, compute(), codec_s)
