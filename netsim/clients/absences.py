@@ -1,4 +1,4 @@
-"""Presence from which clients can be taken away and to which they are brought back, as scripts do."""
+"""Presence of clients under a script, which may take clients away and bring them back."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ class Absences:
         self.next_change_s: FloatArray = inner.next_change_s
 
     def ask_return(self, returns_s: Callable[[], float]) -> None:
-        """Set the callback that returns the earliest time at which clients taken away may come back; inf: unknown. Waiting
-        servers use it.
+        """Set the callback that returns the earliest time at which clients taken away may come back, in seconds; inf: unknown.
+
+        A server without clients waits until then (`next_change_s`).
         """
         self._returns_s = returns_s
 
     def advance(self, now_s: float, draws: Draws) -> None:
-        """Bring both arrays up to `now_s`."""
+        """Bring `on` and `next_change_s` up to `now_s`."""
         self.inner.advance(now_s, draws)
         self._refresh()
 
     def changes(self, now_s: float, draws: Draws) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Bring both arrays up to `now_s`, and yield each change of `inner` on the way: clients (n,) and its times (n,) in
-        seconds, also of clients that are away.
+        """Bring `on` and `next_change_s` up to `now_s`. Yield the changes of `inner` on the way as (clients (n,), times (n,) in
+        seconds); changes of clients that are away are among them.
         """
         for clients, times_s in self.inner.changes(now_s, draws):
             self._refresh()
@@ -59,7 +60,9 @@ class Absences:
             self.next_change_s = np.where(self.away, self._returns_s(), inner.next_change_s)
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """Return the forecast of `inner` (K,). It ignores that clients were taken away."""
+        """Return the share (K,) of [`from_s`, `to_s`] in which each client will be present. Ignores that clients were taken away,
+        because nobody can predict a script.
+        """
         return self.inner.forecast(from_s, to_s)
 
     def follow(self, inner: Availability) -> None:

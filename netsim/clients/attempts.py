@@ -1,4 +1,7 @@
-"""The attempts of a round, read as columns by code that works on many attempts at once."""
+"""The attempts of a round as columns, for code that works on many attempts at once.
+
+Attempts simulated as arrays have a third form, `netsim.clients.vectorised.columns.Selected`.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +33,29 @@ class Attempts(Protocol):
 
 
 class ObjectAttempts(list["Update"]):
-    """Attempts whose updates are objects."""
+    """Attempts whose updates are objects: a list of the updates themselves."""
 
     @property
     def updates(self) -> Sequence[Update]:
         return self
 
     def column(self, name: str) -> list[Any]:
+        """Return the attribute `name` of each update."""
         return list(map(attrgetter(name), self))
 
     def order_of_end(self) -> IntArray:
+        """Return the places (n,) by `end_number`; attempts in flight (-1) come first."""
         return np.argsort([update.end_number for update in self], kind="stable")
 
 
 class EndedAttempts:
-    """Ended attempts. Some may have ended before the run was resumed from a saved state."""
+    """Ended attempts in the order of their ends. `ends`: objects with the attributes of an update.
+
+    They need not be updates: those that ended before the run was resumed were restored from a saved state.
+    """
 
     updates = ()
+    """Empty: no caller may act on these attempts."""
 
     def __init__(self, ends: Sequence[object]) -> None:
         self._ends = ends
@@ -55,6 +64,7 @@ class EndedAttempts:
         return len(self._ends)
 
     def column(self, name: str) -> list[Any]:
+        """Return the attribute `name` of each attempt."""
         return list(map(attrgetter(name), self._ends))
 
     def order_of_end(self) -> IntArray:

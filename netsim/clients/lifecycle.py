@@ -4,7 +4,7 @@ A step of known length is one timed callback. An attempt ends exactly once, as d
 server had stopped waiting for it, or cancelled it) or aborted (the client went away, or was selected again). Until then it is in
 flight. `netsim.clients.vectorised.foreseen` runs the same steps as arrays, with the same result.
 
-The time of an event is passed along from step to step: this is the path that every update of a run takes.
+The present time is passed from step to step as `now`, in seconds: every update of a run takes this path, so it must be fast.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _EVER = float("inf")
 
 
 class UpdateLifecycle:
-    """Runs the steps of updates over `medium`, by events.
+    """Runs the steps of updates over `medium` (links, work and draws of the clients), by events.
 
-    `find`: callback that returns the update of a client whose bytes are carried. `on_end`: called with each update whose attempt
-    ends, inside the event that ended it. `energy`: what clients draw, and their batteries. `kind`: the name of the messages on
-    carriers, different for each executor on one medium.
+    `accountant`: what privacy an update costs. `find`: callback that returns the update of a client whose bytes a carrier has
+    moved. `on_end`: called with each update whose attempt ends, inside the event that ended it. `energy`: powers and batteries
+    of the clients, or None. `kind`: name of the messages on carriers, different for each executor on one medium.
     """
 
     def __init__(
@@ -57,8 +57,10 @@ class UpdateLifecycle:
         self.serving: Serving = TakesAll()
         """The server. It decides which arriving updates it takes; other updates are late."""
         self.recipe = update_recipe(self, medium, rules, kind)
+        """Steps of an update, in order."""
         self.says_samples = rules.on_work is not None
         """True if a callback says the number of samples of an update as its work begins."""
+        # The step of each phase: an update names its present step by its phase.
         self._step = {step.phase: step for step in self.recipe.steps}
         self._find, self._energy, self._on_end = find, energy, on_end
         self._battery = energy is not None and energy.batteries is not None
@@ -100,7 +102,9 @@ class UpdateLifecycle:
             self.recipe.again.begin(update, now)
 
     def go_on(self, update: Update, phase: str, left_s: float, now: float) -> None:
-        """Go on in `phase` with an update whose attempt has just begun: train for `left_s` more, or send it from the start."""
+        """Go on in `phase` with an update whose attempt has just begun: train for `left_s` seconds more, or send it from the
+        start. For updates that another edge has handed over.
+        """
         step = self._step[phase]
         if phase == COMPUTE:
             self.run(update, step, now + left_s, now)
@@ -108,7 +112,10 @@ class UpdateLifecycle:
             step.begin(update, now)
 
     def await_state(self, update: Update, now: float) -> None:
-        """Let an update whose attempt has just begun wait for the state of its client, as for a model, until `receive_state`."""
+        """Begin to wait for the state of a client that moved here (a transfer between edges), until `receive_state`.
+
+        Recorded as the download of a model.
+        """
         step = self.recipe.model
         update.phase, update.phase_start_s = step.phase, now
         step.resume(update)
@@ -124,13 +131,14 @@ class UpdateLifecycle:
         self.end(update, outcome, self.clock.now)
 
     def drop(self, update: Update) -> None:
-        """Discard an update that is still in training and has no attempt at present."""
+        """Discard an update that is still in training and has no attempt at present, so that no record is made of it."""
         self._step[update.phase].drop(update)
         update.phase, update.due_s = ENDED, _EVER
         if self._energy is not None:
             self._energy.change(update, IDLE, self.clock.now)
 
     def run(self, update: Update, step: Step, ends_s: float, now: float) -> None:
+        """Run `step` until `ends_s`, or until the client leaves if that is earlier: one timed callback."""
         if self._energy is not None:
             if self._battery:
                 update.ends_s = ends_s
@@ -157,6 +165,7 @@ class UpdateLifecycle:
             self._step[update.phase].finish(update, now)
 
     def proceed(self, update: Update, now: float) -> None:
+        """End the present step and begin the one that follows; after the last the update has arrived."""
         step = self._step[update.phase]
         following = step.following
         if following is None:
@@ -166,7 +175,7 @@ class UpdateLifecycle:
             following.begin(update, now)
 
     def _arrive(self, update: Update, now: float) -> None:
-        """End the attempt of an update that has arrived."""
+        """End the attempt of an update that has arrived, as delivered or late."""
         if not self.charges_on_upload:
             self.charge(update)
         if self.serving.takes(update):
@@ -176,6 +185,7 @@ class UpdateLifecycle:
             self.end(update, "late", now)
 
     def wait(self, update: Update, power: int, now: float) -> None:
+        """Wait until other code ends the present step, or the client leaves. `power`: state of the client meanwhile."""
         if self._energy is not None:
             update.ends_s = _EVER
             self._energy.change(update, power, now)
@@ -185,7 +195,7 @@ class UpdateLifecycle:
             self._watch_charger(update)
 
     def schedule(self, update: Update) -> None:
-        """Put the end of the present step on the clock."""
+        """Put the end of the present step (`due_s`) on the clock, unless it is unknown. An earlier call becomes stale."""
         update.call_number = -1 if update.due_s == _EVER else self.clock.call_at(update.due_s, self._on_due, update)
 
     def replan(self, update: Update, ends_s: float) -> None:
@@ -198,7 +208,7 @@ class UpdateLifecycle:
             self.schedule(update)
 
     def predict(self, update: Update) -> None:
-        """Reschedule the present step: the charge of the client's battery has changed for another reason."""
+        """Reschedule the present step, after something other than a step has changed how long the client's battery lasts."""
         assert self._energy is not None
         self._energy.predict(update, self.clock.now)
         due_s = min(update.ends_s, update.departure_s)
@@ -209,7 +219,7 @@ class UpdateLifecycle:
             self._watch_charger(update)
 
     def _watch_charger(self, update: Update) -> None:
-        """Reschedule when the client comes to a charger or leaves it, if that is before the next step."""
+        """Have the step rescheduled when the client comes to a charger or leaves it, if that is before the step ends."""
         assert self._energy is not None
         next_s = self._energy.next_charging_s(update.client)
         if next_s < update.due_s:
@@ -223,14 +233,14 @@ class UpdateLifecycle:
             self.predict(update)
 
     def adopt(self, update: Update) -> None:
-        """Take over an update in the middle of a step, without scheduling anything."""
+        """Take over an update in the middle of a step: its step counts it as under way. Schedules nothing."""
         if update.phase in self._step:
             self._step[update.phase].resume(update)
 
     def resume(self, update: Update) -> None:
         """Continue an update that was restored from a saved state: schedule its next event and follow its energy and battery.
 
-        `adopt` comes before anything is put on the clock, in the same order as at the start of an update.
+        The order (`adopt`, energy, clock, charger) is that at the start of an update, so that events of one instant keep theirs.
         """
         self.adopt(update)
         if self._energy is not None:
@@ -240,12 +250,15 @@ class UpdateLifecycle:
             self._watch_charger(update)
 
     def charge(self, update: Update) -> None:
+        """Spend privacy on the update, and record the budget spent (`epsilon`) and the leak."""
         update.charged = True
         update.epsilon, update.leak = self.accountant.charge(update.client)
         update.budget = update.epsilon
 
     def _on_carrier_end(self, transfer: Transfer, client: int, cause: str | None) -> None:
-        """Handle the end of a client's message on a carrier, unless the client leaves in this instant."""
+        """Handle the end of a client's message on a carrier; `cause` of a loss on the way, or None. A client that leaves in this
+        instant has left before.
+        """
         update, now = self._find(client), self.clock.now
         if now == update.departure_s:
             self.leave(update, now)
@@ -253,10 +266,15 @@ class UpdateLifecycle:
             transfer.arrive(update, now, cause)
 
     def leave(self, update: Update, now: float) -> None:
+        """End the attempt as aborted: the client leaves, or its battery is empty (cause "battery")."""
         empty = self._energy is not None and self._energy.runs_empty(update, now)
         self.end(update, "aborted", now, "battery" if empty else None)
 
     def end(self, update: Update, outcome: str, now: float, cause: str | None = None) -> None:
+        """End the attempt within the present step, call `on_end`, and then give back what the update holds.
+
+        With `retry` a client keeps a finished update; a client whose update is late goes on with an unfinished step.
+        """
         step = self._step[update.phase]
         update.outcome, update.outcome_s, update.cause = outcome, now, cause
         if self.retry and outcome == "late" and not step.finished:
@@ -271,9 +289,10 @@ class UpdateLifecycle:
         # A step that was cut short ends with the attempt; a step that was not reached keeps NaN.
         step.close(update, now)
         update.phase = KEPT if self.retry and step.finished and outcome != "delivered" else ENDED
-        # No call is left, which a saved state says, too.
+        # No call is left; a saved state must say so, too.
         update.due_s, update.call_number = _EVER, -1
         self._on_end(update)
+        # Last: this may begin the transmission of the next update in the queue, which must find this attempt ended.
         if step.hold is not None:
             step.hold.release(update, now)
 
@@ -282,7 +301,7 @@ class UpdateLifecycle:
         return {name: getattr(self, name) for name in ("uploads", "bytes_down", "bytes_up")}
 
     def load_counts(self, state: State) -> None:
-        """Restore saved counts. No update may be in flight."""
+        """Restore saved counts. No update may be in flight: `resume` counts those under way again."""
         model, update = self.recipe.model, self.recipe.update
         model.bytes, update.begun, update.bytes = state["bytes_down"], state["uploads"], state["bytes_up"]
         model.under_way = update.under_way = 0
@@ -292,7 +311,9 @@ class ProbesOfPool(Protocol):
     """Probes beside updates (`netsim.clients.probes`), as the pool sees them."""
 
     under_way: dict[int, Update]
+    """Probes in flight, by client."""
     joules: dict[str, float]
+    """Energy that probes have drawn, by column, joules."""
 
     @property
     def medium(self) -> Medium:

@@ -1,6 +1,6 @@
 """All clients of a run: presence, busy clients, last deliveries, and live updates.
 
-All that is kept of a client without an update is an entry in a few arrays.
+A client without an update is only an entry in a few arrays, so that a run may have millions of clients.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _EVER = float("inf")
 
 
 class ClientPool(Tallies):
-    """The clients of `medium`, and their updates.
+    """The K clients of `medium` (their links, work and draws), and their updates.
 
     Further keywords are those of `UpdateLifecycle`. `presence`: law by which clients come and go. `groups`: groups of the
-    clients, or None. `taken_away` (K,): True for clients that a script took away and may bring back, kept up to date by the
-    script; None: no script acts on clients, links or laws, so that rounds can be foreseen.
+    clients, or None. `taken_away` (K,): True for clients that a script took away and may bring back; the script keeps it up to
+    date. None: no script acts on clients, links or laws, so the attempts of a round can be simulated as arrays.
     """
 
     settled = False
@@ -59,7 +59,7 @@ class ClientPool(Tallies):
     ) -> None:
         super().__init__(medium.clients)
         self.coordinator: str | None = None
-        """Edge that begins attempts now, for their records; None for the server."""
+        """Name of the edge that begins attempts now, for their records; None for the server."""
         self.probes: ProbesOfPool | None = None
         """The probes of clients beside their updates, or None."""
         self._taken_away = taken_away
@@ -117,6 +117,7 @@ class ClientPool(Tallies):
         return self._include_copies(self._in_flight)
 
     def _include_copies(self, updates: dict[int, Update]) -> dict[int, Update]:
+        """Return `updates` and copies of those that are simulated as arrays, by client."""
         return updates | {update.client: update for update in self.whole_rounds.copies()} if self.whole_rounds.left else updates
 
     @property
@@ -141,7 +142,7 @@ class ClientPool(Tallies):
         return self.presence if self.energy is None else self.energy
 
     def unused_columns(self) -> list[str]:
-        """Columns of an attempt's record that have no content in this run."""
+        """Return the columns of an attempt's record that have no content in this run."""
         queue = ["sent_after"] if self.medium.access.free else []
         energy = [] if self.energy is not None else ["compute_j", "send_j", "receive_j"]
         work = [] if self.medium.work.samples is not None else ["steps"] if self.life.says_samples else ["samples", "steps"]
@@ -158,7 +159,7 @@ class ClientPool(Tallies):
                 self.presence.advance(self.clock.now, self._presence_draws)
             else:
                 self.energy.advance(self.clock.now)
-            # Batteries still change while clients work, so they must be advanced even then.
+            # Batteries still change while clients work, so with batteries nothing is ever settled.
             stays = self.presence.settles and self.presence.next_change_s.min() == _EVER
             self.settled = stays and not self._charged
 
@@ -172,15 +173,14 @@ class ClientPool(Tallies):
         return may_begin if busy_too else may_begin & ~self.busy
 
     def present_and_charged(self) -> BoolArray:
-        """Return True (K,) for clients that are present with enough charge to begin an update, or to continue the one they
-        have.
-        """
-        charged, energy = self.availability.on, self.energy
+        """Return True (K,) for clients that are present, and have enough charge to begin an update or to continue theirs."""
+        able, energy = self.availability.on, self.energy
         if energy is not None and self.alive_now:
+            # A client at work goes on until its battery is empty; to begin takes more (the threshold of its battery).
             at_work = list(self.alive_now)
-            charged = charged.copy()
-            charged[at_work] = energy.alive[at_work]
-        return charged
+            able = able.copy()
+            able[at_work] = energy.alive[at_work]
+        return able
 
     def reachable(self) -> BoolArray:
         """Return True (K,) for clients that are present now and whose battery is not empty: messages reach them."""
@@ -189,13 +189,13 @@ class ClientPool(Tallies):
 
     def can_contribute(self) -> BoolArray:
         """Return True (K,) for clients that have an update, or privacy budget to make one."""
-        has_any = ~self.accountant.exhausted
-        has_any[list(self.alive_now)] = True
-        return has_any
+        able = ~self.accountant.exhausted
+        able[list(self.alive_now)] = True
+        return able
 
     def ever_selectable(self) -> BoolArray:
-        """Return True (K,) for clients that are present or will come, and have budget left: the largest set that can be
-        selectable at once.
+        """Return True (K,) for clients that are present or will come, and have privacy budget left. A round that needs more
+        clients than these can never begin.
         """
         ever = self.ever_present()
         if self._taken_away is not None and self.under_way:
@@ -220,8 +220,8 @@ class ClientPool(Tallies):
     ) -> Attempts:
         """Begin an attempt of each of `chosen` (n,) in `round`, over the sub-channels that the server assigns.
 
-        A client without an update is sent the model of `version`, except `holders`, which have it already. A client with a kept
-        update sends that update. A client whose attempt is in flight drops its update, which ends as aborted.
+        A client without an update is sent the model of `version`, unless it is one of `holders`, which have it already. A client
+        with a kept update sends that update. A client whose attempt is in flight drops its update, which ends as aborted.
 
         `steps` (n,): local steps requested of each new update; None: as the work law says. `address`: round that addresses the
         random numbers of the attempts; None: `round`.
@@ -235,9 +235,11 @@ class ClientPool(Tallies):
         if self._in_flight:
             self.end_all([self._in_flight[client] for client in chosen.tolist() if client in self._in_flight], "aborted")
         if medium.outages is not None:
+            # Outages before the oldest phase under way can no longer hit a transmission.
             medium.outages.forget(min((update.phase_start_s for update in self.alive_now.values()), default=now))
         send = SendDraws.draw(medium, draw_round, now, chosen)
         models = None
+        # Try the fast form first. If an attempt cannot be foreseen, all attempts in flight go by events from here.
         if whole.possible and whole.can_take(len(chosen)):
             models = ModelDraws.draw(medium, round, now, chosen)
             together = whole.begin(round, chosen, version, steps, models, send)
@@ -259,7 +261,8 @@ class ClientPool(Tallies):
     ) -> ObjectAttempts:
         """Begin the attempts of `start` by events, one update after the other, and return them.
 
-        `send`: draws of the attempts. `models`: draws of new updates, or None if not drawn yet.
+        The counterpart of `WholeRounds.begin`; both give the same records. `send`: draws of the attempts. `models`: draws of new
+        updates, or None if not drawn yet.
         """
         now, medium, alive, clients = self.clock.now, self.medium, self.alive_now, chosen.tolist()
         channels = self.life.serving.channels(chosen)
@@ -295,9 +298,10 @@ class ClientPool(Tallies):
         return updates
 
     def begin_again(self, update: Update, *, round: int, version: int, edge: str) -> None:
-        """Begin another attempt of an update that `edge` takes over in its `round`; the caller says how the update goes on.
+        """Begin another attempt of an update that the edge named `edge` takes over in its `round`, as its client moves there.
 
-        `update`: the `successor` of one whose attempt has ended. `version`: what counts as the start of it at the new edge.
+        The caller says how the update goes on (`UpdateLifecycle.go_on`). `update`: the `successor` of one whose attempt has
+        ended. `version`: the model of the new edge from which the update counts as begun.
         """
         client, now = update.client, self.clock.now
         age, departure_s = round - int(self.last_delivery[client]), float(self.presence.next_change_s[client])
@@ -313,7 +317,7 @@ class ClientPool(Tallies):
         self.busy[client] = True
 
     def refuse(self, round: int, client: int, version: int, cause: str) -> None:
-        """Count and record an attempt of `client` that ends at once, as aborted for `cause`, before anything is sent."""
+        """Count and record an attempt of `client` that is aborted for `cause` before anything is sent or drawn."""
         now, group = self.clock.now, None if self.groups is None else self.groups.names_of(np.array([client]))[0]
         nobody = np.zeros(0, np.int64)
         update = Update(client, round, version, 0, now, ModelDraws(round, now, nobody), (0, None, None), group)
@@ -327,7 +331,7 @@ class ClientPool(Tallies):
         self.causes.end(update, self.followers)
 
     def _create(self, draws: ModelDraws, version: int, steps: IntArray | None) -> None:
-        """Create the updates of the clients of `draws` (n,). `steps` (n,): local steps requested of each."""
+        """Create an update of each client of `draws` (n,) and call the listeners. `steps` (n,): local steps requested of each."""
         now, round, clients, alive = self.clock.now, draws.round, draws.clients, self.alive_now
         groups = [None] * len(clients) if self.groups is None else self.groups.names_of(clients)
         works = self._draw_work(round, version, clients, steps)
@@ -341,8 +345,8 @@ class ClientPool(Tallies):
             on_begin(round, clients, version, steps)
 
     def add(self, updates: Sequence[Update], order: IntArray) -> None:
-        """Continue updates by events that were simulated as arrays. Their next steps are scheduled in `order` (n,), which
-        decides ties.
+        """Continue by events `updates` (n,) that were simulated as arrays. The ends of their steps are put on the clock in
+        `order` (n,), indices of `updates`, which decides between events of one instant.
         """
         for update in updates:
             self.alive_now[update.client] = self._in_flight[update.client] = update
@@ -354,7 +358,7 @@ class ClientPool(Tallies):
             self.life.schedule(updates[place])
 
     def _send_models(self, round: int, new_clients: list[int], updates: list[Update], holders: frozenset[int]) -> None:
-        """Send the model to `new_clients`, whose updates are new, except `holders`; other clients go on with their updates."""
+        """Begin the first step of `new_clients`: a download, which `holders` skip. Other `updates` go on, or are sent again."""
         now, life = self.clock.now, self.life
         for client in new_clients:
             life.begin(self.alive_now[client], now, has_model=client in holders)
@@ -374,11 +378,12 @@ class ClientPool(Tallies):
         return zip(drawn, samples, taken, strict=True)
 
     def charge(self) -> None:
-        """Charge the batteries for tests of the model and messages. This may empty batteries of clients at work."""
+        """Subtract the energy of tests of the model and of messages from the batteries."""
         if self.energy is not None:
             self.advance()
             self.energy.charge(self.clock.now)
             if self.energy.batteries is not None:
+                # Batteries of clients at work are empty earlier now.
                 for update in list(self._in_flight.values()):
                     self.life.predict(update)
 
@@ -394,7 +399,7 @@ class ClientPool(Tallies):
             self.life.cut(update, outcome)
 
     def _on_end(self, update: Update) -> None:
-        """Handle the end of an attempt: count it, free its client, and call the listeners."""
+        """Handle the end of an attempt: count it, free its client, forget an update that is not kept, and call the listeners."""
         client = update.client
         self.count_end(update)
         del self._in_flight[client]
@@ -424,7 +429,7 @@ class ClientPool(Tallies):
                 del self.alive_now[update.client]
 
     def on_move(self, clients: IntArray) -> None:
-        """Handle that a script moved clients (n,) in or out: waiting servers check again at the end of this instant."""
+        """Handle that a script moved clients (n,) in or out: tell energy now, and the listeners at the end of this instant."""
         now = self.clock.now
         if self.energy is not None:
             self.energy.on_move(clients, now)
@@ -436,7 +441,7 @@ class ClientPool(Tallies):
             watch()
 
     def go_by_events(self) -> None:
-        """Continue each attempt in flight by events. Must be called before time passes between rounds."""
+        """Continue each attempt in flight by events. Must be called before time passes between rounds, which arrays cannot do."""
         self.whole_rounds.release()
 
     def renew(self, name: Drawn) -> None:
@@ -452,7 +457,11 @@ class ClientPool(Tallies):
         return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 
     def state_dict(self) -> State:
-        """Return presence, ages, counts, and every update with its next event."""
+        """Return presence, ages, counts, and every update with its next event.
+
+        `precede_access`: number of updates whose event is on the clock before that of the uplink; `load_state_dict` schedules
+        the uplink (`arm`) at the same place.
+        """
         alive, precedes = self.alive, self.medium.access.precedes
         return {
             **self.tallies_state(),

@@ -1,7 +1,7 @@
 """Probes: before a server selects, it sends the model to clients and asks for their loss. Answers are small messages.
 
-A probe leads the life of an update (`netsim.clients.lifecycle`), over the same links, and with draws of its own, so that asking
-changes no update. What is computed is an evaluation; nothing is released that privacy would be spent on.
+A probe has the steps of an update (`netsim.clients.lifecycle`) and uses the same links. Its random numbers are its own, so that
+probing changes no update. The client only evaluates the model, which costs no privacy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JOULES = ("compute_j", "send_j", "receive_j")
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to clients: its medium, and the work of an answer."""
+    """A kind of probe: its medium, and the work of an answer."""
 
     medium: Medium
     """Medium with the draws, sizes and durations of the probes."""
@@ -42,9 +42,9 @@ class Question:
 class Probes:
     """Asks clients of `pool`, all at once, and waits until each has answered or failed, at most `deadline_s` seconds.
 
-    `asking`: the usual question. `testing`: the question that asks for a test of the model, or None. Probes without an answer
-    by the deadline end as late. `repeat`: callback that receives the number of earlier probes in this round, so that draws
-    differ. Raises ValueError for a deadline that is not > 0.
+    `asking`: the usual question, for the loss. `testing`: the question that asks for a test of the model, or None. Probes
+    without an answer by the deadline end as late. `repeat`: callback that receives the number of earlier calls of `ask` in this
+    round, so that random numbers differ. Raises ValueError for a deadline that is not > 0.
     """
 
     def __init__(
@@ -58,9 +58,7 @@ class Probes:
     ) -> None:
         if deadline_s is not None and not deadline_s > 0:
             raise ParameterError("deadline_s", deadline_s, "must be > 0 seconds")
-        self.pool = pool
-        self.deadline_s = deadline_s
-        self._repeat = repeat
+        self.pool, self.deadline_s, self._repeat = pool, deadline_s, repeat
         self.under_way: dict[int, Update] = {}
         """Probes in flight, by client."""
         self.ends: list[Update] = []
@@ -76,12 +74,13 @@ class Probes:
         self._present = 0
         """Index of the present question, or the last one."""
         self._over: Event | None = None
+        """Event that wakes `ask` after the last probe; None if `ask` does not wait."""
         # Rings after everything else of its instant: an answer exactly at the deadline is in time.
         self._alarm = Alarm(pool.clock, self._end_late)
         pool.add_probes(self)
 
     def _life(self, question: Question, kind: str) -> UpdateLifecycle:
-        """Return what runs the probes that ask `question`; `kind` names their messages on carriers."""
+        """Return the executor of probes that ask `question`; `kind` names their messages on carriers."""
         pool = self.pool
         return UpdateLifecycle(
             clock=pool.clock,
@@ -136,8 +135,8 @@ class Probes:
     def ask(
         self, round: int, clients: IntArray, version: int, times: int = 0, test: bool = False
     ) -> Process[list[Update]]:
-        """Send probes to `clients` (n,), which must be present and not busy; wait for all, and return the ended probes in the
-        order of `clients`.
+        """Send the model of `version` as probes to `clients` (n,), which must be present and not busy; wait for the end of all,
+        and return them in the order of `clients`.
 
         `times`: number of earlier calls in this `round`. `test`: ask for a test of the model.
         """
@@ -158,6 +157,7 @@ class Probes:
             probed.append(probe)
         pool.busy[clients] = True
         self.started += len(probed)
+        # Begin only after all exist: a probe may end within `begin`, and the last to end wakes `ask`.
         for probe in probed:
             self.life.begin(probe, now)
         if self.under_way:
@@ -203,7 +203,7 @@ class Probes:
                 self.joules[name] += getattr(probe, name)
 
     def account_unfinished(self) -> list[Update]:
-        """Return the probes in flight at the end of the run, with their energy up to now."""
+        """Add the energy up to now of the probes in flight at the end of the run to the totals; return these probes."""
         energy = self.pool.energy
         for probe in self.under_way.values():
             if energy is not None:

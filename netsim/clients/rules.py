@@ -1,4 +1,4 @@
-"""Rules for all updates of a run."""
+"""Rules for all updates of a run, as the life of an update (`netsim.clients.lifecycle`) obeys them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Load(NamedTuple):
     weighted_samples: float = 0.0
     """Samples in units of the time that training takes for one."""
     besides_s: float = 0.0
-    """Additional seconds, such as a pause of the application."""
+    """Additional seconds of the work, such as a pause of the application."""
     look_s: float = 0.0
     """Polling interval in seconds: the end of the work is noticed at a multiple of it after the beginning; 0: at once."""
 
@@ -30,18 +30,19 @@ class UpdateRules:
     """Rules of privacy, of sending again, and of reports to the server."""
 
     charge_on: str = "upload"
-    """Privacy is spent as the upload begins ("upload": a message that left the device has been released, whether it arrives or
-    not; sending the same again reveals nothing new) or only on delivery ("delivery")."""
+    """Event that spends privacy: "upload", the beginning of the upload, or "delivery". An upload releases the message even if it
+    is lost on the way; sending the same message again reveals nothing new, so it costs nothing."""
     retry: bool = False
-    """True if a client keeps an update that was finished and not delivered, for another attempt."""
+    """True if a client keeps a finished update that was not delivered, for another attempt."""
     instant: bool = False
     """True if an upload that takes no time ends within the call that began it."""
     on_work: Callable[[Update], Load | None] | None = None
-    """Callback that returns the work when a client begins to work on an update; a returned None means that the callback ends
-    the work itself, later. Without a callback the work is planned when the update begins.
+    """Callback that returns the work of an update when its client begins to work, or None if the caller ends the work itself,
+    later. Without a callback the work is planned when the update begins.
     """
     reports_phases: bool = False
     """True if clients report to the server how long each step of a delivered update took."""
 
 
 USUAL = UpdateRules()
+"""The default rules."""

@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def updates_state(updates: Collection[Update]) -> State:
-    """Return every update as plain data, with its next event and its draws."""
-    # In the order of their next steps on the clock, which decides between two events of one instant.
+    """Return every update as plain data, with its next event and its draws (random numbers); `restored_updates` reverts it.
+
+    `models`, `sends`: distinct sets of draws. `model_of`, `send_of`: index of the set of each update, -1 for none.
+    """
+    # In the order in which their next events were put on the clock: it decides between two events of one instant.
     alive = sorted(updates, key=lambda update: (update.call_number, update.round, update.send_place))
     # Updates that were started together share their draws.
     models = list({id(update.model_draws): update.model_draws for update in alive}.values())
@@ -48,8 +51,8 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
 
 
 def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State | int]:
-    """Return the attempts (objects) of a round under way as plain data: the client of an attempt in flight, all fields of an
-    ended one.
+    """Return the attempts (objects) of a round under way as plain data: of an attempt in flight only its client, of an ended
+    attempt all fields. `alive`: live updates by client, which are saved elsewhere (`updates_state`).
     """
     return [
         update.client

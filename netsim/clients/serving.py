@@ -40,7 +40,9 @@ class TakesAll:
     closing: Closing | None = None
 
     def takes(self, update: Update) -> bool:
+        """Return True: no update is late."""
         return True
 
     def channels(self, clients: IntArray) -> list[int] | None:
+        """Return None: no sub-channels are assigned."""
         return None

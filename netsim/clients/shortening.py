@@ -1,4 +1,4 @@
-"""Local training that ends early, with the present pass over the client's samples."""
+"""Early end of local training, after the present pass over the client's samples."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ if TYPE_CHECKING:
 
 
 def shorten(pool: ClientPool, update: Update) -> None:
-    """End the training of `update` with the present pass over its samples, unless that is the last. The number of passes must
-    be known.
+    """End the training of `update` after the pass over its samples that is under way: set its steps and samples to what it
+    will have done by then, and reschedule the end. Do nothing in the last pass.
+
+    The work law must know the steps of a pass (`a_pass`).
     """
     now, draws, work, client = pool.clock.now, update.model_draws, pool.medium.work, update.client
     assert work.drawn is not None
     assert work.a_pass is not None
+    # `drawn_steps` is 0 if the update takes the steps that the law has drawn for its client.
     steps, steps_of_pass = update.drawn_steps or work.drawn.item(client), work.a_pass.item(client)
     start_s, ends_s = update.phase_start_s, update.due_s
     if ends_s >= update.departure_s:

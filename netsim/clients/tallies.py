@@ -1,4 +1,4 @@
-"""Arrays over all clients, with or without an update, and counts."""
+"""Arrays with an entry for each client, and counts of attempts. The pool of clients is a `Tallies`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from netsim.clients.vectorised.columns import Columns
     from netsim.core.protocols import BoolArray, FloatArray, IntArray, State
 
-_KEPT = ("last_delivery", "last_delivery_s", "successes", "selections")
+_SAVED_ARRAYS = ("last_delivery", "last_delivery_s", "successes", "selections")
 
 
 class Tallies:
@@ -25,7 +25,9 @@ class Tallies:
         self.busy: BoolArray = np.zeros(clients, np.bool_)
         """True (K,) while an attempt of the client is in flight."""
         self.last_delivery: IntArray = np.zeros(clients, np.int64)
-        """Round (K,) of the last delivered update; 0: none yet. The age of information after round t is t - last + 1."""
+        """Round (K,) of each client's last delivered update; 0: none yet. The age of information after round t is
+        t - `last_delivery` + 1.
+        """
         self.last_delivery_s: FloatArray = np.zeros(clients)
         """Time (K,) at which each client's last update arrived, seconds; 0 before the first."""
         self.selections: IntArray = np.zeros(clients, np.int64)
@@ -35,14 +37,12 @@ class Tallies:
         self.started = self.models_sent = 0
         """Numbers of attempts begun and of models sent to clients, so far."""
         self.ended = dict.fromkeys(OUTCOMES, 0)
-        """Number of attempts ended so far."""
+        """Number of attempts ended so far, by outcome."""
         self.numbered_ends = 0
-        """Number of the next attempt to end by its own event."""
+        """Number of attempts that `count_end` has numbered so far; the next attempt to end gets this number."""
 
     def count_end(self, update: Update) -> None:
-        """Count an attempt that ended by its own event, and number it in the order of ends. Numbers are compared within a round
-        only.
-        """
+        """Count an attempt that ended by its own event, and number it in the order of ends (compared within a round only)."""
         self.ended[update.outcome] += 1
         update.end_number, self.numbered_ends = self.numbered_ends, self.numbered_ends + 1
         if not update.censored:
@@ -51,14 +51,14 @@ class Tallies:
             self.successes[update.client] += 1
 
     def count_begun(self, clients: IntArray) -> None:
-        """Count attempts that `clients` (n,) begin, each with a model."""
+        """Count an attempt of each of `clients` (n,), which is sent a model. A client may occur more than once."""
         np.add.at(self.selections, clients, 1)
         self.started += len(clients)
         self.models_sent += len(clients)
 
     def count_ends(self, ended: Columns, *, all_delivered: bool) -> None:
-        """Count the attempts `ended`, which are in the order of ends, with the same effect as `count_end` for each.
-        `all_delivered`: True if every update was delivered.
+        """Count the attempts `ended`, simulated as arrays and in the order of ends: the same as `count_end` for each, except for
+        the number. `all_delivered`: True if every update was delivered.
         """
         outcomes = ended.counts[OUTCOME]
         delivered: BoolArray | slice = slice(None)
@@ -74,15 +74,15 @@ class Tallies:
         np.add.at(self.successes, clients, 1)
 
     def tallies_state(self) -> State:
-        """Return all but `busy`, which follows from the updates."""
-        arrays = {name: getattr(self, name).copy() for name in _KEPT}
+        """Return all arrays and counts but `busy`, which follows from the updates."""
+        arrays = {name: getattr(self, name).copy() for name in _SAVED_ARRAYS}
         return arrays | {"started": self.started, "models_sent": self.models_sent, "ended": dict(self.ended)}
 
     def load_tallies(self, state: State) -> None:
         """Restore a saved state. No client is busy afterwards."""
-        for name in _KEPT:
+        for name in _SAVED_ARRAYS:
             getattr(self, name)[:] = state[name]
         self.started, self.models_sent, self.ended = state["started"], state["models_sent"], dict(state["ended"])
-        # Later ends of a round under way come after those that are saved with it, which have smaller numbers.
+        # A round under way is saved with its numbered ends; the ends to come must get larger numbers.
         self.numbered_ends = sum(self.ended.values())
         self.busy[:] = False

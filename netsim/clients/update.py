@@ -1,7 +1,7 @@
 """One update of a client, and its present attempt.
 
-An update begins as the model is sent to its client. Most are sent back once: one attempt. Where a server lets clients keep what
-could not be delivered, an update takes several attempts, one a round; a row of the client table is one of them.
+An update begins as the model is sent to its client. Most updates are sent back once: one attempt. Where clients keep an update
+that was not delivered, it takes several attempts, one a round. A row of the client table is one attempt.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 BEGUN_BY = (OPEN, END, MESSAGE, SENT)
 """Causes of the beginnings of attempts that are simulated as arrays."""
 OUTCOMES = ("delivered", "lost", "late", "aborted")
+"""Outcomes of an attempt. `netsim.clients.vectorised.columns` stores indices of this tuple."""
 Drawn = Literal["download", "downlink", "compute", "sample", "upload", "uplink"]
 """Names of the draws of an update: durations of phases and samples, and losses by links."""
 WorkOfUpdate = tuple[int, int | None, int | None]
@@ -50,11 +51,15 @@ FIELDS = (
     "work_steps",
     *(name for name in UpdateRow._fields if name not in LATER),
 )
+# Reads all columns of the client table from an update in one call: a row is made for each attempt.
 _RECORDED: Callable[[Update], tuple[Any, ...]] = attrgetter(*UpdateRow._fields)
 
 
 class _Draws:
-    """Base of the random numbers of messages that begin together in a round. `DRAWN` names what is drawn."""
+    """Base of the draws (random numbers) of `clients` (n,), whose messages begin together in a round at `time_s`.
+
+    `DRAWN`: names of the attributes that hold the draws, and of their sources in the medium.
+    """
 
     DRAWN: ClassVar[tuple[Drawn, ...]]
 
@@ -91,10 +96,10 @@ class ModelDraws(_Draws):
     compute: Draw[float]
     sample: Draw[float]
 
-    # Written out, not a loop over `DRAWN`: a server that sends models one by one draws for each update.
+    # Written out, not a loop over `DRAWN`, for speed: a server that sends models one by one draws for each update.
     @classmethod
     def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> ModelDraws:
-        """Draw for `clients` (n,) in `round`."""
+        """Draw for updates that `clients` (n,) begin in `round` at `time_s`."""
         draws = cls(round, time_s, clients)
         draws.downlink = medium.downlink.draw(round, time_s, clients)
         draws.download = medium.download.draw(round, time_s, clients)
@@ -114,7 +119,7 @@ class SendDraws(_Draws):
 
     @classmethod
     def draw(cls, medium: Medium, round: int, time_s: float, clients: IntArray) -> SendDraws:
-        """Draw for `clients` (n,) in `round`."""
+        """Draw for attempts that `clients` (n,) begin in `round` at `time_s`."""
         draws = cls(round, time_s, clients)
         draws.upload = medium.upload.draw(round, time_s, clients)
         draws.uplink = medium.uplink.draw(round, time_s, clients)
@@ -141,7 +146,7 @@ class Update:
     __slots__ = (*FIELDS, "call_number", "end_number", "model_draws", "queued_by", "send_draws", "watts")
     queued_by: Queueing
     """Step in which the update waits for the uplink, or last waited."""
-    # These values are known only after an attempt has ended; they enter its record then.
+    # Columns of training losses: None here, because losses are known only after the attempt has ended, when its row is made.
     loss = loss_rms = None
 
     def __init__(
@@ -160,6 +165,7 @@ class Update:
         self.begun_round = round
         """Round in which the model was sent to the client. Together with the client it addresses the draws."""
         self.version = version
+        """Version of the model that the update starts from."""
         self.place = place
         """Position among the clients of `model_draws`."""
         self.model_draws = draws
@@ -167,9 +173,10 @@ class Update:
         """Draws of the present attempt."""
         self.phase = DOWNLOAD
         self.phase_start_s = self.due_s = now_s
+        """Times at which the present phase began, and at which its next event is due; inf if no event is known."""
         self.drawn_steps, self.work_samples, self.work_steps = work
         self.handed_over = False
-        """True if another coordinator began it, in a round of its own."""
+        """True if another edge began the update, in a round of its own."""
         self.charged = False
         """True if privacy was spent on the update."""
         self.budget = _NAN
@@ -198,13 +205,17 @@ class Update:
         channel: int | None,
         begun: Cause | None = None,
     ) -> None:
-        """Begin an attempt in `round`. `begun`: cause of the attempt; None: the opening of the round."""
+        """Begin an attempt in `round`: set every column of its record to the value at the beginning.
+
+        `age_rounds`: rounds since the client's last delivery. `departure_s`: time at which the client will go away. `channel`:
+        assigned sub-channel, or None. `begun`: cause of the attempt; None: the opening of the round.
+        """
         self.send_draws = draws
         self.send_place = place
         """Position among the clients of `send_draws`."""
         self.departure_s = self.away_s = departure_s
-        """Time at which the client will go away, which only the engine knows. With a battery `departure_s` is the time at which
-        the battery will be empty, if that is earlier and nothing changes before.
+        """`away_s`: time at which the client will go away, which only the engine knows. `departure_s`: the same, or the time at
+        which its battery will be empty, if that is earlier.
         """
         self.round = round
         self.age_rounds = age_rounds
@@ -238,7 +249,7 @@ class Update:
         self.receive_j: Any = None
 
     def successor(self) -> Update:
-        """Return another object of this update, so that its next attempt leaves the record of the present one as it is."""
+        """Return a second object of this update for its next attempt, so that the record of the ended attempt stays as it is."""
         other = Update.__new__(Update)
         for name in (*FIELDS, "model_draws", "send_draws"):
             setattr(other, name, getattr(self, name))
@@ -251,19 +262,18 @@ class Update:
 
     def row(self) -> UpdateRow:
         """Return the record of the present attempt."""
-        # `tuple.__new__` instead of `_make`: there is a value for each field, so its check of the length can be spared.
+        # `tuple.__new__` instead of `_make`, for speed: it checks no length, and there is a value for each field.
         return tuple.__new__(UpdateRow, _RECORDED(self))
 
     def erase_phase(self) -> None:
-        """Remove the present phase from the record of the attempt, because it ends in a later attempt."""
+        """Remove the present phase from the record of the attempt: a phase is recorded in the attempt in which it ends."""
         if self.phase == COMPUTE:
             self.samples = self.steps = None
         if self.phase in STAGE_OF:
             setattr(self, STAGE_OF[self.phase].start, _NAN)
 
     def unfinished_row(self, now_s: float) -> UpdateRow:
-        """Return the record of an attempt still in flight at the end of the run, without phases that began in an earlier
-        attempt.
+        """Return the record of an attempt still in flight at the end of the run, without a phase that began in an earlier one.
         """
         if self.started_round is not None and self.phase_start_s < self.selected_s:
             self.erase_phase()
@@ -271,10 +281,10 @@ class Update:
 
 
 def renew_draws(name: Drawn, medium: Medium, updates: Iterable[Update], now_s: float) -> None:
-    """Re-evaluate the draws `name` of `updates`, with the same uniform numbers, after a law of `medium` was replaced.
+    """Evaluate the draws `name` of `updates` again under a new law of `medium`, with the same uniform random numbers.
 
-    Updates of a round share their draws, so each set is renewed once. Draws that depend on time evaluate themselves again when
-    they are read next (`expire`); a value that is the same for all clients cannot, and is drawn again.
+    Updates of a round share their draws, so each set is renewed once. Most draws evaluate themselves again when they are read
+    next (`expire`). A constant, the same for all clients, cannot (`expire` returns False), so its source draws it again.
     """
     source = getattr(medium, name)
     distinct: dict[int, ModelDraws | SendDraws] = {}

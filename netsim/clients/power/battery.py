@@ -1,10 +1,10 @@
 """The batteries of all clients as arrays: charge, time until empty, and readiness for selection.
 
-Between two changes of what charges it and of what draws on it, a charge is a straight line, held back at the capacity. So it is
-known when it will cross the threshold and when it will be empty; only clients that meet one of these, or a change, are touched.
+While the powers that charge and drain a battery stay the same, its charge is a straight line, up to the capacity. So the times at
+which it crosses the threshold and at which it is empty are known. Only batteries that reach such a time, or change, are computed.
 
-A client whose battery ran empty is off: it draws nothing until the battery has been charged to the threshold. A client is ready
-from the instant at which its charge reaches the threshold to that at which it falls to it.
+A client whose battery ran empty is off: it draws nothing until the battery is charged to the threshold. A client is ready from
+the instant at which its charge rises to the threshold until the instant at which it falls to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Batteries:
     `capacity_j`: capacity in joules. `initial`: share of it that is charged at time 0. `threshold`: share from which on a
     client may be selected. `charge_w`: power of the charger. `draw_w`: power that each client draws at time 0. `charging`: True
     for clients at a charger at time 0. Raises ValueError for a capacity that is not > 0 and finite, shares out of [0, 1] (the
-    threshold: above 0), and a supply that is negative or infinite.
+    threshold: above 0), and a `charge_w` that is negative or infinite.
     """
 
     def __init__(
@@ -84,8 +84,8 @@ class Batteries:
         return np.minimum(self.cross_s, self.empty_s)
 
     def charge_j(self, clients: IntArray, time_s: float | FloatArray) -> FloatArray:
-        """Return the charges (n,) of `clients` at `time_s`, in joules. `time_s` must not lie after the next event of any of
-        them.
+        """Return the charges (n,) of `clients` (n,) at `time_s` (one time, or (n,)), in joules. No next event of these clients
+        may lie before it.
         """
         gained = self.slope_w[clients] * (time_s - self.since_s[clients])
         return np.clip(self.level_j[clients] + gained, 0.0, self.capacity_j[clients])
@@ -161,6 +161,7 @@ class Batteries:
         # ready if it meets the threshold from below, and stops being ready if from above.
         self.ready[already_on] = self.slope_w[already_on] > 0
         times_s = self.cross_s[switched_on]
+        # A straight line crosses the threshold once.
         self.cross_s[crossing] = _EVER
         if switched_on.size:
             self.dead[switched_on] = False
@@ -177,7 +178,8 @@ class Batteries:
     def _begin_pieces(self, clients: IntArray, times_s: FloatArray) -> None:
         """Begin a new linear piece of the charge of each of `clients` (n,) at `times_s` (n,), from its `level_j` on.
 
-        Sets the slope of each piece and the times of its next events. Switches off clients whose battery is empty now.
+        Sets the slope of each piece and the times of its next events. Switches off clients whose battery is empty now. `draw` is
+        the fast path for one client; both must compute the same bits.
         """
         level, capacity, threshold = self.level_j[clients], self.capacity_j[clients], self.threshold_j[clients]
         dies = (level <= 0) & ~self.dead[clients]

@@ -1,11 +1,11 @@
 """The energy of all clients: joules of each attempt, total power over time, and batteries.
 
-A client that is sent the model, trains or sends draws `receive_w`, `compute_w` or `send_w`; otherwise `idle_w` while it is
-present (waiting for a sub-channel included), `off_w` while it is absent, and nothing while its battery is empty. What tests of
-the model, opinions and messages between clients draw comes on top of that.
+A client draws `receive_w` while it is sent the model, `compute_w` while it trains and `send_w` while it sends. Otherwise it draws
+`idle_w` while it is present (also while it waits for a sub-channel) and `off_w` while it is absent. It draws nothing while its
+battery is empty. Tests of the model, opinions and messages between clients draw further power on top.
 
-Two accounts are kept apart: what each attempt drew, by the phases it went through, with the idle energy of each client by its
-times of presence; and the integral of power over time, to which every change of state is reported. A run checks one by the other.
+Energy is counted twice, independently. The first account sums the joules of the phases of each attempt, and the idle energy of
+each client. The second is the integral of power over time, to which every change of state is reported. A run compares them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS = {"compute_j": COMPUTING, "send_j": SENDING, "receive_j": RECEIVING, "i
 
 
 class Drawing(Protocol):
-    """An attempt of an update, as far as energy reads and records it."""
+    """The attributes of an attempt that this module reads and records (`netsim.clients.update.Update`)."""
 
     client: int
     phase: str
@@ -63,10 +63,10 @@ class FollowedPresence:
 
 
 class Energy:
-    """Energy and batteries of the clients.
+    """Energy and batteries of the K clients.
 
-    To a server it is their `Availability`: present, with enough charge. `followed`: presence of the clients. `batteries`: None
-    for mains power. `charger`: presence at a charger.
+    It stands in for the presence law of the clients: a client is `on` if it is present with enough charge. `followed`: presence
+    of the clients. `batteries`: None for mains power. `charger`: presence of the clients at a charger, or None.
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class Energy:
         self.integral = PowerIntegral()
         self._pending_w, self._pending_j = self.integral.pending_w, self.integral.pending_j
         self.besides = ActivityEnergy()
+        """Energy of tests, opinions and messages."""
         self.spent = PhaseEnergy()
+        """Energy of attempts in their phases."""
         self.phases = KnownPhases(powers=powers, integral=self.integral, spent=self.spent)
         """Account of attempts that are simulated together as arrays."""
         self._catch_up: Callable[[float], None] = lambda now_s: None
@@ -99,17 +101,19 @@ class Energy:
         self._base_j: FloatArray = np.zeros(clients)
         """Joules (K,) that each client would have drawn up to `_base_s` without any phase."""
         self._base_s: FloatArray = np.zeros(clients)
+        """Time (K,) of the last change of `_base_w`."""
         self._same = powers.same
         """Power by state as plain numbers, if all clients draw the same; otherwise None."""
         self._owed_j: FloatArray | None = None
         """Joules (K,) drawn by tests and messages that are not yet subtracted from the batteries."""
-        everyone = np.arange(clients)
         if batteries is not None:
             batteries.listen(self._rebase)
-        self._rebase(everyone, self._base_s.copy())
+        self._rebase(np.arange(clients), self._base_s.copy())
 
     def listen(self, catch_up: Callable[[float], None]) -> None:
-        """Call `catch_up` with a time before energy is read: it accounts for the attempts worked out together up to then."""
+        """Set the callback that is called with the present time before energy is read. It accounts for attempts that were
+        simulated as arrays (`WholeRounds`).
+        """
         self._catch_up = catch_up
 
     @property
@@ -119,7 +123,7 @@ class Energy:
 
     @property
     def next_change_s(self) -> FloatArray:
-        """Time (K,) of the next change of presence, charging or readiness of each client by itself; inf: never."""
+        """Time (K,) of the next change of presence, charging or readiness of each client, if nothing else happens; inf: never."""
         if self.batteries is None:
             return self.presence.next_change_s
         soonest = np.minimum(self.presence.next_change_s, self.batteries.next_s)
@@ -147,11 +151,14 @@ class Energy:
 
     @property
     def alive(self) -> BoolArray:
-        """True (K,) for clients that are present and on, even if their charge is too low for selection."""
+        """True (K,) for clients that are present and whose battery is not empty, even if its charge is too low for selection."""
         return self.presence.on if self.batteries is None else self.presence.on & ~self.batteries.dead
 
     def advance(self, now_s: float) -> None:
-        """Bring presence, charges and what clients draw up to `now_s`."""
+        """Bring presence, charges and powers up to `now_s`.
+
+        Each change is applied at its own time: a charge depends on the order of changes.
+        """
         batteries = self.batteries
         if batteries is None:
             for clients, times_s in self.followed.changes(now_s):
@@ -187,7 +194,7 @@ class Energy:
         self._rebase(clients, times_s)
 
     def _rebase(self, clients: IntArray, times_s: FloatArray) -> None:
-        """Recompute the power that `clients` (n,) draw outside of phases, from `times_s` (n,) on."""
+        """Recompute the power that `clients` (n,) draw outside of phases, from `times_s` (n,) on, in both accounts."""
         powers = self.powers
         watts = np.where(self._present[clients], powers.idle_w[clients], powers.off_w[clients])
         if self.batteries is not None:
@@ -206,13 +213,13 @@ class Energy:
             attempt.departure_s = min(attempt.away_s, self.batteries.empty_s.item(attempt.client))
 
     def _watts_of(self, client: int) -> tuple[float, ...]:
-        """Return the powers of a client by state."""
+        """Return the powers of a client by state, watts."""
         if self._same is not None:
             return self._same
         return tuple(watts.item(client) for watts in self.powers.by_state)
 
     def account(self, attempt: Drawing, now: float) -> None:
-        """Add the energy of `attempt` in its present state to its columns."""
+        """Add the energy that `attempt` has drawn in its present state since `metered_s` to its columns and to `spent`."""
         state = attempt.drawing
         if state:
             watts, seconds = attempt.watts, now - attempt.metered_s
@@ -244,11 +251,14 @@ class Energy:
             self._draw(self.batteries, attempt, state, now)
 
     def _draw(self, batteries: Batteries, attempt: Drawing, state: int, now: float) -> None:
-        """Change the power that the client of `attempt` draws from its battery to that of `state`, from now on."""
+        """Change the power that the client of `attempt` draws from its battery to that of `state`, from now on, and update the
+        departure of the attempt.
+        """
         client, watts = attempt.client, attempt.watts[state]
         if state == IDLE and not self._present[client]:
             watts = self.powers.off_w.item(client)
         if batteries.dead[client] or batteries.empty_s[client] <= now:
+            # The client is off; it will draw `watts` from when it is on again.
             batteries.run_empty(client, now)
             batteries.draw_w[client] = watts
         else:
@@ -281,8 +291,8 @@ class Energy:
         return _EVER if self.charger is None else self.charger.presence.next_change_s.item(client)
 
     def spend(self, state: int, clients: IntArray, start_s: FloatArray, end_s: FloatArray) -> None:
-        """Account for tests of the model or opinions: distinct `clients` (n,) draw the power of `state` from `start_s` to
-        `end_s` (n,), beside that of updates.
+        """Account for tests of the model or opinions: distinct `clients` (n,) draw the power of `state` from `start_s` (n,) to
+        `end_s` (n,), on top of the power of updates.
         """
         watts = self._watts_in(state)[clients]
         self.integral.plan(state, watts, start_s, end_s)
@@ -290,8 +300,8 @@ class Energy:
         self._owe(clients, watts * (end_s - start_s))
 
     def spend_on_air(self, state: int, clients: IntArray, seconds: FloatArray) -> None:
-        """Account for messages: distinct `clients` (n,) drew the power of `state` for `seconds` (n,) in total, up to now, beside
-        that of updates.
+        """Account for messages: distinct `clients` (n,) drew the power of `state` for `seconds` (n,) in total up to now, on top
+        of the power of updates.
         """
         joules = self._watts_in(state)[clients] * seconds
         self.integral.pulse(state, float(joules.sum()))
@@ -299,7 +309,7 @@ class Energy:
         self._owe(clients, joules)
 
     def _watts_in(self, state: int) -> FloatArray:
-        """Return the powers (K,) of the clients in a state other than IDLE."""
+        """Return the powers (K,) of the clients in a state other than IDLE, watts."""
         powers = self.powers
         return {RECEIVING: powers.receive_w, COMPUTING: powers.compute_w, SENDING: powers.send_w}[state]
 
@@ -311,7 +321,8 @@ class Energy:
             self._owed_j[clients] += joules
 
     def charge(self, now_s: float) -> None:
-        """Subtract from the batteries what tests and messages drew since the last call. Everything must be advanced to `now_s`.
+        """Subtract the joules that tests and messages have drawn since the last call from the batteries. Everything must be
+        advanced to `now_s`.
         """
         owed, self._owed_j = self._owed_j, None
         if owed is not None and self.batteries is not None:
@@ -319,7 +330,8 @@ class Energy:
             self.batteries.change(clients, np.full(len(clients), now_s), taken_j=owed[clients])
 
     def totals(self, now_s: float) -> dict[str, float]:
-        """Return columns of a round that are running sums since the start of the run. Everything must be advanced to `now_s`."""
+        """Return the columns of a round that are sums since the start of the run, joules. Everything must be advanced to `now_s`.
+        """
         self._catch_up(now_s)
         self.spent.settle()
         joules = self.integral.joules(now_s)
@@ -332,14 +344,15 @@ class Energy:
         return [*COLUMNS, "besides_j", *self.now()]
 
     def now(self) -> dict[str, int]:
-        """Return columns of a round that describe the instant of its close."""
+        """Return the columns of a round that describe the instant of its close: the number of empty batteries, if there are any.
+        """
         return {} if self.batteries is None else {"batteries_empty": int(np.count_nonzero(self.batteries.dead))}
 
     def accounts(self, now_s: float) -> dict[str, tuple[float, float]]:
-        """Return two counts of the joules up to `now_s`, by column of a round: the sum over what drew them, and the integral.
+        """Return the joules up to `now_s` in both accounts, by column of a round: (sum, integral).
 
-        The sum is over attempts, tests, opinions, messages and idle times; the integral is that of power over time. They are
-        kept separately, so that a run can check one by the other: they must agree up to rounding.
+        The sum is over attempts, tests, opinions, messages and idle times; the integral is that of power over time. They must
+        agree up to rounding: a run checks it.
         """
         self._catch_up(now_s)
         self.spent.settle()
@@ -348,12 +361,12 @@ class Energy:
         return {name: (own[state] + besides[state], integral[state]) for name, state in COLUMNS.items()}
 
     def idle_j(self, now_s: float) -> float:
-        """Return the idle energy of all clients: over their times of presence, less the time in phases."""
+        """Return the joules that all clients drew outside of phases: as if they were in none, less the displaced energy."""
         self.spent.settle()
         return float((self._base_j + self._base_w * (now_s - self._base_s)).sum()) - self.spent.idle_j
 
     def state_dict(self) -> State:
-        """Return both accounts, charges, and presence at chargers. The pool saves the presence of clients."""
+        """Return both accounts, charges, and presence at chargers. The pool of clients saves their presence."""
         state: State = {
             "integral": self.integral.state_dict(),
             "besides": self.besides.state_dict(),
@@ -400,9 +413,9 @@ class _Changes(NamedTuple):
 
 
 def _sort_changes(changes: list[_Changes]) -> Iterator[_Changes]:
-    """Merge changes of presence and of charging into batches of one kind, in which each client occurs at most once.
+    """Split changes into batches of one kind in which each client occurs at most once, as `Batteries.change` needs them.
 
-    The batches keep the order of time of each client; two clients do not affect each other.
+    The batches keep the order of each client's changes. Clients do not affect each other, so no other order matters.
     """
     if not changes:
         return
@@ -414,7 +427,7 @@ def _sort_changes(changes: list[_Changes]) -> Iterator[_Changes]:
     kinds, clients, times_s, on = kinds[order], clients[order], times_s[order], on[order]
     first = np.flatnonzero(np.concatenate(([True], clients[1:] != clients[:-1])))
     lengths = np.diff(np.append(first, len(clients)))
-    # The batch of `rank` holds the change of this rank of each client that has so many.
+    # Rank 0 takes the first change of every client, rank 1 the second of every client that has two, and so on.
     for rank in range(int(lengths.max())):
         places = first[lengths > rank] + rank
         for kind in (_OF_PRESENCE, _OF_CHARGING):

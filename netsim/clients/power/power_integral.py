@@ -1,11 +1,11 @@
-"""The integral of power over time, by state. It is fed by changes of power only, so that it checks the sums over attempts
-independently.
+"""The integral of power over time, by state. It sees changes of power only, so that it is an independent check of the energy
+summed over attempts.
 
 A change of w watts at time t adds w (T - t) = w T - w t joules up to any later T. So two sums for each state, of w and of w t,
-give the energy at every T, whatever the number of changes and clients. Times count from the last reading.
+give the energy at every T, whatever the number of changes and clients. Times count from the last reading (`anchor_s`).
 
 Changes reported between two readings are kept, and the next reading sums them exactly (`math.fsum`). So the sums do not depend
-on the order of reports: attempts may report theirs one by one as they happen, or all together.
+on the order of reports: attempts may report changes one by one as they happen, or all together.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class PowerIntegral:
         self.pending_j: list[list[float]] = [[], [], [], []]
         """Contribution of each of these changes to `offset_j`, by state."""
         self.anchor_s = 0.0
+        """Time of the last reading."""
         self._joules = [0.0, 0.0, 0.0, 0.0]
         """Joules up to `anchor_s`."""
         self._planned: list[tuple[int, FloatArray, FloatArray]] = []
@@ -50,8 +51,9 @@ class PowerIntegral:
         self.pending_j[state].append(watts * (time_s - self.anchor_s))
 
     def changes(self, state: int, watts: FloatArray, times_s: FloatArray) -> None:
-        """Add a change of each of several clients: `watts` (n,) from `times_s` (n,) on. Unlike those of `change` they are summed
-        at once, so they must come in the same order in every run.
+        """Add a change of each of several clients: `watts` (n,) from `times_s` (n,) on.
+
+        Unlike changes reported by `change`, these are summed at once, so they must come in the same order in every run.
         """
         self.watts[state] += float(watts.sum())
         self.offset_j[state] += float((watts * (times_s - self.anchor_s)).sum())
@@ -61,11 +63,11 @@ class PowerIntegral:
         self._planned += [(state, watts, start_s), (state, -watts, end_s)]
 
     def pulse(self, state: int, joules: float) -> None:
-        """Add energy that was drawn at one instant."""
+        """Add `joules` that were drawn at one instant."""
         self._joules[state] += joules
 
     def joules(self, now_s: float) -> list[float]:
-        """Return the energy of each state up to `now_s`; earlier changes may still be reported later."""
+        """Return the joules of each state up to `now_s`, which becomes the anchor. Changes before it may still be reported."""
         for sums, reported in ((self.watts, self.pending_w), (self.offset_j, self.pending_j)):
             for state, changes in enumerate(reported):
                 sums[state] += fsum(changes)
@@ -103,10 +105,7 @@ class PowerIntegral:
 
 
 class PhaseEnergy:
-    """Energy of attempts in their phases: power times the length of each phase.
-
-    Summed in the way of `PowerIntegral`.
-    """
+    """Energy of attempts in their phases: power times the length of each phase, summed exactly as in `PowerIntegral`."""
 
     __slots__ = ("attempts_j", "displaced_j", "idle_j", "phases_j")
 
@@ -142,9 +141,8 @@ class PhaseEnergy:
 
 
 def _sort_terms(terms: list[float]) -> list[float]:
-    """Return `terms` ascending, without zeros and without pairs that cancel: saved states do not depend on the order of reports.
-    """
-    # Positive terms of each size, less negative ones.
+    """Return `terms` ascending, without zeros and pairs that cancel, so that a saved state does not depend on their order."""
+    # Number of positive terms of each size, less that of negative ones.
     surplus: Counter[float] = Counter()
     for term in terms:
         surplus[abs(term)] += 1 if term > 0 else -1
@@ -158,14 +156,14 @@ class ActivityEnergy:
         self.joules = [0.0] * 4
         """Joules of activities that are over, by state; includes activities without length."""
         self._lasting: list[tuple[int, FloatArray, FloatArray, FloatArray]] = []
-        """Activities that may not be over: state, watts (n,), start and end times (n,)."""
+        """Activities under way when they were last read: (state, watts (n,), start times (n,), end times (n,))."""
 
     def add(self, state: int, watts: FloatArray, start_s: FloatArray, end_s: FloatArray) -> None:
         """Add `watts` (n,) drawn in `state` from `start_s` (n,) to `end_s` (n,)."""
         self._lasting.append((state, watts, start_s, end_s))
 
     def joules_until(self, now_s: float) -> list[float]:
-        """Return the energy of each state up to `now_s`, which must not decrease from call to call."""
+        """Return the joules of each state up to `now_s`, which must not decrease from call to call."""
         total, lasting = list(self.joules), []
         for activity in self._lasting:
             state, watts, start_s, end_s = activity

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MOST_W = 1e12
 """Largest power allowed, watts: sums over many clients and a long time stay far below the largest float."""
 PHASES = tuple(stage.power for stage in STAGES)
-"""The states of an attempt, in order."""
+"""States (`netsim.clients.power.power_integral`) of a client in the three phases of an attempt, in order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +48,17 @@ class Powers:
 
     @property
     def same(self) -> tuple[float, ...] | None:
-        """Power by state if all clients draw the same; otherwise None."""
-        # A stride of zero: all entries are the same number in memory.
+        """Power by state, watts, if all arrays repeat one number (`np.broadcast_to`); otherwise None."""
+        # A stride of zero: all entries are the same number in memory. Equal numbers side by side are not looked for.
         if all(not watts.strides[0] for watts in self.by_state):
             return tuple(watts.item(0) for watts in self.by_state)
         return None
 
 
 class KnownPhases:
-    """Reports the energy of attempts with known phases to `integral` and `spent`. Must give the same bits as
-    `netsim.clients.power.energy.Energy.change`, called for each change of state.
+    """Account of the energy of attempts simulated as arrays, whose phases are known. Reports to `integral` and `spent`.
+
+    Must give the same bits as `netsim.clients.power.energy.Energy.change`, called for each change of state.
     """
 
     def __init__(self, *, powers: Powers, integral: PowerIntegral, spent: PhaseEnergy) -> None:
@@ -66,15 +67,13 @@ class KnownPhases:
         self._same: FloatArray | None = None if same is None else np.array(same)[:, None]
 
     def _watts(self, clients: IntArray) -> FloatArray:
-        """Return the powers of `clients` (n,) by state; (4, n), or (4, 1) where all draw the same."""
+        """Return the powers of `clients` (n,) by state, watts: (4, n), or (4, 1) if all draw the same."""
         if self._same is not None:
             return self._same
         return np.stack([watts[clients] for watts in self._powers.by_state])
 
     def joules(self, state: int, clients: IntArray, seconds: FloatArray) -> FloatArray:
-        """Return the joules (n,) that `clients` (n,) drew in `state` for `seconds` (n,); NaN seconds: the state was not
-        reached.
-        """
+        """Return the joules (n,) that `clients` (n,) drew in `state` for `seconds` (n,); 0 for NaN, a state not reached."""
         drawn: FloatArray = self._watts(clients)[state] * seconds
         drawn[np.isnan(drawn)] = 0.0
         return drawn
@@ -82,13 +81,15 @@ class KnownPhases:
     def report(
         self, clients: IntArray, times_s: FloatArray, leave_s: FloatArray | None, reported: IntArray | None, until_s: float
     ) -> IntArray | int:
-        """Report the changes of state up to `until_s` in attempts of `clients` (n,); return the number of changes (n,) of each
-        attempt that are reported now, earlier reports included.
+        """Report the changes of state up to `until_s` in attempts of `clients` (n,). Return how many changes of each attempt have
+        been reported now: (n,), or one number for all.
 
         `times_s` (6, n): starts and ends of the phases in the order of PHASES; NaN: not reached. `leave_s` (n,): ends of the
         attempts, if all have ended; None if none has. `reported` (n,): number of changes of each that were reported before;
         None: 0.
         """
+        # A client is idle until its first phase begins, goes from phase to phase, and is idle again when its attempt ends.
+        # Each phase adds its power at its start and takes it off at its end; joules count from the anchor of the integral.
         watts, anchor_s = self._watts(clients), self._integral.anchor_s
         idle_w, phase_w = watts[IDLE], watts[RECEIVING:]
         seconds = times_s[1::2] - times_s[::2]
@@ -119,7 +120,9 @@ class KnownPhases:
         return number
 
     def _add_whole_attempts(self, begin_j: FloatArray, end_j: FloatArray, joules: FloatArray, displaced_j: FloatArray) -> None:
-        """Fast path for attempts whose phases have all begun and ended: the changes of power cancel, only their energy remains.
+        """Fast path of `report` for attempts whose phases have all begun and ended, all arrays (3, n).
+
+        The changes of power cancel, so only energy is reported.
         """
         for row, state in enumerate(PHASES):
             self._integral.pending_j[state] += begin_j[row].tolist() + end_j[row].tolist()

@@ -1,4 +1,4 @@
-"""Access to the uplink: an update holds a place on it from here to the end of its attempt."""
+"""The step of an update in which it gets access to the uplink, which it holds to the end of its attempt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Access(Step):
-    """Step that waits for a turn on the uplink and gives it back when the attempt ends."""
+    """Step that waits for a turn on the uplink, a queue over sub-channels, and gives it back when the attempt ends.
+
+    Foreseeable only if the uplink is free: then every update has its turn at once.
+    """
 
     phase, power, finished = WAIT, IDLE, True
 
@@ -24,6 +27,7 @@ class Access(Step):
         self._executor, self._access = executor, access
 
     def begin(self, update: Update, now: float) -> None:
+        """Go on if the uplink has a place for `update`, or wait in its queue."""
         if self.foreseeable or self._access.take(update):
             self.enter(update, now)
         else:
@@ -37,11 +41,12 @@ class Access(Step):
         self.following.begin(update, now)
 
     def close(self, update: Update, now: float) -> None:
+        """Take `update` out of the queue, if it still waits there."""
         self._access.withdraw(update)
 
     def resume(self, update: Update) -> None:
-        # Probes and updates wait in one queue, but their steps belong to different executors, so the call goes to the step
-        # itself.
+        """Note on `update` that it waits in this step."""
+        # Probes and updates wait in one queue, but their steps belong to different executors. So an update names its step.
         update.queued_by = self
 
     def yield_turn(self, update: Update, now: float) -> None:
@@ -59,5 +64,5 @@ class Access(Step):
             following.queued_by.enter(following, now)
 
     def foresee(self, forecast: Forecast) -> bool:
-        # Without a queue every client has a turn at once.
+        """Return True and change nothing: without a queue every client has its turn at once."""
         return True

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Compute(Step):
     """Step of local training: a time for the update, and a time for each of its samples.
 
-    `on_work`: callback that returns the work when training begins, or None if other code ends the training by the executor's
-    `proceed`. Without it the work is planned when the update begins.
+    `on_work`: callback that returns the work as training begins, or None if other code ends the training later, by `proceed` of
+    the executor. Without a callback the work is planned when the update begins.
     """
 
     phase, power = TRAINING.name, TRAINING.power
@@ -35,11 +35,14 @@ class Compute(Step):
         self._row = start_row(TRAINING)
 
     def begin(self, update: Update, now: float) -> None:
+        """Begin to train, and schedule the end if its time is known. `foresee` must compute the same duration."""
         draws, besides_s, look_s = update.model_draws, 0.0, 0.0
+        # Samples to count the time by; those of a message of an application are weighted.
         samples: float | None = update.work_samples
         if self._on_work is not None:
             load = self._on_work(update)
             if load is None:
+                # The caller ends the training by itself.
                 update.compute_from(now)
                 update.phase, update.phase_start_s = self.phase, now
                 self._executor.wait(update, self.power, now)
@@ -51,8 +54,9 @@ class Compute(Step):
         if samples:
             lasts_s += samples * draws.sample.at(update.place, now)
         if look_s:
+            # The application looks for the end of its work only every `look_s` seconds.
             lasts_s = math.ceil(lasts_s / look_s) * look_s
-        # A duration too short to change the time (by rounding) counts as zero, in both forms.
+        # A duration too short to change the time (by rounding) counts as zero, here and in `foresee`.
         if now + lasts_s > now:
             self._executor.run(update, self, now + lasts_s, now)
         else:
@@ -65,10 +69,12 @@ class Compute(Step):
         self._executor.proceed(update, now)
 
     def close(self, update: Update, now: float) -> None:
+        """Record start, work and end of the training in the present attempt, which may not be the one in which it began."""
         update.compute_from(update.phase_start_s)
         update.compute_end_s = now
 
     def foresee(self, forecast: Forecast) -> bool:
+        """Compute work, starts and ends of all trainings, as `begin` does for one; False if a duration is not known yet."""
         counts, work, steps = forecast.counts, self._work, forecast.steps
         starts_s = forecast.begin(self._row)
         if steps is not None:
@@ -77,6 +83,7 @@ class Compute(Step):
             samples, taken = work.amounts(forecast.clients, steps)
             counts[SAMPLES], counts[STEPS] = np.asarray(samples), np.asarray(taken)
         compute, sample = forecast.model_draws.compute, forecast.model_draws.sample
+        # Seconds (n,) that the trainings last; None while no part of the time is known to differ from zero.
         lasts_s: Any = None
         if not compute.certain:
             lasts_s = compute.each_at(starts_s)

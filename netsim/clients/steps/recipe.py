@@ -1,4 +1,4 @@
-"""The recipe of an update."""
+"""The recipe of an update: its steps in order, which the executors by events and as arrays both run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 class Recipe(NamedTuple):
-    """The steps of an update, in order. `model` and `update` are its transfers. A kept update restarts at step `again`."""
+    """The steps of an update, in order. `model` and `update` are its two transfers. A kept update is sent again from the step
+    `again` on.
+    """
 
     steps: tuple[Step, ...]
     model: Transfer
@@ -25,13 +27,14 @@ class Recipe(NamedTuple):
 
     @property
     def foreseeable(self) -> bool:
-        """True if links and work of clients allow to simulate the attempts of a round as arrays."""
+        """True if the attempts of a round may be simulated as arrays."""
         return all(step.foreseeable for step in self.steps)
 
 
 def update_recipe(executor: Executor, medium: Medium, rules: UpdateRules, kind: str) -> Recipe:
-    """Return the recipe of updates over `medium`; `kind` names their messages on its carriers."""
+    """Return the recipe of updates over `medium`; `kind` names their messages on its carriers (bytes over shared links)."""
     down, up = medium.ports(kind)
+    # Without a carrier (`carries`), the delay of a transfer includes the time of its bytes.
     model = Transfer(executor, DOWNWARD, medium, port=down if medium.down.carries else None, immediate=True)
     compute, access = Compute(executor, medium, rules.on_work), Access(executor, medium.access)
     update = Transfer(

@@ -51,12 +51,13 @@ class Step(Protocol):
     power: int
     """State of the client in this step (`netsim.clients.power.power_integral`)."""
     foreseeable: bool
-    """True if `foresee` may be called: the step of an attempt depends on no other attempt."""
+    """True if `foresee` may be called, because the step of one attempt does not depend on other attempts."""
     finished: bool = False
-    """True if the update is finished, so that a client may keep it where the attempt ends in this step."""
+    """True if the update is complete in this step, so that its client may keep it if the attempt ends here."""
     hold: Hold | None = None
     """Resource that the update holds while it is in this step."""
     following: Step | None = None
+    """Next step of the recipe; None for the last."""
 
     @abstractmethod
     def begin(self, update: Update, now: float) -> None:
@@ -75,15 +76,15 @@ class Step(Protocol):
         return
 
     def recall(self, update: Update) -> None:
-        """Set attributes of `update` that `begin` would have set beside columns: it was simulated as arrays and goes on by
-        events.
+        """Set the attributes that `begin` would have set, other than columns, of an update that was simulated as arrays and goes
+        on by events.
         """
         return
 
     def drop(self, update: Update) -> None:
-        """Release resources that only this step holds, and record nothing."""
+        """Release resources that only this step holds, without a record: the update is discarded."""
         return
 
     @abstractmethod
     def foresee(self, forecast: Forecast) -> bool:
-        """Compute the step for all attempts of `forecast`; return False if it cannot be known now."""
+        """Compute the step for all attempts of `forecast` and return True, or return False if it cannot be known now."""

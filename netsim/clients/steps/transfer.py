@@ -47,12 +47,11 @@ UPWARD = Direction(UPLOADING, "send_draws", "send_place", "upload", "uplink", "b
 
 
 class Transfer(Step):
-    """Step that transfers a message of an update in `direction` over `medium`: a delay, bytes, and loss.
+    """Step that transfers a message of an update in `direction` over `medium`: a delay, then its bytes, with possible loss.
 
     `port`: carries the bytes after the delay; None if the delay includes their time. `access`: access to the uplink, which may
     add losses; None if clients have links of their own. `immediate`: True if a transfer that takes no time ends within the call
-    that begins it.
-    `on_begin`: called when the message of an update leaves for the first time, or None.
+    that begins it. `on_begin`: called when the message of an update leaves for the first time, or None.
     """
 
     def __init__(
@@ -72,18 +71,21 @@ class Transfer(Step):
         self.begun = self.bytes = self.under_way = 0
         """Number of transfers begun so far, their bytes, and number of transfers in flight."""
         self._executor, self._start, self._end, self._row = executor, stage.start, stage.end, start_row(stage)
+        # Draws of an update, or of a `Forecast`, which has attributes of the same names.
         self._delay = attrgetter(f"{direction.draws}.{direction.delay}")
         self._survival = attrgetter(f"{direction.draws}.{direction.survival}")
         self._place = attrgetter(direction.place)
         self._bytes, self._bytes_row = direction.bytes, direction.bytes_row
         down = direction is DOWNWARD
         self._sizes = sizes.model_sizes(medium.clients) if down else sizes.update_sizes(medium.clients)
+        # The same as an array for `foresee`: one number, or (K,).
         self._size = np.asarray(sizes.down if down else sizes.up)
         self._outages = medium.outages if medium.reached_by_outages else None
         self._port, self._access, self._immediate = port, access, immediate
         self._on_begin = on_begin
 
     def begin(self, update: Update, now: float) -> None:
+        """Send the message: count and record its bytes, draw its loss, and schedule the end of its delay."""
         setattr(update, self._start, now)
         size = self._sizes[update.client]
         setattr(update, self._bytes, size)
@@ -105,6 +107,7 @@ class Transfer(Step):
             self.finish(update, now)
 
     def finish(self, update: Update, now: float) -> None:
+        """Handle the end of the delay: the message has arrived, or its bytes go onto the carrier now."""
         if self._port is None:
             self.arrive(update, now)
         else:
@@ -129,6 +132,7 @@ class Transfer(Step):
             self._port.listen(partial(on_carried, self))
 
     def close(self, update: Update, now: float) -> None:
+        """Record start and end, and take bytes that are left off the carrier."""
         # Write the start again: a transfer that goes on into a later attempt is recorded in the attempt in which it ends.
         setattr(update, self._start, update.phase_start_s)
         setattr(update, self._end, now)
@@ -137,6 +141,7 @@ class Transfer(Step):
             self._leave_port(update)
 
     def drop(self, update: Update) -> None:
+        """Take the bytes off the carrier without a record: the update is discarded."""
         self.under_way -= 1
         self._leave_port(update)
 
@@ -146,12 +151,16 @@ class Transfer(Step):
             self._port.leave(update.client)
 
     def resume(self, update: Update) -> None:
+        """Count an update that is taken over in this step."""
         self.under_way += 1
 
     def recall(self, update: Update) -> None:
+        """Set whether the message survives the client's link, as drawn when the transfer began."""
         update.survives = self._survival(update).at(self._place(update), update.phase_start_s)
 
     def foresee(self, forecast: Forecast) -> bool:
+        """Compute bytes, ends and losses of all transfers, as `begin` and `arrive` do for one; False if a draw is not known yet.
+        """
         row, counts = self._row, forecast.counts
         starts_s = forecast.begin(row)
         counts[self._bytes_row] = self._size[forecast.clients] if self._size.ndim else self._size

@@ -1,1 +1,1 @@
-"""Updates of many clients simulated together as arrays."""
+"""Updates of many clients simulated together as arrays; the same results as `netsim.clients.lifecycle` gives by events."""

@@ -1,6 +1,6 @@
 """Attempts of updates as columns: an entry for each attempt in place of an object.
 
-The whole life of these attempts is known as they begin: the columns hold what is still to come, too.
+All steps of these attempts are computed as they begin, so the columns also hold times that still lie ahead.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ SELECTED, DOWN_START, DOWN_END, TRAIN_START, TRAIN_END, UP_START, UP_END, END, E
 """Rows of `times`: seconds, NaN where a step is not reached; EPSILON and LEAK are privacy costs."""
 CLIENT, ROUND, PLACE, VERSION, AGE, DOWN, UP, DRAWN, SAMPLES, STEPS, OUTCOME, CAUSE, ARRIVES, CHARGED, METERED = range(15)
 NUMBER, BEGUN, AFTER = range(15, 18)
-"""Rows of `counts`. `PLACE`: among those that were selected together; `OUTCOME`, `CAUSE`: places in lists of names, -1: none;
-`ARRIVES`: whether the upload comes to its end and is not lost; `CHARGED`: whether privacy has been spent on it; `METERED`: how
-many starts and ends of phases have been accounted for as energy; `NUMBER`: among the attempts of the run, from 1; `BEGUN`,
-`AFTER`: cause of the beginning, as its place in `BEGUN_BY` and the number that goes with it."""
+"""Rows of `counts`. `PLACE`: index among the attempts selected together. `OUTCOME`, `CAUSE`: indices of lists of names, -1: none.
+`ARRIVES`: 1 if the upload ends and is not lost, else 0. `CHARGED`: 1 if privacy has been spent on the update, else 0. `METERED`:
+number of starts and ends of phases whose energy is accounted for. `NUMBER`: number of the attempt in the run, from 1. `BEGUN`,
+`AFTER`: cause of the beginning: its index in `BEGUN_BY`, and the number that goes with it. `SAMPLES`, `STEPS`: -1 if unknown."""
 TIMES, COUNTS = AWAY + 1, AFTER + 1
 """Numbers of rows of `times` and `counts`."""
 DELIVERED, LOST, LATE, ABORTED = range(4)
+"""Indices of `OUTCOMES`."""
+# Rows of `times` and `counts` by attribute of an update.
 _TIMES = {
     "selected_s": SELECTED,
     **{name: DOWN_START + row for row, name in enumerate(name for stage in STAGES for name in (stage.start, stage.end))},
@@ -67,10 +69,10 @@ class Groups(Protocol):
         """Names of all groups."""
 
     def places_of(self, clients: IntArray) -> IntArray:
-        """Return the place of the group of each of `clients` (n,) among the groups."""
+        """Return the group of each of `clients` (n,) as an index of `names`."""
 
     def names_of(self, clients: IntArray) -> list[str]:
-        """Return the group of each of `clients` (n,)."""
+        """Return the name of the group of each of `clients` (n,)."""
 
 
 class Columns:
@@ -99,29 +101,29 @@ class Columns:
         self.phases = phases
 
     def _derive(self, times: FloatArray, counts: IntArray) -> Columns:
-        """Return `times` and `counts` as attempts of the same world: they share causes, groups and the account of energy."""
+        """Return `times` and `counts` as columns that share causes, groups and the account of energy with these."""
         return Columns(times, counts, self.causes, self.groups, self.phases)
 
     def __len__(self) -> int:
         return len(self.counts[0])
 
     def piece(self, first: int, last: int) -> Columns:
-        """Return the attempts from place `first` up to `last`, not included, in the same memory."""
+        """Return the attempts from place `first` up to, without, `last`, as views: writing to them changes these columns."""
         return self._derive(self.times[:, first:last], self.counts[:, first:last])
 
     def take(self, places: IntArray) -> Columns:
-        """Return the attempts at `places` (m,), in this order."""
+        """Return copies of the attempts at `places` (m,), in this order."""
         return self._derive(self.times.take(places, axis=1), self.counts.take(places, axis=1))
 
     def append_tables(self, others: Sequence[Columns]) -> Columns:
-        """Return these attempts, followed by `others`."""
+        """Return copies of these attempts, followed by those of `others`."""
         times = np.concatenate([self.times, *(other.times for other in others)], axis=1)
         counts = np.concatenate([self.counts, *(other.counts for other in others)], axis=1)
         return self._derive(times, counts)
 
     def column(self, name: str) -> Any:
-        """Return the column `name` of the client table, or attribute of an update, (n,): an array, or a list with None for
-        null.
+        """Return the column `name` of the client table, or the attribute `name` of each update (n,): an array, or a list with
+        None for null. Columns that such attempts cannot have are None throughout.
         """
         if name in _TIMES:
             return self.times[_TIMES[name]]
@@ -147,7 +149,10 @@ class Columns:
         return [None] * len(self)
 
     def meter(self, until_s: float, *, ended: bool) -> None:
-        """Account for the energy drawn up to `until_s`. `ended`: True if all attempts ended by then, False if none did."""
+        """Account for the energy drawn up to `until_s`. `ended`: True if all attempts ended by then, False if none did.
+
+        Repeated calls add only what is new: the row METERED counts what is accounted for.
+        """
         assert self.phases is not None
         times, counts = self.times, self.counts
         reported = counts[METERED] if counts[METERED].any() else None
@@ -174,17 +179,18 @@ class Columns:
         return [UpdateRow._make(row) for row in zip(*(plain(column) for column in columns), strict=True)]
 
     def cut_at(self, now_s: float) -> Columns:
-        """Return the attempts as they stand at `now_s`: later times become NaN."""
+        """Return a copy of the attempts as they stand at `now_s`: later times become NaN, bytes not sent yet 0."""
         times, counts = self.times.copy(), self.counts.copy()
+        # A view of `times`: the next line changes `times`.
         steps = times[DOWN_END : END + 1]
         steps[steps > now_s] = np.nan
         counts[UP, np.isnan(times[UP_START])] = 0
         return self._derive(times, counts)
 
     def cut(self, outcome: int, now_s: float) -> Columns:
-        """Return the attempts, cut at `now_s` with `outcome` (an index of OUTCOMES): the phase under way ends then.
+        """Return a copy of the attempts that ends them at `now_s` with `outcome` (an index of OUTCOMES), in the phase under way.
 
-        All attempts must be in flight at `now_s`. In the result none has a cause or arrives.
+        All attempts must be in flight at `now_s`. In the copy no attempt has a cause, and none arrives.
         """
         result = self.cut_at(now_s)
         times, counts = result.times, result.counts
@@ -195,15 +201,17 @@ class Columns:
         return result
 
     def phase_starts_s(self) -> FloatArray:
-        """Return the start times (3, n) of each attempt's last phase and of earlier phases that took time: the latest first,
-        missing ones inf.
+        """Return when the phases of each attempt started (3, n): the last phase first, then earlier phases that took time, then
+        inf for missing ones.
 
-        They decide between attempts that end at one instant, because the end of a phase is put on the clock when the phase
-        begins. An attempt that ended at the instant of its selection has -inf in the first row.
+        They decide the order of attempts that end at one instant, as it would be by events: the end of a phase is put on the
+        clock when the phase begins, and the clock runs events of one instant in the order in which they were put there. An
+        attempt that ended at the instant of its selection has -inf in the first row: it ends before all others.
         """
         times = self.times
         starts = times[[start_row(stage) for stage in reversed(STAGES)]]
         starts_s: FloatArray = np.full((len(STAGES), len(self)), _EVER)
+        # Next free row of `starts_s` (n,), for each attempt.
         depth = np.zeros(len(self), np.int64)
         latest = np.full(len(self), _EVER)
         everyone = np.arange(len(self))
@@ -217,16 +225,19 @@ class Columns:
         return starts_s
 
     def order_by_begin(self) -> IntArray:
-        """Return the places (n,) in the order in which their last phases began."""
+        """Return the places (n,) in the order in which their last phases began; at one instant, in the order of earlier phases,
+        of rounds, and of places.
+        """
         starts_s = self.phase_starts_s()
         order: IntArray = np.lexsort((self.counts[PLACE], self.counts[ROUND], *starts_s[::-1]))
         return order
 
     def order_by_end(self) -> IntArray:
-        """Return the places (n,) in the order of ends."""
+        """Return the places (n,) in the order of ends, as it would be by events."""
         ends_s = self.times[END]
         order: IntArray = ends_s.argsort()
         rising = ends_s[order]
+        # Only ties need the slower order, by end and then by begin.
         if (rising[1:] == rising[:-1]).any():
             begun = self.order_by_begin()
             order = begun[ends_s[begun].argsort(kind="stable")]
@@ -239,13 +250,14 @@ def plain(column: Any) -> list[Any]:
 
 
 class Selected:
-    """The attempts of one round as it closes, in the order of selection: those at `places` (n,) of `table`.
+    """The attempts of one round as `Attempts`, in the order of selection: those at `places` (n,) of `table`.
 
-    Values later than `closes_s` are hidden; inf: none are.
+    Times after `closes_s`, the close of the round, read as NaN; inf: no time is hidden.
     """
 
     __slots__ = ("_all", "_closes_s", "_places")
     updates = ()
+    """Empty: no attempt is an object."""
 
     def __init__(self, table: Columns, places: IntArray, closes_s: float) -> None:
         self._all, self._places, self._closes_s = table, places, closes_s
@@ -254,11 +266,12 @@ class Selected:
         return len(self._places)
 
     def column(self, name: str) -> Any:
+        """Return the column `name` (n,) as it is known at the close."""
         column = self._all.column(name)
         if self._closes_s < _EVER and SELECTED < _TIMES.get(name, SELECTED) <= END:
             column = np.where(column > self._closes_s, np.nan, column)
         return [column[place] for place in self._places.tolist()] if isinstance(column, list) else column[self._places]
 
     def order_of_end(self) -> IntArray:
-        # Places in the table are already in the order of ends.
+        """Return the attempts (n,) in the order of ends, which is that of the table."""
         return np.argsort(self._places)

@@ -1,4 +1,7 @@
-"""Attempts of a round whose steps are worked out as arrays, one step after the other."""
+"""Attempts of a round while their steps are computed as arrays, one step after the other.
+
+Each step of a recipe (`Step.foresee`) calls `begin`, and then `run` or `lose`, with its row of the times.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,22 @@ if TYPE_CHECKING:
     from netsim.core.protocols import BoolArray, FloatArray, IntArray
     from netsim.network.outages import ClientOutages
 
+# Rows in which the last stage ends, and in which each of the three stages ends.
 _LAST_END = start_row(STAGES[-1]) + 1
 _ENDS = [start_row(stage) + 1 for stage in STAGES]
 
 
 def possible_causes(outages: ClientOutages | None) -> list[str]:
-    """Return the possible causes of losses of attempts simulated as arrays: the links' own, and `outages`."""
+    """Return the names of what can destroy messages of attempts simulated as arrays: the clients' own links, and `outages`."""
     return [CHANNEL, *(() if outages is None else [outage.name for outage in outages])]
 
 
 class Forecast:
     """Attempts of a round while their steps are computed.
 
-    `times` and `counts` have the rows of `netsim.clients.vectorised.columns.Columns`. `steps` (n,): local steps requested
-    of each update; None: as planned. `leaves`: True if some client may go away.
+    `times` (11, n) and `counts` (18, n) have the rows named in `netsim.clients.vectorised.columns`, and are filled in place.
+    `models`, `sends`: draws (random numbers) of the updates and of the attempts. `steps` (n,): local steps requested of each
+    update; None: as planned. `leaves`: True if some client may go away. `causes`: names that the row CAUSE points to.
     """
 
     __slots__ = ("_causes", "_leaves", "_moved", "all_arrive", "counts", "model_draws", "send_draws", "steps", "times")
@@ -48,7 +53,7 @@ class Forecast:
         self.model_draws, self.send_draws = models, sends
         self._leaves, self._causes = leaves, causes
         self._moved = False
-        """True once a step has taken time; until then all times equal the start."""
+        """True once a step has taken time. Until then every row of `times` holds the start already, and nothing is copied."""
         self.all_arrive = True
         """True while no attempt has ended early."""
 
@@ -59,7 +64,10 @@ class Forecast:
         return clients
 
     def begin(self, row: int) -> FloatArray:
-        """Begin a step, at `row` of the times, as the one before ends; return the starts (n,), NaN for attempts that are over."""
+        """Begin the step that starts at `row` of the times when the step before ends, as a step that takes no time.
+
+        Return its starts (n,), NaN for attempts that are over.
+        """
         times = self.times
         starts_s: FloatArray = times[row]
         if self._moved:
@@ -71,7 +79,7 @@ class Forecast:
         return starts_s
 
     def run(self, row: int, ends_s: FloatArray) -> None:
-        """Run the step at `row` until `ends_s` (n,), or until the client leaves if that is earlier."""
+        """Run the step that starts at `row` until `ends_s` (n,), or until the client leaves if that is earlier: aborted then."""
         times, counts = self.times, self.counts
         times[row + 1] = ends_s
         self._moved = True
@@ -84,9 +92,9 @@ class Forecast:
                 self.all_arrive = False
 
     def lose(self, row: int, survives: BoolArray | None, outages: ClientOutages | None) -> None:
-        """End attempts as lost where the transfer at `row` does not survive, or meets one of `outages` (None: there are none).
+        """End attempts as lost whose transfer, which starts at `row`, is destroyed by its link or by one of `outages` (or None).
 
-        `survives` (n,): True where the client's own link lets the message through.
+        `survives` (n,): True where the client's own link lets the message through; None: everywhere.
         """
         counts, times = self.counts, self.times
         sent, starts_s, ends_s = counts[ARRIVES] == 1, times[row], times[row + 1]

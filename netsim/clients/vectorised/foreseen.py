@@ -40,9 +40,9 @@ _EVER = float("inf")
 
 
 class Foreseen:
-    """Executor that computes the columns of attempts by `recipe` over `medium` (`netsim.clients.vectorised.columns`).
+    """Executor that computes the columns of attempts (`netsim.clients.vectorised.columns`) by the steps of `recipe`.
 
-    Clients must not share links.
+    Clients of `medium` must not share links.
     """
 
     def __init__(self, recipe: Recipe, medium: Medium) -> None:
@@ -50,8 +50,9 @@ class Foreseen:
         self.causes = possible_causes(medium.outages)
         """Names of causes; the row `CAUSE` of the counts holds indices of this list."""
         self._places: IntArray = np.arange(0)
-        # Counts with which most attempts begin.
+        """0, 1, 2, ...: the longest array that `places` has returned."""
         self._counts: IntArray = np.zeros((COUNTS, 1), np.int64)
+        """Counts (18, 1) with which each attempt begins; one assignment fills the table of a round."""
         self._counts[[SAMPLES, STEPS, CAUSE]] = -1
         self._counts[ARRIVES], self._counts[OUTCOME] = 1, DELIVERED
 
@@ -70,8 +71,9 @@ class Foreseen:
         """Return the attempts of `chosen` (n,) to their ends, as if the round never closed; None if they cannot be foreseen
         now.
 
-        `ages` (n,): in rounds. `away_s` (n,): time at which each client goes away; None: no client does. `steps` (n,): as in
-        `ClientPool.start`. `begins_s` (n,): beginnings; None: the time at which `models` were drawn.
+        `ages` (n,): rounds since each client's last delivery. `away_s` (n,): time at which each client goes away; None: no
+        client does. `steps` (n,): local steps requested; None: as planned. `begins_s` (n,): times at which the attempts begin;
+        None: all when `models` were drawn.
         """
         count = len(chosen)
         times, counts = np.empty((TIMES, count)), np.empty((COUNTS, count), np.int64)

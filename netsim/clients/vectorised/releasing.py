@@ -1,10 +1,10 @@
-"""Conversion of attempts from columns, where they were simulated together, to single updates that go on by events."""
+"""Conversion of attempts that were simulated as arrays to single updates, which go on by events."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -41,29 +41,38 @@ if TYPE_CHECKING:
 _STARTS = [start_row(stage) for stage in STAGES]
 
 
+class Released(NamedTuple):
+    """Updates made from columns, by round and place of selection."""
+
+    updates: list[Update]
+    order: IntArray
+    """Indices (n,) of `updates` in the order in which the ends of their steps must be put on the clock."""
+
+
 def release_attempts(
     attempts: Columns, now_s: float, draws: Mapping[int, tuple[ModelDraws, SendDraws]], recipe: Recipe
-) -> tuple[list[Update], IntArray]:
-    """Convert attempts in flight at `now_s` to updates; return the updates by round and place of selection, and an order (n,).
+) -> Released:
+    """Convert attempts in flight at `now_s` to updates, each in the state that `UpdateLifecycle` would have given it.
 
-    The order lists places of updates as their next steps must be put on the clock, which is left to the caller. `draws`: random
-    numbers of the rounds in which the attempts began. Each update is in the state that `UpdateLifecycle` would give it.
+    Nothing is put on the clock: the caller does that. `draws`: random numbers by round in which the attempts began.
     """
     step_of = {step.phase: step for step in recipe.steps}
     counts = attempts.counts
     attempts = attempts.take(np.lexsort((counts[PLACE], counts[ROUND])))
     cut = attempts.cut_at(now_s)
     starts = cut.times[_STARTS]
+    # Index of the present stage of each attempt: a stage that has not begun starts at NaN.
     phases = np.count_nonzero(~np.isnan(starts[1:]), axis=0)
     everyone = np.arange(len(attempts))
     starts_s = starts[phases, everyone]
+    # The end lies ahead, so it is read from the columns that are not cut.
     ends_s = attempts.times[[row + 1 for row in _STARTS]][phases, everyone]
     updates = [_update_at(cut, place, draws) for place in range(len(attempts))]
     for update, phase, start_s, end_s in zip(updates, phases.tolist(), starts_s.tolist(), ends_s.tolist(), strict=True):
         update.phase = STAGES[phase].name
         update.phase_start_s, update.due_s = start_s, end_s
         step_of[update.phase].recall(update)
-    return updates, cut.order_by_begin()
+    return Released(updates, cut.order_by_begin())
 
 
 def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDraws, SendDraws]]) -> Update:
@@ -72,7 +81,7 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
     counts, times = attempt.counts[:, 0].tolist(), attempt.times[:, 0].tolist()
     models, sends = draws[counts[ROUND]]
     # A negative number means unknown.
-    planned = [None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS])]
+    samples, steps = (None if amount < 0 else amount for amount in (counts[SAMPLES], counts[STEPS]))
     update = Update(
         counts[CLIENT],
         counts[ROUND],
@@ -80,7 +89,7 @@ def _update_at(attempts: Columns, place: int, draws: Mapping[int, tuple[ModelDra
         counts[PLACE],
         times[SELECTED],
         models,
-        (counts[DRAWN], planned[0], planned[1]),
+        (counts[DRAWN], samples, steps),
         plain(attempt.column("group"))[0],
     )
     begun = Cause(BEGUN_BY[counts[BEGUN]], counts[AFTER])

@@ -1,20 +1,20 @@
 """The attempts of a round simulated together as arrays, where attempts do not affect each other: no queue, no shared medium.
 
-`netsim.clients.vectorised.foreseen` runs the steps of all attempts as they begin, and the rule of the close is folded over
-their ends. The close is the only event on the clock. The records equal those of `UpdateLifecycle`, which runs the same steps
-by events, to the last bit, ties included.
+As attempts begin, `netsim.clients.vectorised.foreseen` computes all their steps, and the rule of the close reads their ends. The
+close is the only event on the clock. The records equal those of `UpdateLifecycle`, which runs the same steps by events, to the
+last bit, also where two attempts end at one instant.
 
 Events would take a third more time for 15 attempts a round, and ten times as much and more from 1,000 on
 (`tests/benchmarks/test_whole_rounds_bench.py`).
 
-A reader of single updates, such as a checkpoint, gets copies made from the columns, and nothing changes (`copies`). An action on
-single updates first converts the columns to updates, which go on by events (`release`).
+Code that reads single updates, such as a checkpoint, gets copies made from the columns (`copies`), which change nothing. Code
+that acts on single updates first converts the columns to updates, which go on by events (`release`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from netsim.clients.vectorised.columns import (
     Selected,
 )
 from netsim.clients.vectorised.foreseen import Foreseen
-from netsim.clients.vectorised.releasing import release_attempts
+from netsim.clients.vectorised.releasing import Released, release_attempts
 
 if TYPE_CHECKING:
     from netsim.clients.lifecycle import UpdateLifecycle
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from netsim.network.medium import Medium
 
 FROM = 6
-"""Number of attempts of a round from which on arrays are faster than single updates."""
+"""Smallest number of attempts of a round for which arrays are faster than single updates."""
 _EVER = float("inf")
 
 
@@ -81,6 +81,14 @@ class Pool(Protocol):
         """Continue updates by events; their next steps are scheduled in `order` (n,)."""
 
 
+class _Close(NamedTuple):
+    """The close of a round, as far as attempts in the table are concerned."""
+
+    time_s: float
+    following: int
+    """Place of the first attempt that ends after the close."""
+
+
 class WholeRounds:
     """Attempts of `pool` that are simulated as arrays, round by round.
 
@@ -99,13 +107,15 @@ class WholeRounds:
         self.closes_s: float | None = None
         """Time at which the round under way will close; None if unknown."""
         self.last_end: int | None = None
-        """Number of the last attempt of the round that ends up to its close; None if none ends."""
+        """Number of the last attempt of the round that ends by its close; None if none ends by then."""
         self._table: Columns | None = None
+        """Attempts in the order of their ends. Those in flight are the last `left`: earlier ones have ended."""
         self._ends_s: FloatArray = np.zeros(0)
-        """Ends (n,) of the attempts of the table, ascending; the first may have passed."""
+        """Ends (n,) of the attempts of the table, ascending."""
         self.left = 0
         """Number of attempts in flight."""
         self._draws: dict[int, tuple[ModelDraws, SendDraws]] = {}
+        """Random numbers of the updates and attempts in flight, by round."""
         self._phases = None if pool.energy is None else pool.energy.phases
         self._unmetered: list[Columns] = []
         """Ended attempts whose energy is not accounted for yet."""
@@ -114,7 +124,8 @@ class WholeRounds:
         self._simple = False
         """True if the table holds one round whose attempts are all delivered before its close.
 
-        `_deliver` then handles it in one piece, which saves a sixth of a round of 15 attempts, and nothing of one of 1,000.
+        `_deliver` then handles the table in one piece, which saves a sixth of the time of a round of 15 attempts, and nothing of
+        one of 1,000.
         """
         self._outlasting = False
         """True if some attempts outlast the round that closed last."""
@@ -124,7 +135,9 @@ class WholeRounds:
         self.possible = False
 
     def can_take(self, count: int) -> bool:
-        """Return True if `count` attempts that begin now may be simulated as arrays."""
+        """Return True if `count` attempts that begin now may be simulated as arrays: the closing rule depends on ends only, no
+        update goes by events, and arrays are faster.
+        """
         pool = self._pool
         if pool.life.serving.closing is None or pool.alive_now:
             return False
@@ -133,7 +146,9 @@ class WholeRounds:
     def begin(
         self, round: int, chosen: IntArray, version: int, steps: IntArray | None, models: ModelDraws, sends: SendDraws
     ) -> Selected | None:
-        """Begin the attempts of `chosen` (n,) and return them. Return None and do nothing if some attempt cannot be foreseen now.
+        """Begin the attempts of `chosen` (n,) in `round` and return them; the counterpart of `ClientPool._start_each`.
+
+        Return None and do nothing if some attempt, or the close of the round, cannot be foreseen now.
         """
         pool, old = self._pool, self.left
         known = self._foreseen.lives(
@@ -155,23 +170,23 @@ class WholeRounds:
         order = table.order_by_end()
         table = table.take(order)
         ends_s = table.times[END]
+        # Places in the table of the attempts of this round.
         mine = np.flatnonzero(table.counts[ROUND] == round) if old else self._foreseen.places(len(chosen))
-        close = self._close(table, ends_s, mine)
+        close = self._foresee_close(table, ends_s, mine)
         if close is None:
             return None
-        closes_s, last = close
-        self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), closes_s
-        self._simple = known.all_arrive and not old and last == len(ends_s)
+        self._table, self._ends_s, self.left, self.closes_s = table, ends_s, len(ends_s), close.time_s
+        self._simple = known.all_arrive and not old and close.following == len(ends_s)
         self._draws[round] = models, sends
         pool.count_begun(chosen)
         self._recipe.model.count(chosen)
+        # Places in the table by order of selection.
         places = np.empty(len(chosen), np.int64)
         places[table.counts[PLACE, mine]] = mine
-        return Selected(table, places, _EVER if self._simple else closes_s)
+        return Selected(table, places, _EVER if self._simple else close.time_s)
 
-    def _close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> tuple[float, int] | None:
-        """Return the time of the round's close, and the place of the first attempt that ends after it; None if the close cannot
-        be foreseen. Deliveries of this round after its close become late.
+    def _foresee_close(self, table: Columns, ends_s: FloatArray, mine: IntArray) -> _Close | None:
+        """Return the close of the round, or None if it cannot be foreseen. Make deliveries of this round after it late.
 
         `ends_s` (n,): ends of the attempts of `table`, ascending. `mine` (m,): places of this round's attempts.
         """
@@ -195,17 +210,18 @@ class WholeRounds:
                 if ((starts_s == closes_s) & (table.times[SELECTED, tied] < closes_s)).any():
                     return None
         if following < len(ends_s):
+            # Attempts outlast their round. Outages counted in rounds that may hit them are not known yet.
             if self._pool.medium.outages is not None:
                 return None
             late = mine[(mine >= following) & (counts[OUTCOME, mine] == DELIVERED)]
             counts[OUTCOME, late] = LATE
-        return closes_s, following
+        return _Close(closes_s, following)
 
     def lives(self, round: int, begins_s: FloatArray) -> tuple[Columns, tuple[ModelDraws, SendDraws]] | None:
-        """Return the attempts in `round` of all clients, begun at `begins_s` (K,), to their ends, and their draws.
+        """Return an attempt in `round` of each of the K clients, which begins at `begins_s` (K,), to its end, and the draws.
 
-        None if one cannot be foreseen now. For rounds that each client begins by itself
-        (`netsim.servers.kinds.peer_rounds`); they count from `join` on.
+        None if an attempt cannot be foreseen now. For peers, each of which begins rounds by itself
+        (`netsim.servers.kinds.peer_rounds`). The attempts are counted only when they `join`.
         """
         pool, everyone = self._pool, self._foreseen.places(len(begins_s))
         medium, now = pool.medium, pool.clock.now
@@ -225,7 +241,7 @@ class WholeRounds:
         return Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases), (models, sends)
 
     def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
-        """Take over attempts of `lives` that have begun by now. `draws`: of the rounds of all attempts in flight."""
+        """Count and take over attempts of `lives` that have begun by now. `draws`: by round, of all attempts in flight."""
         table = self._rest().append_tables([begun]) if self.left else begun
         self._table = table.take(table.order_by_end())
         self._ends_s, self._draws, self._simple = self._table.times[END], draws, False
@@ -234,7 +250,10 @@ class WholeRounds:
         self._recipe.model.count(begun.counts[CLIENT])
 
     def settle(self, until_s: float) -> None:
-        """Count uploads that begin and attempts that end up to and including `until_s`, and call the listeners."""
+        """Count uploads that begin, and end attempts that end, up to and including `until_s`.
+
+        No event does this at its time. Callers settle before they read counts, privacy or busy clients.
+        """
         count = self.left
         if not count:
             return
@@ -269,10 +288,10 @@ class WholeRounds:
                 self._charge(table, begun)
 
     def _charge(self, table: Columns, places: IntArray | slice) -> None:
-        """Spend privacy on the updates at `places` of `table`, and record it there."""
+        """Spend privacy on the updates at `places` of `table`, and record budget and leak there."""
         clients, rounds = table.counts[CLIENT, places], table.counts[ROUND, places]
         if (rounds != rounds[0]).any():
-            # Clients are distinct within a round only.
+            # The accountant takes distinct clients, and clients are distinct within a round only.
             everyone = np.arange(len(table))[places]
             for round in np.unique(rounds).tolist():
                 self._charge(table, everyone[rounds == round])
@@ -280,7 +299,7 @@ class WholeRounds:
         table.times[EPSILON, places], table.times[LEAK, places] = self._pool.accountant.charge_all(clients)
 
     def _deliver(self, table: Columns) -> None:
-        """Fast path of `_count` and `_end` for the table of one round that is delivered as a whole; has the same effects."""
+        """Fast path of `_count` and `_end` for a table in which every update of one round is delivered; has the same effects."""
         self._recipe.update.count(table.counts[CLIENT])
         self._charge(table, slice(None))
         self._report_ends(table, all_delivered=True)
@@ -304,7 +323,7 @@ class WholeRounds:
             self._rest().meter(until_s, ended=False)
 
     def _end(self, ended: Columns) -> None:
-        """End attempts, in this order."""
+        """End the attempts `ended`, in the order of their ends: spend privacy on arrivals if it is due then, and report."""
         if not self._pool.life.charges_on_upload:
             arrived = np.flatnonzero(ended.counts[ARRIVES])
             if len(arrived):
@@ -312,7 +331,7 @@ class WholeRounds:
         self._report_ends(ended)
 
     def on_close(self) -> None:
-        """Note that the round has closed; clients of attempts that have not ended stay busy."""
+        """Handle the close of the round: settle up to it, and mark clients of attempts that have not ended as busy."""
         assert self.closes_s is not None
         self.settle(self.closes_s)
         self.closes_s = None
@@ -353,33 +372,36 @@ class WholeRounds:
         self._end(ended)
 
     def copies(self) -> list[Update]:
-        """Return attempts in flight as single updates in the present state, by round and place, numbered by their next steps."""
-        updates, order = self._as_updates()
-        for number, place in enumerate(order.tolist()):
-            updates[place].call_number = number
+        """Return copies of attempts in flight as single updates in the present state, by round and place.
+
+        `call_number` is their rank in the order in which their next events would have been put on the clock.
+        """
+        copies = self._convert()
+        for number, place in enumerate(copies.order.tolist()):
+            copies.updates[place].call_number = number
         if self._pool.energy is not None:
-            for update in updates:
+            for update in copies.updates:
                 self._pool.energy.go_on(update)
-        return updates
+        return copies.updates
 
     def release(self) -> None:
         """Convert attempts in flight to single updates that go on by events."""
         if self.left:
-            updates, order = self.take_out()
-            if updates:
-                self._pool.add(updates, order)
+            released = self.take_out()
+            if released.updates:
+                self._pool.add(released.updates, released.order)
 
-    def take_out(self) -> tuple[list[Update], IntArray]:
-        """Convert attempts in flight to single updates and forget them; returns as `_as_updates` does."""
-        updates, order = self._as_updates()
+    def take_out(self) -> Released:
+        """Convert attempts in flight to single updates, and empty the table."""
+        released = self._convert()
         self._table, self._ends_s, self.left, self._draws = None, np.zeros(0), 0, {}
-        return updates, order
+        return released
 
-    def _as_updates(self) -> tuple[list[Update], IntArray]:
-        """Return attempts in flight as updates, and the places of updates (n,) in the order in which to schedule their next
-        steps.
-        """
+    def _convert(self) -> Released:
+        """Return attempts in flight as single updates in the present state, after everything up to now is counted."""
         now = self._pool.clock.now
         self.settle(now)
         self._meter(now)
-        return release_attempts(self._rest(), now, self._draws, self._recipe) if self.left else ([], np.zeros(0, np.int64))
+        if not self.left:
+            return Released([], np.zeros(0, np.int64))
+        return release_attempts(self._rest(), now, self._draws, self._recipe)
