@@ -10,6 +10,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 MOST_BYTES = 1 << 31
 """Size above which files are refused before they are read."""
@@ -62,11 +63,19 @@ def refuse_other_separator(lines: list[str]) -> None:
         return
 
 
-def csv_rows(lines: list[str]) -> list[tuple[int, list[str]]]:
-    """Return the rows of a CSV file with their numbers, from 1. Raises csv.Error, which names the line."""
+class CsvRow(NamedTuple):
+    """Row of a CSV file; without cells if its line is blank."""
+
+    line: int
+    """Number of its line in the file, from 1."""
+    cells: list[str]
+
+
+def csv_rows(lines: list[str]) -> list[CsvRow]:
+    """Return the rows of a CSV file, the header among them. Raises csv.Error, which names the line."""
     refuse_other_separator(lines)
     reader = csv.reader(lines)
     try:
-        return [(reader.line_num, row) for row in reader]
+        return [CsvRow(reader.line_num, row) for row in reader]
     except csv.Error as error:
         raise csv.Error(f"line {reader.line_num}: {error}") from None

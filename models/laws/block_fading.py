@@ -14,17 +14,14 @@ import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.channels import BoolArray
+from models.laws.channels import BoolArray, Memoryless
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same_clients, spread
-from netsim.core.state import StateFields
 
 _DECIBELS = 1e4  # bound on powers and thresholds, beyond any real one
 
 
 def path_loss_db(distance_km: FloatArray) -> FloatArray:
-    """Return 128.1 + 37.6 log10(d) dB for distances (n,) in km. Raises ParameterError for a distance that is not finite and >
-    0.
-    """
+    """Return the path loss 128.1 + 37.6 log10(d) in dB at distances d (n,) in km, each finite and > 0."""
     distance = np.asarray(distance_km, np.float64)
     wrong = ~(np.isfinite(distance) & (distance > 0))
     if wrong.any():
@@ -32,10 +29,11 @@ def path_loss_db(distance_km: FloatArray) -> FloatArray:
     return np.asarray(128.1 + 37.6 * np.log10(distance))
 
 
-class BlockFading(StateFields):
+class BlockFading(Memoryless):
     """Rayleigh fading with path loss, independent from round to round; a transmission is lost in outage.
 
-    As a law of sub-channels, each of them may have its own distance, power and threshold, and the mean is over sub-channels.
+    `clients` is the number K of sub-channels. Each may have its own distance, power and threshold; `mean_snr_db` is the mean
+    over all of them.
 
     Example:
         >>> import numpy as np
@@ -43,8 +41,6 @@ class BlockFading(StateFields):
         >>> law.success_probability(np.array([0, 1])).round(3)
         array([1.   , 0.468])
     """
-
-    memoryless = True
 
     def __init__(
         self,
@@ -71,16 +67,14 @@ class BlockFading(StateFields):
         for name, value in (("mean_snr_db", mean_snr_db), ("noise_dbm", 0.0 if noise_dbm is None else noise_dbm)):
             if not math.isfinite(value):
                 raise ParameterError(name, value, "must be finite")
-        received = power - path_loss_db(spread(distance, np.arange(clients)))
-        self.noise_dbm = float(received.mean()) - mean_snr_db if noise_dbm is None else noise_dbm
-        self.mean_snr_db = received - self.noise_dbm
+        received_dbm = power - path_loss_db(spread(distance, np.arange(clients)))
+        self.noise_dbm = float(received_dbm.mean()) - mean_snr_db if noise_dbm is None else noise_dbm
+        self.mean_snr_db = received_dbm - self.noise_dbm
         """(K,) SNR of each client without fading."""
         # P(SNR >= threshold) of an exponential SNR. Far out of range the exponent overflows to inf, which gives 0.
         with np.errstate(over="ignore", under="ignore"):
             self._success: FloatArray = np.exp(-(10.0 ** ((threshold - self.mean_snr_db) / 10)))
-
-    def step(self, u: FloatArray) -> None:
-        pass
+            """(K,) probability that a transmission survives."""
 
     def good(self, u: FloatArray, entities: IntArray) -> BoolArray:
         return np.asarray(u < self._success[entities])

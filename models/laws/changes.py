@@ -18,13 +18,14 @@ from models.errors import ParameterError
 
 LawT = TypeVar("LawT")
 _KEPT = 8
+"""Laws that `LazyLaws` keeps after they were built."""
 
 
 class LazyLaws(Sequence[LawT], Generic[LawT]):
-    """Sequence of `count` laws of which `make(j)` builds the j-th on demand, the same each time; the last few are kept.
+    """Sequence of `count` laws, built on demand: `make(j)` builds law j, the same each time. The last few are kept.
 
-    For laws of which many would take much memory: one of 100,000 clients holds an array for each parameter. The engine hands
-    the state of a law, such as that of channels with memory, on to the next one.
+    It saves memory: a law of 100,000 clients holds an array for each parameter. A law may be dropped and built again, because
+    the engine saves the state of the law in force and hands it to the next one.
     """
 
     def __init__(self, *, count: int, make: Callable[[int], LawT]) -> None:
@@ -41,6 +42,7 @@ class LazyLaws(Sequence[LawT], Generic[LawT]):
     def __getitem__(self, place: slice) -> Sequence[LawT]: ...
 
     def __getitem__(self, place: int | slice) -> LawT | Sequence[LawT]:
+        # Indexing a range gives the places of a slice, resolves negative places, and raises IndexError beyond the ends.
         if isinstance(place, slice):
             return [self[j] for j in range(self._count)[place]]
         return self._make(range(self._count)[place])
@@ -55,6 +57,7 @@ class Unchanging(Generic[LawT]):
     """
 
     fixed = True
+    """True: the law never changes."""
     unit: Literal["rounds", "seconds"] = "rounds"
     starts: Sequence[float] = ()
     """Change points: none."""
@@ -110,10 +113,11 @@ class Piecewise(Generic[LawT]):
         self._by_round = unit == "rounds"
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
+        # The number of change points up to now is the number of the law.
         if self._by_round:
             return self.laws[bisect_right(self.starts, round)], math.inf
-        j = bisect_right(self.starts, time_s)
-        return self.laws[j], self.starts[j] if j < len(self.starts) else math.inf
+        segment = bisect_right(self.starts, time_s)
+        return self.laws[segment], self.starts[segment] if segment < len(self.starts) else math.inf
 
 
 def draw_change_points(
@@ -124,13 +128,11 @@ def draw_change_points(
     rng: np.random.Generator,
     unit: Literal["rounds", "seconds"] = "seconds",
 ) -> NDArray[np.float64]:
-    """Draw change points, ascending, uniform over all placements in which every segment before a change lasts >= `min_spacing`;
-    (count,).
+    """Draw `count` change points, ascending: uniform over all placements that are at least `min_spacing` apart.
 
-    The first segment begins at time 0 (round 1). The last change comes before `horizon` seconds (not after round `horizon`),
-    and the segment after it may be short. With unit "rounds" the points are whole, each the first round of a new law. Points
-    are drawn without restriction in what remains after the spacings are taken out, so no draw is rejected. Raises
-    ParameterError if `count` segments do not fit.
+    The first segment begins at time 0 (round 1) and lasts `min_spacing`, too. The last change comes before `horizon` seconds
+    (not after round `horizon`), and the segment after it may be short. With unit "rounds" the points are whole, each the first
+    round of a new law. Raises ParameterError if `count` segments do not fit.
     """
     if unit not in ("rounds", "seconds"):
         raise ParameterError("unit", unit, "must be 'rounds' or 'seconds'")
@@ -140,25 +142,24 @@ def draw_change_points(
         raise ParameterError("horizon", horizon, "must be finite and > 0")
     if not (math.isfinite(min_spacing) and min_spacing >= 0):
         raise ParameterError("min_spacing", min_spacing, "must be finite and >= 0")
-    before = np.arange(1, count + 1)
+    # Take the spacings out of the horizon, draw points in what remains, and put the spacings back: no draw is rejected.
+    spacings_before = np.arange(1, count + 1)
     if unit == "seconds":
         slack = horizon - count * min_spacing
         if slack <= 0:
             raise ParameterError("count", count, f"{count} segments of {min_spacing!r} s do not fit into {horizon!r} s")
-        return np.sort(rng.uniform(0.0, slack, size=count)) + before * min_spacing
-    # Distinct rounds are one round apart already; only the rest of the spacing is taken out and put back.
+        return np.sort(rng.uniform(0.0, slack, size=count)) + spacings_before * min_spacing
+    # Distinct rounds are one round apart already; only the rest of the spacing is taken out and put back. Round 1 is no change.
     rest = max(math.ceil(min_spacing), 1) - 1
-    free = math.floor(horizon) - 1 - count * rest
-    if free < count:
+    free_rounds = math.floor(horizon) - 1 - count * rest
+    if free_rounds < count:
         raise ParameterError("count", count, f"{count} segments of {min_spacing!r} rounds do not fit into {horizon!r} rounds")
-    chosen = np.sort(rng.choice(free, size=count, replace=False))
-    return (2 + chosen + before * rest).astype(np.float64)
+    chosen = np.sort(rng.choice(free_rounds, size=count, replace=False))
+    return (2 + chosen + spacings_before * rest).astype(np.float64)
 
 
 def draw_factor(*, low: float, high: float, rng: np.random.Generator, count: int = 1) -> NDArray[np.float64]:
-    """Draw sizes of change: factors in [`low`, `high`] with a uniform logarithm, so that 2 and 1/2 are equally likely;
-    (count,).
-    """
+    """Draw `count` sizes of change: factors in [`low`, `high`] with a uniform logarithm, so that 2 and 1/2 are equally likely."""
     if not (math.isfinite(low) and low > 0):
         raise ParameterError("low", low, "must be finite and > 0")
     if not (math.isfinite(high) and high >= low):

@@ -1,9 +1,9 @@
 """Laws of sub-channels: the success of transmissions in a round; one sub-channel for each entity.
 
-Each law has `step(u)` (advance every sub-channel by one round), `good(u, entities)` (True for transmissions that survive) and
-`success_probability(entities)` (in the long run). Laws can follow one another at change points: the next law takes over the
-`state_dict` of the last one, whatever its parameters. A law with memory that gets an empty state draws its state at its next
-step.
+Each law has `step(u)` (advance every sub-channel by one round), `good(u, entities)` (True for transmissions over the
+sub-channels `entities` (n,) that survive) and `success_probability(entities)` (in the long run; (n,)). `u` are uniforms in
+[0, 1). Laws can follow one another at change points: the next law takes over the `state_dict` of the last one, whatever its
+parameters. A law with memory that gets an empty state draws its state at its next step.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from netsim.core.state import State, StateFields
 BoolArray = NDArray[np.bool_]
 
 
-class _Memoryless(StateFields):
-    """Base class of laws without state: rounds are independent."""
+class Memoryless(StateFields):
+    """Base class of laws without state: rounds are independent, and a step changes nothing."""
 
     memoryless = True
 
@@ -30,7 +30,7 @@ class _Memoryless(StateFields):
         pass
 
 
-class Perfect(_Memoryless):
+class Perfect(Memoryless):
     """Every transmission gets through.
 
     Example:
@@ -46,7 +46,7 @@ class Perfect(_Memoryless):
         return np.ones(len(entities))
 
 
-class Bernoulli(_Memoryless):
+class Bernoulli(Memoryless):
     """Transmissions get through independently, with probability `success`.
 
     Example:
@@ -113,7 +113,9 @@ class GilbertElliott:
         if not np.all(moves > 0.0):
             raise ParameterError("to_good", to_good, "to_bad + to_good must be > 0, or a sub-channel would never change state")
         self._bad_share = np.broadcast_to(self._to_bad / moves, (clients,))
+        """(K,) stationary probability of being bad."""
         self._bad: BoolArray | None = None
+        """(K,) True for bad sub-channels; None before the first step."""
 
     def step(self, u: FloatArray) -> None:
         if self._bad is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import math
-from typing import Annotated, Literal, Protocol, TypeAlias
+from typing import Annotated, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from annotated_doc import Doc
@@ -25,7 +25,7 @@ PerClient: TypeAlias = float | NDArray[np.float64]
 LEAST_RATE = 1e-12
 """Least bandwidth in bytes per second."""
 
-# Uniforms are multiples of 2^-53. Zero stands for [0, 2^-53) and is replaced by its middle, whose normal score is finite.
+# Uniforms are multiples of 2^-53. 0 stands for [0, 2^-53): the middle replaces it, because the normal score of 0 is -inf.
 _SMALLEST_U = 2.0**-54
 # Beyond this many standard deviations the tail of a normal law is exponential to within rounding of the duration.
 _DEEP = 1e4
@@ -98,12 +98,12 @@ def same_clients(**values: PerClient) -> None:
 
 
 def pick(value: PerClient, entities: IntArray) -> PerClient:
-    """Return the entries of `entities`; a scalar stays a scalar."""
+    """Return the parameter `value` of `entities` (n,): an array (n,), or a scalar if it is one for all clients."""
     return value if isinstance(value, float) else value[entities]
 
 
 def spread(value: PerClient, entities: IntArray) -> FloatArray:
-    """Return the entries of `entities` as a new array (n,), a scalar repeated."""
+    """Return the parameter `value` of `entities` (n,) as a new array (n,), in which a scalar is repeated."""
     return np.full(len(entities), value) if isinstance(value, float) else value[entities]
 
 
@@ -205,6 +205,7 @@ class Gaussian:
             above = np.subtract(self._floor, self._mean) / np.where(np.equal(self._std, 0.0), np.inf, self._std)
         self._above = _unwrap_scalar(above)
         self._log_tail = _unwrap_scalar(log_ndtr(-above))
+        """Logarithm of the probability above the floor."""
         self._deep = bool(np.any(above > _DEEP))
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
@@ -214,16 +215,16 @@ class Gaussian:
         mean, std, floor = pick(self._mean, entities), pick(self._std, entities), pick(self._floor, entities)
         if not self._resample:
             return np.maximum(mean + std * ndtri(u), floor)
-        # P(Z > z | Z > a) = 1 - u, solved in logarithms, so that neither tail loses digits for any floor.
+        # With a the floor in standard deviations, P(Z > z | Z > a) = 1 - u is solved for z in logarithms, so that neither tail
+        # loses digits for any floor.
         log_upper = np.log1p(-u)
         if not self._deep:
             return np.maximum(mean - std * ndtri_exp(log_upper + pick(self._log_tail, entities)), floor)
         above = spread(self._above, entities)
-        a = np.minimum(above, _DEEP)
-        x = mean - std * ndtri_exp(log_upper + log_ndtr(-a))
+        x = mean - std * ndtri_exp(log_upper + log_ndtr(-np.minimum(above, _DEEP)))
         # Far out phi(z) ~ phi(a) exp(-(z^2 - a^2)/2): z = sqrt(a^2 - 2 log(1 - u)), written for the excess over a.
-        far = np.clip(above, _DEEP, _DEEPEST)
-        excess = -2.0 * log_upper / (far * (1.0 + np.sqrt(1.0 - 2.0 * log_upper / far / far)))
+        a = np.clip(above, _DEEP, _DEEPEST)
+        excess = -2.0 * log_upper / (a * (1.0 + np.sqrt(1.0 - 2.0 * log_upper / a / a)))
         return np.maximum(np.where(above > _DEEP, floor + std * excess, x), floor)
 
     def mean_s(self, entities: IntArray) -> FloatArray:
@@ -231,13 +232,16 @@ class Gaussian:
 
         mean, std, floor, above = (spread(v, entities) for v in (self._mean, self._std, self._floor, self._above))
         if not self._resample:
+            # E max(x, floor) = floor Phi(a) + mean Phi(-a) + std phi(a), a the floor in standard deviations above the mean. At 40
+            # phi is negligible; larger squares might overflow.
             density = np.exp(-0.5 * np.minimum(np.abs(above), 40.0) ** 2) / math.sqrt(2.0 * math.pi)
-            # E max(x, floor) = floor Phi(a) + mean Phi(-a) + std phi(a), a the floor in standard deviations.
             full = floor * ndtr(above) + mean * ndtr(-above) + std * density
             return np.where(std > 0.0, np.maximum(full, floor), np.maximum(mean, floor))
+        # E[x | x >= floor] = mean + std phi(a) / Phi(-a). erfcx gives the quotient where both parts underflow; it tends to
+        # a + 1/a.
         hazard = math.sqrt(2.0 / math.pi) / erfcx(np.minimum(above, _DEEP) / math.sqrt(2.0))
-        beyond = floor + std / np.maximum(above, _DEEP)
-        return np.maximum(np.where(above > _DEEP, beyond, mean + std * hazard), floor)
+        far_mean = floor + std / np.maximum(above, _DEEP)
+        return np.maximum(np.where(above > _DEEP, far_mean, mean + std * hazard), floor)
 
 
 class ShiftedExponential:
@@ -338,10 +342,19 @@ class Empirical:
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
         size = len(self.values_s)
+        # The product may be rounded up to `size`.
         return self.values_s[np.minimum((u * size).astype(np.int64), size - 1)]
 
     def mean_s(self, entities: IntArray) -> FloatArray:
         return np.full(len(entities), self._mean)
+
+
+class Followers(NamedTuple):
+    """Law that some of a list of clients follow."""
+
+    law: DelayLaw
+    places: IntArray
+    """Positions of its followers in the list."""
 
 
 class ByGroup:
@@ -363,23 +376,23 @@ class ByGroup:
         self.group_of = groups.astype(np.int64)
         self.constant = all(law.constant for law in laws)
 
-    def members(self, entities: IntArray) -> list[tuple[DelayLaw, IntArray]]:
+    def followers(self, entities: IntArray) -> list[Followers]:
         """Return each law that some of `entities` (n,) follow, with the positions of its followers in `entities`."""
-        group = self.group_of[entities]
-        members = ((law, np.flatnonzero(group == j)) for j, law in enumerate(self.laws))
-        return [(law, where) for law, where in members if where.size]
+        groups = self.group_of[entities]
+        of_all = (Followers(law, np.flatnonzero(groups == group)) for group, law in enumerate(self.laws))
+        return [followers for followers in of_all if followers.places.size]
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        out = np.empty(len(entities))
-        for law, where in self.members(entities):
-            out[where] = law.quantile(u[where], entities[where])
-        return out
+        durations = np.empty(len(entities))
+        for law, places in self.followers(entities):
+            durations[places] = law.quantile(u[places], entities[places])
+        return durations
 
     def mean_s(self, entities: IntArray) -> FloatArray:
-        out = np.empty(len(entities))
-        for law, where in self.members(entities):
-            out[where] = law.mean_s(entities[where])
-        return out
+        means = np.empty(len(entities))
+        for law, places in self.followers(entities):
+            means[places] = law.mean_s(entities[places])
+        return means
 
 
 class Plus:
@@ -411,28 +424,29 @@ class SizeDependent(Plus):
 
 
 def _read_durations(path: str) -> FloatArray:
-    """Return the durations (n,) of a file. Raises ParameterError that names file and line."""
+    """Return the durations (n,) of a file, in seconds. Raises ParameterError that names file and line."""
     try:
-        found = csv_rows(lines_of(path))
+        all_rows = csv_rows(lines_of(path))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
-    rows = [(number, row) for number, row in found if any(row) and not row[0].lstrip().startswith("#")]
+    rows = [row for row in all_rows if any(row.cells) and not row.cells[0].lstrip().startswith("#")]
+    # A file of one number a line needs no header.
     column = 0
-    header = [name.strip() for name in rows[0][1]] if rows else []
+    header = [name.strip() for name in rows[0].cells] if rows else []
     if "duration_s" in header:
         column = header.index("duration_s")
         rows = rows[1:]
     elif len(header) > 1:
-        raise ParameterError("path", path, f"line {rows[0][0]}: no column is headed duration_s, but {', '.join(header)}")
+        raise ParameterError("path", path, f"line {rows[0].line}: no column is headed duration_s, but {', '.join(header)}")
     if not rows:
         raise ParameterError("path", path, "holds no durations; must hold at least one, in seconds")
-    values = np.empty(len(rows))
-    for i, (number, row) in enumerate(rows):
-        text = row[column] if column < len(row) else ""
+    durations_s = np.empty(len(rows))
+    for i, (line, cells) in enumerate(rows):
+        text = cells[column] if column < len(cells) else ""
         try:
-            values[i] = float(text)
+            durations_s[i] = float(text)
         except ValueError:
-            raise ParameterError("path", path, f"line {number}: {text!r} is not a number of seconds") from None
-        if not 0.0 <= values[i] < math.inf:
-            raise ParameterError("path", path, f"line {number}: {text!r}: must be finite and >= 0 seconds")
-    return values
+            raise ParameterError("path", path, f"line {line}: {text!r} is not a number of seconds") from None
+        if not 0.0 <= durations_s[i] < math.inf:
+            raise ParameterError("path", path, f"line {line}: {text!r}: must be finite and >= 0 seconds")
+    return durations_s

@@ -1,8 +1,9 @@
 """Exact expectations under laws of delay: mean latency, mean of tau_min over latency (PAUSE eq. 10), mean of a maximum.
 
 Only `quantile` and `mean_s` of a law are used. Integrals over u run in its normal score z, u = Phi(z), where quantile functions
-are smooth out to both ends, by Gauss-Legendre rules on panels. The places where an integrand bends are found by bisection and
-become ends of panels, which get shorter towards them. A measured sample is summed over exactly.
+are smooth out to both ends. The range of z is cut into panels, and each panel is integrated by a Gauss-Legendre rule. The
+places where an integrand bends are found by bisection and become ends of panels, which get shorter towards them. A measured
+sample is summed over exactly.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,10 @@ LawT = TypeVar("LawT", covariant=True)
 _LARGEST_U = 1.0 - 2.0**-53
 # Integrals end at this normal score; 1e-16 of the probability is beyond.
 _END = 8.2
-_POINTS = 12
+_POINTS = 12  # of the Gauss-Legendre rule on a panel
 # Distances from a bend, in normal scores, at which panels end.
 _GRADES = 2.0 * 5.0 ** -np.arange(6)
-_COARSE = np.linspace(-_END, _END, 13)
+_COARSE = np.linspace(-_END, _END, 13)  # ends of panels away from bends
 _SOBOL_POINTS = 1 << 14
 # Numbers that an integral holds at once: 4 million, 32 MB an array.
 _BLOCK = 1 << 22
@@ -44,8 +45,8 @@ class Truth:
     """True expectations of the clients' latencies, for genies and for policies that know the true means.
 
     `phases` are the timelines of the independent phases of an update (download, training, upload), whose durations add up;
-    `clients` is K, `kinds` names the part of each timeline. Answers are for the laws in force at the given round and time,
-    shape (K,), and read only; they are kept for the last few combinations of laws.
+    `kinds` are their names, in the same order; `clients` is K. Answers are for the laws in force at the given round and time,
+    shape (K,), and read only. The last few are kept, by the laws in force.
 
     Example:
         >>> import numpy as np
@@ -66,16 +67,15 @@ class Truth:
         self._phases = list(phases)
         self._kinds = list(kinds)
         self._entities = np.arange(clients)
-        # The laws are kept with the answer: an id in a key would otherwise be reused for another law.
-        self._known: dict[tuple[float | None, ...], tuple[list[DelayLaw], FloatArray]] = {}
+        self._cache: dict[tuple[float | None, ...], _CachedAnswer] = {}
+        """Answers, by tau_min (None: mean latency) and the ids of the laws."""
 
     def mean_latency_s(self, round: int, time_s: float) -> FloatArray:
         """Return the expected total duration of each client's phases, in seconds; (K,)."""
         return self._answer(None, round, time_s)
 
     def mean_ratio(self, tau_min_s: float, round: int, time_s: float) -> FloatArray:
-        """Return E[min(1, tau_min / total duration)] of each client, (K,): mu_k of PAUSE eq. 10 if no latency is below
-        `tau_min_s`.
+        """Return E[min(1, tau_min / latency)] of each client, (K,): mu_k of PAUSE eq. 10 if no latency is below `tau_min_s`.
 
         The error is below 1e-8 if at most one phase is random. With more, 2^14 Sobol points are used: the largest errors seen
         are 3e-6 with Gaussian phases and 4e-5 with exponential ones.
@@ -85,35 +85,43 @@ class Truth:
         return self._answer(tau_min_s, round, time_s)
 
     def mean_phase_s(self, phase: str, round: int, time_s: float) -> FloatArray:
-        """Return the expected duration of one phase of each client's update, download, compute or upload, in seconds; (K,), not
-        kept.
-        """
-        laws = [law.at(round, time_s)[0] for law, kind in zip(self._phases, self._kinds, strict=False) if kind == phase]
-        return sum((law.mean_s(self._entities) for law in laws), np.zeros(len(self._entities)))
+        """Return the expected duration of each client's phase `phase`, one of `kinds`, in seconds; (K,). It is not kept."""
+        chosen = [timeline for timeline, kind in zip(self._phases, self._kinds, strict=False) if kind == phase]
+        return _mean_sum_s([timeline.at(round, time_s)[0] for timeline in chosen], self._entities)
 
     def round_s(self, clients: IntArray, round: int, time_s: float) -> float:
         """Return the expected latency of a round that waits for `clients` (n,) (PAUSE eq. 3); NaN if several phases are random.
         """
-        random, fixed = _split_random([phase.at(round, time_s)[0] for phase in self._phases], clients)
+        random, fixed_s = _split_random([phase.at(round, time_s)[0] for phase in self._phases], clients)
         if len(random) > 1:
             return math.nan
-        return expected_max_s(random[0], clients, fixed) if random else float(fixed.max())
+        return expected_max_s(random[0], clients, fixed_s) if random else float(fixed_s.max())
 
     def _answer(self, tau_min_s: float | None, round: int, time_s: float) -> FloatArray:
-        """Return mean latencies (`tau_min_s` None) or mean ratios, kept by the laws in force."""
+        """Return mean latencies (`tau_min_s` None) or mean ratios (K,), from the cache if the laws in force are known."""
         laws = [phase.at(round, time_s)[0] for phase in self._phases]
         key = (tau_min_s, *map(id, laws))
-        known = self._known.get(key)
-        if known is None:
-            if tau_min_s is None:
-                value = sum((law.mean_s(self._entities) for law in laws), np.zeros(len(self._entities)))
-            else:
-                value = mean_ratio(laws, tau_min_s, self._entities)
-            value.setflags(write=False)
-            if len(self._known) >= _KEPT:
-                del self._known[next(iter(self._known))]
-            known = self._known[key] = (laws, value)
-        return known[1]
+        answer = self._cache.get(key)
+        if answer is None:
+            values = _mean_sum_s(laws, self._entities) if tau_min_s is None else mean_ratio(laws, tau_min_s, self._entities)
+            values.setflags(write=False)
+            if len(self._cache) >= _KEPT:
+                del self._cache[next(iter(self._cache))]
+            answer = self._cache[key] = _CachedAnswer(laws, values)
+        return answer.values
+
+
+class _CachedAnswer(NamedTuple):
+    """Answer of `Truth`, with the laws that it holds for: while they are kept, no other law can get one of their ids."""
+
+    laws: list[DelayLaw]
+    values: FloatArray
+    """(K,) read only."""
+
+
+def _mean_sum_s(laws: Sequence[DelayLaw], entities: IntArray) -> FloatArray:
+    """Return the mean of the sum of durations under `laws`, in seconds; (n,)."""
+    return sum((law.mean_s(entities) for law in laws), np.zeros(len(entities)))
 
 
 def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -> FloatArray:
@@ -123,27 +131,27 @@ def mean_ratio(laws: Sequence[DelayLaw], tau_min_s: float, entities: IntArray) -
     """
     for place, law in enumerate(laws):
         if isinstance(law, Mixture):
-            # The duration of each part of the mixture is smooth.
+            # Integrate part by part: only the parts of a mixture are smooth.
             ratios = np.zeros(len(entities))
-            for shares, chosen in law.parts:
-                ratios += shares[entities] * mean_ratio([*laws[:place], chosen, *laws[place + 1 :]], tau_min_s, entities)
+            for shares, part in law.parts:
+                ratios += shares[entities] * mean_ratio([*laws[:place], part, *laws[place + 1 :]], tau_min_s, entities)
             return ratios
-    random, fixed = _split_random(laws, entities)
+    random, fixed_s = _split_random(laws, entities)
     if not random:
-        return _ratio(tau_min_s, fixed)
+        return _ratio(tau_min_s, fixed_s)
     if len(random) > 1:
-        return _sobol_ratio(random, tau_min_s, fixed, entities)
-    out = np.empty(len(entities))
-    for leaf, where, shift in _leaves(random[0], entities):
-        offset = fixed[where] + shift
+        return _sobol_ratio(random, tau_min_s, fixed_s, entities)
+    ratios = np.empty(len(entities))
+    for leaf, places, shift_s in _leaves(random[0], entities):
+        offset_s = fixed_s[places] + shift_s
         if isinstance(leaf, Empirical):
-            size = len(leaf.values_s)
-            for part in _blocks(len(where), size):
-                out[where[part]] = np.mean(_ratio(tau_min_s, offset[part, None] + leaf.values_s), axis=1)
+            for block in _blocks(len(places), len(leaf.values_s)):
+                ratios[places[block]] = np.mean(_ratio(tau_min_s, offset_s[block, None] + leaf.values_s), axis=1)
         else:
-            for part in _blocks(len(where), _POINTS * 40):
-                out[where[part]] = _smooth_ratio(leaf, tau_min_s, offset[part], entities[where[part]])
-    return out
+            # `_smooth_ratio` holds the points of about 40 panels for each client.
+            for block in _blocks(len(places), _POINTS * 40):
+                ratios[places[block]] = _smooth_ratio(leaf, tau_min_s, offset_s[block], entities[places[block]])
+    return ratios
 
 
 def _split_random(laws: Sequence[DelayLaw], entities: IntArray) -> tuple[list[DelayLaw], FloatArray]:
@@ -159,47 +167,47 @@ def _split_random(laws: Sequence[DelayLaw], entities: IntArray) -> tuple[list[De
 
 
 def expected_max_s(law: DelayLaw, entities: IntArray, fixed_s: FloatArray | None = None) -> float:
-    """Return E[max of independent durations of `entities`], by quadrature of 1 - product of distribution functions (PAUSE eq.
-    3).
+    """Return E[max of independent durations of `entities`] in seconds (PAUSE eq. 3).
 
-    `fixed_s` (n,) seconds are added to each duration (None: nothing). Relative error below 1e-9, except for heavy tails
-    (log-normal: 1e-9 at sigma = 2, 1e-7 at 3). 30 clients take a second, and time grows with the square of their number.
+    It is the integral over x of 1 - product of the clients' distribution functions at x, by quadrature. `fixed_s` (n,) seconds
+    are added to each duration (None: nothing). Relative error below 1e-9, except for heavy tails (log-normal: 1e-9 at sigma =
+    2, 1e-7 at 3). 30 clients take a second, and time grows with the square of their number.
     """
     if not len(entities):
         raise ParameterError("entities", [], "must hold at least one client")
     from scipy.special import ndtr
 
-    # The panels of many clients interleave, so that each client needs fewer.
-    scores = ndtr(np.linspace(-_END, _END, min(max(1000 // len(entities), 10), 66)))
-    scores[0], scores[-1] = 0.0, _LARGEST_U
+    # Panels end at quantiles of the clients' durations. Those of many clients interleave, so that each client needs fewer.
+    us = ndtr(np.linspace(-_END, _END, min(max(1000 // len(entities), 10), 66)))
+    us[0], us[-1] = 0.0, _LARGEST_U
     points: list[FloatArray] = []
     fixed = np.zeros(len(entities)) if fixed_s is None else fixed_s
-    for leaf, where, shift in _leaves(law, entities):
-        shifts = shift + fixed[where]
+    for leaf, places, shift_s in _leaves(law, entities):
+        shifts_s = shift_s + fixed[places]
         if isinstance(leaf, Empirical):
-            points.append(np.add.outer(np.unique(shifts), leaf.values_s).ravel())
+            points.append(np.add.outer(np.unique(shifts_s), leaf.values_s).ravel())
             continue
-        who = entities[where]
+        clients = entities[places]
         # These include the least duration, where a distribution function may jump.
         for _, simple in _parts(leaf):
-            reached = simple.quantile(np.tile(scores, len(who)), np.repeat(who, len(scores)))
-            points.append(reached + np.repeat(shifts, len(scores)))
+            durations = simple.quantile(np.tile(us, len(clients)), np.repeat(clients, len(us)))
+            points.append(durations + np.repeat(shifts_s, len(us)))
     edges = np.unique(np.concatenate(points))
-    # The maximum is at least the largest of the least durations.
-    total = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
+    # The maximum is at least the largest of the least durations: the integrand is 1 up to there.
+    total_s = float(np.max(law.quantile(np.zeros(len(entities)), entities) + fixed))
     nodes, weights = _rule()
-    edges = np.concatenate(([total], edges[edges > total]))
+    edges = np.concatenate(([total_s], edges[edges > total_s]))
     middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * np.diff(edges)
-    for part in _blocks(len(middle), _POINTS * len(entities)):
-        x = (middle[part, None] + half[part, None] * nodes).ravel()
-        below = np.ones(len(x))
-        for leaf, where, shift in _leaves(law, entities):
-            who = np.tile(entities[where], len(x))
-            durations = np.broadcast_to(x[:, None] - (shift + fixed[where]), (len(x), len(where))).ravel()
-            under = [_share_of(shares, who) * _last_u(simple, durations, who) for shares, simple in _parts(leaf)]
-            below *= sum(under[1:], under[0]).reshape(len(x), -1).prod(axis=1)
-        total += float(((1.0 - below).reshape(-1, _POINTS) @ weights) @ half[part])
-    return total
+    for block in _blocks(len(middle), _POINTS * len(entities)):
+        x = (middle[block, None] + half[block, None] * nodes).ravel()
+        all_below = np.ones(len(x))  # P(all durations <= x)
+        for leaf, places, shift_s in _leaves(law, entities):
+            clients = np.tile(entities[places], len(x))
+            durations = np.broadcast_to(x[:, None] - (shift_s + fixed[places]), (len(x), len(places))).ravel()
+            below = [_share_of(shares, clients) * _last_u(simple, durations, clients) for shares, simple in _parts(leaf)]
+            all_below *= sum(below[1:], below[0]).reshape(len(x), -1).prod(axis=1)
+        total_s += float(((1.0 - all_below).reshape(-1, _POINTS) @ weights) @ half[block])
+    return total_s
 
 
 def _ratio(tau_min_s: float, total_s: FloatArray) -> FloatArray:
@@ -208,23 +216,33 @@ def _ratio(tau_min_s: float, total_s: FloatArray) -> FloatArray:
 
 
 def _blocks(count: int, each: int) -> Iterator[slice]:
-    """Yield slices over `count` items such that a slice holds about `_BLOCK` numbers, `each` for one item."""
+    """Yield slices over `count` items. An item needs `each` numbers, and a slice as many as fit into memory at once."""
     step = max(_BLOCK // max(each, 1), 1)
     return (slice(start, start + step) for start in range(0, count, step))
 
 
-def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[tuple[DelayLaw, IntArray, float | FloatArray]]:
-    """Yield the simple laws inside `law`, with the positions in `entities` that follow each, and seconds that are added to it."""
+class _Leaf(NamedTuple):
+    """Simple law inside a law that is composed of others."""
+
+    law: DelayLaw
+    places: IntArray
+    """Positions (m,) of its followers in the list of clients."""
+    shift_s: float | FloatArray
+    """Seconds added to its durations; (m,), or one for all followers."""
+
+
+def _leaves(law: DelayLaw, entities: IntArray) -> Iterator[_Leaf]:
+    """Yield the simple laws inside `law` that `entities` (n,) follow: groups are taken apart, fixed times become shifts."""
     if isinstance(law, ByGroup):
-        for inner, members in law.members(entities):
-            for leaf, where, shift in _leaves(inner, entities[members]):
-                yield leaf, members[where], shift
+        for inner, followers in law.followers(entities):
+            for leaf, places, shift_s in _leaves(inner, entities[followers]):
+                yield _Leaf(leaf, followers[places], shift_s)
     elif isinstance(law, Plus):
-        fixed = pick(law.fixed_s, entities)
-        for leaf, where, shift in _leaves(law.delay, entities):
-            yield leaf, where, shift + pick(fixed, where)
+        fixed_s = pick(law.fixed_s, entities)
+        for leaf, places, shift_s in _leaves(law.delay, entities):
+            yield _Leaf(leaf, places, shift_s + pick(fixed_s, places))
     else:
-        yield law, np.arange(len(entities)), 0.0
+        yield _Leaf(law, np.arange(len(entities)), 0.0)
 
 
 def _parts(law: DelayLaw) -> Sequence[tuple[FloatArray | None, DelayLaw]]:
@@ -238,12 +256,12 @@ def _share_of(shares: FloatArray | None, entities: IntArray) -> FloatArray | flo
 
 
 def _last_u(law: DelayLaw, x: FloatArray, entities: IntArray) -> FloatArray:
-    """Return P(duration <= x), the largest u whose quantile is not above x, by bisection to the resolution of a uniform; (n,)."""
+    """Return P(duration <= x) (n,): the largest u with a quantile of at most x, by bisection down to one step of a uniform."""
     low, high = np.zeros(len(x)), np.ones(len(x))
     for _ in range(54):
         middle = np.minimum(0.5 * (low + high), _LARGEST_U)
-        under = law.quantile(middle, entities) <= x
-        low, high = np.where(under, middle, low), np.where(under, high, middle)
+        below = law.quantile(middle, entities) <= x
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.where(law.quantile(np.zeros(len(x)), entities) > x, 0.0, high)
 
 
@@ -261,15 +279,18 @@ def _score(u: FloatArray) -> FloatArray:
     return np.clip(ndtri(u), -_END, _END)
 
 
-def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset: FloatArray, entities: IntArray) -> FloatArray:
-    """Return E[min(1, tau / (offset + duration))] for a law that is smooth except for a bend where it leaves its least value."""
+def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset_s: FloatArray, entities: IntArray) -> FloatArray:
+    """Return E[min(1, tau / (offset + duration))] (n,) under a law that is smooth above its least duration.
+
+    The integrand bends at two normal scores: where the duration leaves its least value, and where the minimum leaves 1.
+    """
     from scipy.special import ndtr
 
     count = len(entities)
     nodes, weights = _rule()
     bends = (
         _score(_last_u(law, law.quantile(np.zeros(count), entities), entities)),
-        _score(_last_u(law, tau_min_s - offset, entities)),
+        _score(_last_u(law, tau_min_s - offset_s, entities)),
     )
     graded = [np.clip(bend[:, None] + _GRADES, -_END, _END) for bend in bends]
     coarse = np.broadcast_to(_COARSE, (count, len(_COARSE)))
@@ -280,21 +301,21 @@ def _smooth_ratio(law: DelayLaw, tau_min_s: float, offset: FloatArray, entities:
     weight = (half[:, :, None] * weights * np.exp(-0.5 * z * z)).reshape(count, -1)
     x = law.quantile(u.ravel(), np.repeat(entities, u.shape[1])).reshape(u.shape)
     # Dividing by the sum of weights makes the rule exact for constants, although it stops at finite ends.
-    return np.asarray((weight * _ratio(tau_min_s, offset[:, None] + x)).sum(axis=1) / weight.sum(axis=1))
+    return np.asarray((weight * _ratio(tau_min_s, offset_s[:, None] + x)).sum(axis=1) / weight.sum(axis=1))
 
 
-def _sobol_ratio(laws: Sequence[DelayLaw], tau_min_s: float, fixed: FloatArray, entities: IntArray) -> FloatArray:
+def _sobol_ratio(laws: Sequence[DelayLaw], tau_min_s: float, fixed_s: FloatArray, entities: IntArray) -> FloatArray:
+    """Return E[min(1, tau / (fixed + sum of the durations under `laws`))] by the mean over 2^14 Sobol points; (n,)."""
     # Imported here: loading this package takes longer than most calls of this function.
-    """Return E[min(1, tau / total)] for several random laws, by 2^14 Sobol points; (n,)."""
     from scipy.stats.qmc import Sobol
 
     # The sequence starts at the origin; half a step moves it to the middles of its cells.
     points: NDArray[np.float64] = Sobol(len(laws), scramble=False).random(_SOBOL_POINTS) + 0.5 / _SOBOL_POINTS
-    out = np.empty(len(entities))
-    for part in _blocks(len(entities), _SOBOL_POINTS):
-        who = np.repeat(entities[part], _SOBOL_POINTS)
-        total = np.repeat(fixed[part], _SOBOL_POINTS)
+    ratios = np.empty(len(entities))
+    for block in _blocks(len(entities), _SOBOL_POINTS):
+        clients = np.repeat(entities[block], _SOBOL_POINTS)
+        total_s = np.repeat(fixed_s[block], _SOBOL_POINTS)
         for law, u in zip(laws, points.T, strict=True):
-            total += law.quantile(np.tile(u, len(entities[part])), who)
-        out[part] = _ratio(tau_min_s, total).reshape(-1, _SOBOL_POINTS).mean(axis=1)
-    return out
+            total_s += law.quantile(np.tile(u, len(entities[block])), clients)
+        ratios[block] = _ratio(tau_min_s, total_s).reshape(-1, _SOBOL_POINTS).mean(axis=1)
+    return ratios

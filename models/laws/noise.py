@@ -14,7 +14,7 @@ from annotated_doc import Doc
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, PerClient, per_client, pick
 
-# Uniforms are multiples of 2^-53. Zero stands for [0, 2^-53) and is replaced by its middle, whose normal score is finite.
+# Uniforms are multiples of 2^-53. 0 stands for [0, 2^-53): the middle replaces it, because the normal score of 0 is -inf.
 _SMALLEST_U = 2.0**-54
 
 
@@ -51,7 +51,8 @@ class LogNormal:
         from scipy.special import ndtri
 
         sigma = pick(self._sigma, entities)
-        return np.asarray(np.exp(sigma * (ndtri(np.maximum(u, _SMALLEST_U)) - 0.5 * sigma)) * np.ones(len(entities)))
+        normal_scores = ndtri(np.maximum(u, _SMALLEST_U))
+        return np.asarray(np.exp(sigma * (normal_scores - 0.5 * sigma)))
 
 
 class Gamma:

@@ -6,14 +6,13 @@ share of the clients that are selected do a number of passes that is uniform on 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
-from models.laws.work import Work
+from models.laws.work import Amounts, Work
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -24,6 +23,15 @@ class Draws(Protocol):
 
     def uniforms_at(self, index: int, entities: IntArray, size: int) -> FloatArray:
         """Return the draws in [0, 1) of `entities` (n,) out of `size` at `index`; shape (n,)."""
+
+
+class LikelyAmount(NamedTuple):
+    """One of the amounts of work that an update may be asked for."""
+
+    probability: FloatArray
+    """(K,) probability that an update of each client is asked for it."""
+    samples: IntArray
+    """(K,) samples that it processes."""
 
 
 class PartialWork:
@@ -64,30 +72,35 @@ class PartialWork:
         """Number of amounts of work that an update may be asked for: 1 pass, 2 passes, .., all."""
         return int(self._epochs.max())
 
-    def amount(self, place: int) -> tuple[FloatArray, IntArray]:
-        """Return the probability (K,) of the amount at `place`, from 0, and its samples (K,)."""
-        clients, whole = np.arange(len(self._epochs)), self._work.drawn
-        fewer = np.maximum(self._epochs - 1, 1)
-        partial = np.where(self._epochs > 1, self._share, 0.0)
+    def amount(self, place: int) -> LikelyAmount:
+        """Return amount number `place`, from 0: `place` + 1 passes; the last one is the whole work."""
+        clients, whole_steps = np.arange(len(self._epochs)), self._work.drawn
+        partial_share = np.where(self._epochs > 1, self._share, 0.0)
         passes = place + 1
         if passes == self.amounts_asked:
-            return 1.0 - partial, np.asarray(self._work.samples)
-        samples, _ = self._work.amounts(clients, np.minimum(passes * self._steps_of_pass, whole))
-        return np.where(passes < self._epochs, partial / fewer, 0.0), np.asarray(samples, np.int64)
+            return LikelyAmount(1.0 - partial_share, np.asarray(self._work.samples))
+        # A partial update does 1 .. epochs - 1 passes, each with the same probability.
+        each_share = partial_share / np.maximum(self._epochs - 1, 1)
+        samples = self._work.amounts(clients, np.minimum(passes * self._steps_of_pass, whole_steps)).samples
+        return LikelyAmount(np.where(passes < self._epochs, each_share, 0.0), np.asarray(samples, np.int64))
 
     eager = False
+    """False: the amounts of work are known before training runs."""
 
-    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[Sequence[int], Sequence[int]]:
+    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> Amounts:
+        """Return the work of updates that begin now, as `amounts`: it does not depend on round or version."""
         return self.amounts(clients, steps)
 
-    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int], Sequence[int]]:
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
+        """Return the work of updates of `clients` (n,) in `steps` (n,), as `plan_steps` gave them; None: all of it."""
         return self._work.amounts(clients, steps)
 
     def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
-        """Return the steps (n,) that updates of `clients` (n,) begun in `round` are asked for."""
+        """Draw the steps (n,) that updates of `clients` (n,) begun in `round` are asked for."""
         u = self._draws.uniforms_at(round, clients, len(self._epochs))
-        epochs, whole = self._epochs[clients], self._work.drawn[clients]
-        partial = (u < self._share) & (epochs > 1)
-        # Given u < share, u / share is uniform: one draw decides on both.
-        fewer = 1 + np.floor(u / max(self._share, 1e-300) * (epochs - 1)).astype(np.int64)
-        return np.where(partial, np.minimum(np.minimum(fewer, epochs - 1) * self._steps_of_pass[clients], whole), whole)
+        epochs, whole_steps = self._epochs[clients], self._work.drawn[clients]
+        is_partial = (u < self._share) & (epochs > 1)
+        # Given u < share, u / share is uniform: one draw decides on both. A share of 0 must not divide.
+        passes = 1 + np.floor(u / max(self._share, 1e-300) * (epochs - 1)).astype(np.int64)
+        partial_steps = np.minimum(passes, epochs - 1) * self._steps_of_pass[clients]
+        return np.where(is_partial, np.minimum(partial_steps, whole_steps), whole_steps)

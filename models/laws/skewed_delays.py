@@ -1,4 +1,8 @@
-"""Gamma and Weibull laws of durations, which many measured times follow."""
+"""Gamma and Weibull laws of durations, which many measured times follow.
+
+As every law of `models.laws.delays` they have `quantile(u, entities)`, seconds for uniforms `u` (n,) of the clients `entities`
+(n,), `mean_s(entities)`, and `constant`, True if a duration does not depend on `u`.
+"""
 
 from __future__ import annotations
 

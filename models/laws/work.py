@@ -9,18 +9,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import ParameterError
-from models.laws.delays import DelayLaw, FloatArray, IntArray, PerClient, per_client, pick
+from models.laws.delays import DelayLaw, FloatArray, IntArray, PerClient, per_client, pick, spread
 
 _MOST = 2**31 - 1
+"""Largest epochs, steps, batch size and number of samples that a client holds."""
 _LARGEST = 2**53
 """Largest number of samples of an update, for which times stay exact in doubles."""
 _BLOCK = 1 << 16
+"""Clients whose work is counted at once."""
+
+
+class Amounts(NamedTuple):
+    """Work of several updates, in their order."""
+
+    samples: list[int]
+    """Samples that each update processes."""
+    steps: list[int]
+    """Steps that each takes, without the batches that are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +49,10 @@ class WorkPlan:
 class Work:
     """Samples and steps of an update of each client.
 
-    `data_sizes` (K,): samples that each client holds; None: unknown, and all batches are full. `batch_size` None: all samples
-    of a client are one batch. Either `epochs`, of which at most `max_steps` steps are taken, or `steps`. `single`: batches of a
-    single sample are processed, too. Raises ParameterError for a number that is not whole and >= 1.
+    `clients` is K. `data_sizes` (K,): samples that each client holds; None: unknown, and all batches are full. `batch_size`
+    None: all samples of a client are one batch. The work is `steps`, if given, else `epochs`, but at most `max_steps` steps.
+    `single`: True if batches of a single sample are processed, too. Raises ParameterError for a number that is not whole and
+    >= 1.
     """
 
     def __init__(
@@ -65,12 +77,12 @@ class Work:
         else:
             raise ParameterError("batch_size", None, "must be given if the samples of clients are not")
         if steps is not None:
-            nominal = _check_whole("steps", steps, shape)
+            planned_steps = _check_whole("steps", steps, shape)
         elif self._held is None:
             raise ParameterError("epochs", epochs, "need the number of samples that clients hold; give it, or give steps")
         else:
-            nominal = self._steps_of_epochs(_check_whole("epochs", epochs, shape), max_steps)
-        self.drawn: IntArray = nominal
+            planned_steps = self._steps_of_epochs(_check_whole("epochs", epochs, shape), max_steps)
+        self.drawn: IntArray = planned_steps
         """(K,) steps of an update, including batches that are left out."""
         self.samples, self.steps = self._plan_all(clients)
         """(K,) samples that an update processes, and steps that it takes."""
@@ -80,16 +92,16 @@ class Work:
     @cached_property
     def a_pass(self) -> IntArray | None:
         """(K,) steps of a pass over the samples of each client; None if their number is unknown."""
-        return None if self._held is None else np.asarray(-(-self._held // self.batch_size), np.int64)
+        return None if self._held is None else _ceil_divide(self._held, self.batch_size)
 
     def _steps_of_epochs(self, epochs: IntArray, max_steps: int | None) -> IntArray:
         """Return the steps (K,) of `epochs` passes, at most `max_steps`."""
         assert self._held is not None
-        if all(map(_repeats_one, (epochs, self._held, self.batch_size))):
-            epochs, held, batch, shape = epochs[:1], self._held[:1], self.batch_size[:1], epochs.shape
-        else:
-            held, batch, shape = self._held, self.batch_size, epochs.shape
-        steps = np.asarray(epochs * -(-held // batch), np.int64)
+        shape, held, batch = epochs.shape, self._held, self.batch_size
+        if all(map(_repeats_one, (epochs, held, batch))):
+            # All clients are equal: compute one number, and store it once.
+            epochs, held, batch = epochs[:1], held[:1], batch[:1]
+        steps = epochs * _ceil_divide(held, batch)
         return np.broadcast_to(steps if max_steps is None else np.minimum(steps, max_steps), shape)
 
     def _plan_all(self, clients: int) -> tuple[IntArray, IntArray]:
@@ -106,44 +118,51 @@ class Work:
 
     def steps_of_pass(self) -> IntArray:
         """Return the steps (K,) of a pass over a client's samples. Raises ParameterError if their number is unknown."""
-        if self._held is None:
+        if self.a_pass is None:
             raise ParameterError("data_sizes", None, "must be given, for passes to have a length", shown="")
-        return np.asarray(-(-self._held // self.batch_size), np.int64)
+        return self.a_pass
 
     def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
         """Return None: all clients do the planned work."""
         return None
 
     eager = False
-    """The amounts follow from what is planned, whatever training makes of it."""
+    """False: the amounts of work are known before training runs."""
 
-    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[list[int], list[int]]:
+    def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> Amounts:
+        """Return the work of updates that begin now, as `amounts`: it does not depend on round or version."""
         return self.amounts(clients, steps)
 
-    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int], list[int]]:
-        """Return the samples that updates of `clients` (n,) process, and the steps that they take.
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
+        """Return the work of updates of `clients` (n,).
 
         `steps` (n,): steps of each, including batches that are left out; None: as planned.
         """
         samples, taken = (self.samples[clients], self.steps[clients]) if steps is None else self._count_work(clients, steps)
-        return samples.tolist(), taken.tolist()
+        return Amounts(samples.tolist(), taken.tolist())
 
     def _count_work(self, clients: IntArray, drawn: IntArray) -> tuple[IntArray, IntArray]:
         """Return samples and steps (n,) of `drawn` (n,) steps, without the batches that are left out."""
         batch = self.batch_size[clients]
         if self._held is None:
-            done: IntArray = drawn if self._single else np.where(batch == 1, 0, drawn)
-            return np.asarray(done * batch), done
+            taken: IntArray = drawn if self._single else np.where(batch == 1, 0, drawn)
+            return np.asarray(taken * batch), taken
         held = self._held[clients]
-        a_pass = np.asarray(-(-held // batch), np.int64)
-        passes = np.asarray(drawn // a_pass, np.int64)
-        rest = drawn - passes * a_pass
+        steps_of_pass = _ceil_divide(held, batch)
+        passes = np.asarray(drawn // steps_of_pass, np.int64)
+        steps_after = drawn - passes * steps_of_pass
         # The steps after the last whole pass have full batches: the short batch is the last of a pass.
-        samples = np.asarray(passes * held + rest * batch, np.int64)
+        samples = np.asarray(passes * held + steps_after * batch, np.int64)
         if self._single:
             return samples, drawn
-        lone = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
-        return np.asarray(samples - lone, np.int64), np.asarray(drawn - lone, np.int64)
+        # Batches of a single sample are left out: all of them if the batch size is 1, else the last of each pass if it is one.
+        left_out = np.where(batch == 1, drawn, np.where(held % batch == 1, passes, 0))
+        return np.asarray(samples - left_out, np.int64), np.asarray(drawn - left_out, np.int64)
+
+
+def _ceil_divide(numbers: IntArray, divisors: IntArray) -> IntArray:
+    """Return quotients of whole numbers, rounded up."""
+    return np.asarray(-(-numbers // divisors), np.int64)
 
 
 def _check_whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArray:
@@ -159,7 +178,7 @@ def _check_whole(name: str, value: int | IntArray, shape: tuple[int]) -> IntArra
 
 
 def _repeats_one(array: IntArray) -> bool:
-    """Return True if an array repeats one number, which is stored once."""
+    """Return True if an array is one number, which NumPy's broadcasting repeats without storing it again."""
     return array.strides == (0,) or len(array) == 1
 
 
@@ -185,7 +204,7 @@ class SecondsPerSample:
         return np.asarray(pick(self._mean, entities) * self.noise.quantile(u, entities))
 
     def mean_s(self, entities: IntArray) -> FloatArray:
-        return np.full(len(entities), self._mean) if isinstance(self._mean, float) else self._mean[entities]
+        return spread(self._mean, entities)
 
 
 class Times:
@@ -207,7 +226,7 @@ class Mixture:
     """Durations under one of several laws, which is drawn each time.
 
     `parts`: the probability (K,) of each law, and the law, from the least durations to the greatest. The probabilities of a
-    client sum to 1.
+    client sum to 1. `quantile(u, entities)` and `mean_s(entities)` are those of every law of delays (`models.laws.delays`).
     """
 
     constant = False
@@ -216,20 +235,24 @@ class Mixture:
         self.parts = parts
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
-        """Return durations (n,) at `u` (n,): the place of u among the cumulated probabilities chooses the law, the rest is its u.
+        """Return durations (n,) at `u` (n,), in seconds: one uniform chooses the law and the duration under it.
 
-        They do not decrease in u where the laws are constant. Integrals that need this go through the parts.
+        The probabilities cut [0, 1) into one interval a law. The interval that holds u chooses the law; the place of u within
+        it, from 0 to 1, is the u of that law. Durations need not ascend in u unless the laws are constant: integrals that need
+        ascending durations go through `parts`.
         """
-        durations, below, left = np.zeros(len(u)), np.zeros(len(u)), np.ones(len(u), np.bool_)
+        durations, interval_start = np.zeros(len(u)), np.zeros(len(u))
+        undecided = np.ones(len(u), np.bool_)
         for shares, law in self.parts:
             share = shares[entities]
-            # Of a client whose u is not reached, by rounding, the last law that it may have stands.
-            here = np.flatnonzero(left & (share > 0.0))
-            inner = np.minimum((u[here] - below[here]) / share[here], 1.0 - 2.0**-53)
-            durations[here] = law.quantile(inner, entities[here])
-            below += share
-            left &= u >= below
-            if not left.any():
+            # Sums of shares may end below 1 by rounding. So each undecided client takes the duration of this law for now, and
+            # the last law of positive share stands.
+            possible = np.flatnonzero(undecided & (share > 0.0))
+            inner_u = np.minimum((u[possible] - interval_start[possible]) / share[possible], 1.0 - 2.0**-53)
+            durations[possible] = law.quantile(inner_u, entities[possible])
+            interval_start += share
+            undecided &= u >= interval_start
+            if not undecided.any():
                 break
         return durations
 

@@ -22,7 +22,8 @@ from models.laws.delays import FloatArray, IntArray, PerClient, per_client, same
 
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
-# A level is at most 53 ln 2 = 36.7, so no sojourn outlasts a piece of greater hazard. Infinite hazards are replaced by this one.
+# Hazard of a piece that every sojourn ends in. A sojourn ends when its hazard reaches its level, a standard exponential draw; of
+# a uniform in steps of 2^-53 it is at most 53 ln 2 = 36.7. It replaces infinite hazards, whose sums could not be inverted.
 _ENOUGH = 64.0
 # Clients whose sojourns are computed at once: intermediate arrays take some hundred bytes a client.
 _BLOCK = 1 << 15
@@ -69,17 +70,19 @@ class Diurnal(Alternating):
         return self._day.share(self._ahead_s)
 
     def _ends_s(self, who: IntArray, level: FloatArray) -> FloatArray:
-        begins = self.next_change_s[who]
-        of_day = np.mod(begins + self._ahead_s[who], DAY_S)
-        on = self.on[who]
-        ends = np.empty(len(who))
+        """Return the ends (n,) of the sojourns that clients `who` (n,) begin: their hazards reach `level` (n,) there."""
+        begins_s = self.next_change_s[who]
+        of_day_s = np.mod(begins_s + self._ahead_s[who], DAY_S)
+        is_on = self.on[who]
+        ends_of_day_s = np.empty(len(who))
         # Clients that are on leave next, others come.
         for leaving in (True, False):
-            places = np.flatnonzero(on == leaving)
+            places = np.flatnonzero(is_on == leaving)
             for first in range(0, len(places), _BLOCK):
                 block = places[first : first + _BLOCK]
-                ends[block] = self._day.ends(of_day[block], level[block], leaving)
-        return np.maximum(begins, begins - of_day + ends)
+                ends_of_day_s[block] = self._day.sojourn_ends(of_day_s[block], level[block], leaving)
+        # Rounding must not put an end before its beginning.
+        return np.maximum(begins_s, begins_s - of_day_s + ends_of_day_s)
 
     def notes(self) -> dict[str, Any]:
         return {"mean_session_s": self._day.mean_session_s}
@@ -99,7 +102,10 @@ def _table(by_hour: list[float]) -> FloatArray:
 
 
 class _Day:
-    """Pieces of a day that begins at 0:30: from `_starts` for `_lengths` seconds p is `_p` + `_slope` (t - start)."""
+    """Day that begins at 0:30, cut into pieces: from `_starts` for `_lengths` seconds p is `_p` + `_slope` (t - start).
+
+    p is the probability of being on. In steep pieces p falls faster than departures at the rate 1 / mean_session_s allow.
+    """
 
     def __init__(self, table: FloatArray, mean_session_s: float) -> None:
         self._rate = 1.0 / mean_session_s
@@ -123,11 +129,11 @@ class _Day:
         self._full = (self._p == 1) & (self._last == 1)
         """Pieces in which all clients are present throughout."""
         pieces = np.arange(len(self._p))
-        self._gathered: dict[bool, FloatArray] = {}
+        self._hazard_before: dict[bool, FloatArray] = {}
         """(pieces + 1,) hazard of leaving (True) or coming (False), from the beginning of the day to that of each piece."""
         for leaving in (True, False):
-            whole = np.minimum(self._hazard(pieces, self._p, self._last, self._lengths, leaving), _ENOUGH)
-            self._gathered[leaving] = np.concatenate(([0.0], np.cumsum(whole)))
+            of_pieces = np.minimum(self._hazard(pieces, self._p, self._last, self._lengths, leaving), _ENOUGH)
+            self._hazard_before[leaving] = np.concatenate(([0.0], np.cumsum(of_pieces)))
 
     def share(self, of_day: FloatArray) -> FloatArray:
         """Return p at times of day (n,)."""
@@ -139,34 +145,36 @@ class _Day:
     def mean_session_s(self) -> float | None:
         """Mean length of a session over a whole day: time present over departures; None if no client ever leaves."""
         present = float((self._lengths * (self._p + self._last) / 2).sum())
-        leaving = np.where(self._steep, self._p - self._last, self._lengths * (self._p + self._last) / 2 * self._rate)
-        departures = float(leaving[~self._full].sum())
+        # Departures of one client: where p falls steeply, nobody comes, so p falls by the departures.
+        of_pieces = np.where(self._steep, self._p - self._last, self._lengths * (self._p + self._last) / 2 * self._rate)
+        departures = float(of_pieces[~self._full].sum())
         return present / departures if departures > 0 else None
 
-    def ends(self, of_day: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
-        """Return the times at which the hazards from times of day (n,) on reach `level` (n,): seconds from that day's
-        beginning, or inf.
+    def sojourn_ends(self, of_day: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
+        """Return the ends (n,) of sojourns from times of day `of_day` (n,) on: their hazards reach `level` (n,) there.
 
-        A sojourn that outlasts its piece takes the rest of the piece, then whole days, then the pieces of the last day by
-        bisection.
+        Ends are in seconds from the beginning of the day on which the sojourn begins; inf: never. `leaving`: True for the
+        hazard of leaving, False for that of coming.
         """
         piece = self._piece(of_day)
         share = self.share(of_day)
         left_s = np.maximum(self._lengths[piece] - (of_day - self._starts[piece]), 0.0)
         # Hazard in the rest of the present piece.
         rest = self._hazard(piece, share, self._last[piece], left_s, leaving)
-        gathered, ends = self._gathered[leaving], np.full(len(of_day), math.inf)
-        in_piece = level < rest
-        if in_piece.any():
-            within_s = self._invert_hazard(piece[in_piece], share[in_piece], left_s[in_piece], level[in_piece], leaving)
-            ends[in_piece] = of_day[in_piece] + within_s
-        later = np.flatnonzero(~in_piece)
-        if later.size and gathered[-1] > 0:
-            target = gathered[piece[later] + 1] + (level[later] - rest[later])
-            days = np.floor(target / gathered[-1])
-            target = np.maximum(target - days * gathered[-1], 0.0)
-            last = np.minimum(np.searchsorted(gathered, target, side="right") - 1, len(self._p) - 1)
-            within_s = self._invert_hazard(last, self._p[last], self._lengths[last], target - gathered[last], leaving)
+        hazard_before, ends = self._hazard_before[leaving], np.full(len(of_day), math.inf)
+        hazard_of_day = hazard_before[-1]
+        ends_in_piece = level < rest
+        if ends_in_piece.any():
+            here = np.flatnonzero(ends_in_piece)
+            ends[here] = of_day[here] + self._invert_hazard(piece[here], share[here], left_s[here], level[here], leaving)
+        later = np.flatnonzero(~ends_in_piece)
+        if later.size and hazard_of_day > 0:
+            # Take away the rest of the piece, then whole days; bisection finds the piece of the last day.
+            target = hazard_before[piece[later] + 1] + (level[later] - rest[later])
+            days = np.floor(target / hazard_of_day)
+            target = np.maximum(target - days * hazard_of_day, 0.0)
+            last = np.minimum(np.searchsorted(hazard_before, target, side="right") - 1, len(self._p) - 1)
+            within_s = self._invert_hazard(last, self._p[last], self._lengths[last], target - hazard_before[last], leaving)
             ends[later] = days * DAY_S + self._starts[last] + within_s
         return ends
 
@@ -176,20 +184,25 @@ class _Day:
         return piece
 
     def _hazard(self, piece: IntArray, p: FloatArray, to: FloatArray, seconds: FloatArray, leaving: bool) -> FloatArray:
-        """Return the hazard over `seconds` in which the share goes from `p` to `to` (n,), within pieces (n,)."""
+        """Return the hazard (n,) over `seconds` (n,) in which the share goes from `p` (n,) to `to` (n,), within `piece` (n,).
+
+        It is the integral of d (leaving) or a (coming), the rates in the header of this module.
+        """
         slope, steep = self._slope[piece], self._steep[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
             if leaving:
-                gathered = np.where(steep, np.log(p / to), np.where(self._full[piece], 0.0, seconds * self._rate))
+                hazard = np.where(steep, np.log(p / to), np.where(self._full[piece], 0.0, seconds * self._rate))
             else:
                 flat = seconds * self._rate * p / (1 - p)
                 curved = (1 + self._rate / slope) * np.log((1 - p) / (1 - to)) - seconds * self._rate
-                gathered = np.where(steep, 0.0, np.where(slope == 0, flat, curved))
+                hazard = np.where(steep, 0.0, np.where(slope == 0, flat, curved))
             # 0/0 arises without time left, or where all clients or none are present.
-            return np.where(seconds > 0, np.where(np.isnan(gathered), math.inf, np.maximum(gathered, 0.0)), 0.0)
+            return np.where(seconds > 0, np.where(np.isnan(hazard), math.inf, np.maximum(hazard, 0.0)), 0.0)
 
     def _invert_hazard(self, piece: IntArray, p: FloatArray, left: FloatArray, level: FloatArray, leaving: bool) -> FloatArray:
-        """Return the seconds after which the hazard is `level`, within pieces (n,) and from shares `p` on; at most `left` (n,).
+        """Return the seconds (n,) after which the hazard in `piece` (n,), from share `p` (n,) on, is `level` (n,).
+
+        They are at most `left` (n,). This is the inverse of `_hazard`.
         """
         slope, steep = self._slope[piece], self._steep[piece]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -206,20 +219,21 @@ class _Day:
         Bisection safeguards it: the left side rises from 0 to at least `level` in [0, `left`].
         """
         answer = np.zeros(len(level))
-        # Where p is 1 at the beginning, a client that is away comes at once.
+        # Where p is 1 at the beginning, a client that is away comes at once; the caller solves the case without slope.
         unsolved = np.flatnonzero((slope != 0) & (p < 1))
         low, high = np.zeros(len(unsolved)), left[unsolved].copy()
         slope, away, level = slope[unsolved], 1 - p[unsolved], level[unsolved]
+        # The first guess keeps the rate of coming at its first value.
         x = np.minimum(level * away / np.maximum(slope + self._rate * (1 - away), 1e-300), high)
         while unsolved.size:
-            gap = away - slope * x
+            away_at_x = away - slope * x
             value = (1 + self._rate / slope) * -np.log1p(-slope * x / away) - self._rate * x - level
-            rises = value < 0
-            low, high = np.where(rises, x, low), np.where(rises, high, x)
-            step = x - value * gap / (slope + self._rate * (1 - gap))
-            new = np.where((step > low) & (step < high), step, (low + high) / 2)
-            done = (np.abs(new - x) <= 1e-9) | (high - low <= 1e-9)
-            answer[unsolved[done]] = new[done]
-            unsolved, low, high, x = unsolved[~done], low[~done], high[~done], new[~done]
-            slope, away, level = slope[~done], away[~done], level[~done]
+            too_early = value < 0
+            low, high = np.where(too_early, x, low), np.where(too_early, high, x)
+            newton = x - value * away_at_x / (slope + self._rate * (1 - away_at_x))
+            new = np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+            solved = (np.abs(new - x) <= 1e-9) | (high - low <= 1e-9)
+            answer[unsolved[solved]] = new[solved]
+            unsolved, low, high, x = unsolved[~solved], low[~solved], high[~solved], new[~solved]
+            slope, away, level = slope[~solved], away[~solved], level[~solved]
         return answer

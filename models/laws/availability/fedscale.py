@@ -7,7 +7,7 @@ The table has an entry for each phone: `{"active": [..], "inactive": [..], "fini
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -59,18 +59,25 @@ class FedScale(Recorded):
     ) -> None:
         if phones not in ("in-order", "drawn"):
             raise ParameterError("phones", phones, "must be 'in-order' or 'drawn'")
-        starts, ends, counts, periods = _read(path)
-        who = np.repeat(np.arange(len(periods)), counts)
-        times, first, wraps = merge_intervals(who, starts, ends, periods)
+        table = _read_phones(path)
+        phone_of = np.repeat(np.arange(len(table.periods)), table.counts)
         self._drawn: bool = phones == "in-order"
         """True once the phone of each client is known."""
-        table_of = np.arange(max(clients, 1)) % len(periods)
-        super().__init__(clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=table_of)
+        super().__init__(
+            clients=clients,
+            changes=merge_intervals(phone_of, table.starts, table.ends, table.periods),
+            periods=table.periods,
+            table_of=np.arange(max(clients, 1)) % len(table.periods),
+        )
+        self._await_draw()
+
+    def _await_draw(self) -> None:
+        """Mark all clients as absent and due at time 0, unless their phones are known: the first advance draws them."""
         if not self._drawn:
             self.on[:] = False
             self.next_change_s[:] = 0.0
 
-    def _choose(self, now_s: float, draws: Draws) -> None:
+    def _draw_phones(self, now_s: float, draws: Draws) -> None:
         """Draw the phone of each client, and set presence to that at `now_s`."""
         count = len(self.on)
         uniforms = draws.uniforms_at(0, np.arange(count), count)
@@ -81,35 +88,45 @@ class FedScale(Recorded):
 
     def advance(self, now_s: float, draws: Draws) -> None:
         if not self._drawn:
-            self._choose(now_s, draws)
+            self._draw_phones(now_s, draws)
         super().advance(now_s, draws)
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
+        """Advance change by change. Until the phones are drawn, a first change at time 0 covers all clients."""
         if not self._drawn:
-            self._choose(0.0, draws)
+            self._draw_phones(0.0, draws)
             yield np.arange(len(self.on)), np.zeros(len(self.on))
         yield from super().changes(now_s, draws)
 
     def on_load(self) -> None:
         super().on_load()
-        if not self._drawn:
-            self.on[:] = False
-            self.next_change_s[:] = 0.0
+        self._await_draw()
 
 
-def _read(path: str) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
-    """Return starts and ends (n,) of all intervals, phone by phone, and the number of intervals and the period of each phone,
-    (phones,).
-    """
+class _Phones(NamedTuple):
+    """Intervals of presence of all phones, one phone after the other, in seconds."""
+
+    starts: FloatArray
+    """(n,)"""
+    ends: FloatArray
+    """(n,)"""
+    counts: IntArray
+    """(phones,) number of intervals of each phone."""
+    periods: FloatArray
+    """(phones,) time after which all of it repeats."""
+
+
+def _read_phones(path: str) -> _Phones:
+    """Return the intervals in FedScale's table. Raises ParameterError that names file and line."""
     starts: list[FloatArray] = []
     ends: list[FloatArray] = []
     periods: list[float] = []
-    seen: set[str] = set()
+    keys: set[str] = set()
     for key, value, line in json_entries(path, dict, _WHAT):
         where = f"line {line}: entry {key!r}"
-        if key in seen:
+        if key in keys:
             raise make_refusal(path, f"{where} stands twice")
-        seen.add(key)
+        keys.add(key)
         if not isinstance(value, dict):
             raise make_refusal(path, f"{where}: must be a table with active, inactive and finish_time")
         active, inactive = (_read_list(path, where, value, name) for name in ("active", "inactive"))
@@ -130,7 +147,7 @@ def _read(path: str) -> tuple[FloatArray, FloatArray, IntArray, FloatArray]:
     if not periods:
         raise make_refusal(path, "holds no phone")
     counts = np.array([len(times) for times in starts], np.int64)
-    return np.concatenate(starts), np.concatenate(ends), counts, np.array(periods)
+    return _Phones(np.concatenate(starts), np.concatenate(ends), counts, np.array(periods))
 
 
 def _read_list(path: str, where: str, entry: dict[str, Any], name: str) -> FloatArray:

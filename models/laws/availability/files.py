@@ -6,7 +6,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 PARAMETER = "path"
 """Name of the parameter that holds the path of a file."""
 COLUMNS = (["client", "start_s", "end_s"], ["client", "on_s", "off_s"])
+"""The two headers that a file of intervals may have."""
 CONVERT = "python -c \"import json, pickle; json.dump(pickle.load(open('TABLE', 'rb')), open('TABLE.json', 'w'))\""
 """Command that converts a pickle to JSON."""
 # Pickles of protocol 2 and later begin with PROTO and a version; older ones with a dict, a list or a tuple that is stored or
@@ -29,6 +30,17 @@ _JSON = json.JSONDecoder()
 _SPACE = re.compile(r"[ \t\r\n]*")
 _SHOWN = 60
 """Letters of a bad line that a message quotes."""
+
+
+class Intervals(NamedTuple):
+    """Intervals in which clients are present, one client after the other, each in order of time."""
+
+    clients: IntArray
+    """(n,) client of each interval."""
+    starts: FloatArray
+    """(n,) seconds."""
+    ends: FloatArray
+    """(n,) seconds; inf: it never ends."""
 
 
 def make_refusal(path: str, reason: str) -> ParameterError:
@@ -47,8 +59,8 @@ def read_text(path: str) -> str:
         raise make_refusal(path, f"cannot be read as a text file ({error})") from None
 
 
-def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return the intervals of a CSV file, client by client: client (n,), start (n,), end (n,), `inf` for one that never ends.
+def read_intervals(path: str, clients: int, repeat_s: float) -> Intervals:
+    """Return the intervals of a CSV file for `clients` (their number); `repeat_s`: period of the file, or inf.
 
     Raises:
         ParameterError: a line is not "client, start, end", a client's intervals overlap or are not in order of time, or one ends
@@ -74,14 +86,15 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
             row = int(np.argmin(good))
             raise make_refusal(path, f"line {numbers[row]}: {describe(row)}")
 
-    def times(row: int) -> str:
+    def describe_times(row: int) -> str:
+        """Return the times of a row in words."""
         return f"{first} = {float(starts[row])!r}, {second} = {float(ends[row])!r}"
 
     check(np.isfinite(who) & (who == np.floor(who)), lambda row: f"client = {float(who[row])!r}: must be a whole number")
     check((who >= 0) & (who < clients), lambda row: f"client = {int(who[row])}: must lie in 0..{clients - 1}")
-    check((starts >= 0) & (starts < ends), lambda row: f"{times(row)}: must be 0 <= {first} < {second}")
+    check((starts >= 0) & (starts < ends), lambda row: f"{describe_times(row)}: must be 0 <= {first} < {second}")
     if repeat_s < np.inf:
-        check(ends <= repeat_s, lambda row: f"{times(row)}: must end by repeat_s = {repeat_s!r}")
+        check(ends <= repeat_s, lambda row: f"{describe_times(row)}: must end by repeat_s = {repeat_s!r}")
     # Sort by client, each in the order of its lines. Of several bad lines the message names the first in the file.
     order = np.argsort(who, kind="stable")
     clients_of, starts, ends = who[order].astype(np.int64), starts[order], ends[order]
@@ -90,13 +103,13 @@ def read_intervals(path: str, clients: int, repeat_s: float) -> tuple[IntArray, 
         j = int(overlapping[np.argmin(order[overlapping])])
         last = f"{float(ends[j - 1])!r}, where client {clients_of[j]}'s last interval ends"
         raise make_refusal(path, f"line {numbers[order[j]]}: {first} = {float(starts[j])!r}: must be >= {last}")
-    return clients_of, starts, ends
+    return Intervals(clients_of, starts, ends)
 
 
 def _numbers(path: str, lines: list[str], numbers: IntArray) -> FloatArray:
-    """Return the lines with these `numbers` as a table (n, 3). Raises ParameterError that names the first bad line."""
+    """Return the lines with these `numbers` (n,), from 1, as a table (n, 3). Raises ParameterError for the first bad line."""
     chosen = [lines[number - 1] for number in numbers.tolist()]
-    # Fast path; it does not tell which line is bad.
+    # Fast path: it reads the same numbers as the loop below, but does not tell which line is bad.
     try:
         if chosen:
             table = np.loadtxt(chosen, delimiter=",", comments=None, quotechar='"', ndmin=2)
@@ -122,17 +135,18 @@ def json_entries(path: str, kind: type[list[Any]] | type[dict[str, Any]], what: 
     """
     text = read_text(path)
     opening, closing = ("[", "]") if kind is list else ("{", "}")
+    # `at`: place in the text; `line`: line of the present entry, of which the line breaks before `counted` are known.
     at, line, counted = _SPACE.match(text).end(), 1, 0  # type: ignore[union-attr]
     if text[at : at + 1] != opening:
         raise make_refusal(path, f"line {text.count(chr(10), 0, at) + 1}: must be JSON, {what}")
 
     def token(at: int, allowed: str) -> tuple[str, int]:
-        """Return the next sign after `at`, which must be one of `allowed`, and the place of the first letter after it."""
+        """Return the sign after `at`, which must be one of `allowed`, and the place of the next letter; both without blanks."""
         at = _SPACE.match(text, at).end()  # type: ignore[union-attr]
-        separator = text[at : at + 1]
-        if not separator or separator not in allowed:
+        sign = text[at : at + 1]
+        if not sign or sign not in allowed:
             raise json.JSONDecodeError(f"expecting {' or '.join(allowed)}", text, at)
-        return separator, _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
+        return sign, _SPACE.match(text, at + 1).end()  # type: ignore[union-attr]
 
     try:
         _, at = token(at, opening)
@@ -165,5 +179,7 @@ def numbers_only(value: Any) -> bool:
 
 def read_times(value: Any) -> FloatArray | None:
     """Return a JSON list of numbers as an array (n,), each finite and >= 0; None for any other value."""
-    times = np.array(value, np.float64) if numbers_only(value) else np.array([-1.0])
+    if not numbers_only(value):
+        return None
+    times = np.array(value, np.float64)
     return times if bool((times >= 0).all()) else None

@@ -4,7 +4,8 @@ A law keeps two arrays over all clients: who is present, and when each client ne
 `traces.py` and `fedscale.py`, presence that follows the hour of the day in `diurnal.py`.
 
 `advance(now_s, draws)` brings both arrays up to a time; changes at exactly that time have happened. Only clients whose change
-is due are touched, and one leap leaves the same state as many small steps.
+is due are touched, and one leap leaves the same state as many small steps. `changes(now_s, draws)` does the same and yields
+each change on the way.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from netsim.core.state import StateFields
 
 BoolArray = NDArray[np.bool_]
 Changes = Iterator[tuple[IntArray, FloatArray]]
+"""Changes of presence one after the other: clients (n,) that came or went, and the times (n,) in seconds."""
 
 
 class Draws(Protocol):
@@ -120,21 +122,21 @@ class Alternating(Presence, ABC):
             pass
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
-        """Advance change by change: yield clients (n,) that came or went, and the times (n,); clients that are due take one
-        step together.
-        """
+        """Advance to `now_s` and yield the changes. Every client that is due makes one change at a time."""
         self._move_clock(now_s)
         due = self._due()
         if due.size and not self._sojourn[due[0]]:
-            # All clients begin together. The flip below turns the opposite of the first state, which is set here, into it.
+            # All clients begin together. Set the opposite of each client's first state: the flip below makes it the state itself.
             self.on[:] = draws.uniforms_at(0, due, len(self.on)) >= self._share_at_first()
         while due.size:
             self._sojourn[due] += 1
             self.on[due] = ~self.on[due]
-            number, times_s = self._sojourn[due], self.next_change_s[due]
-            for j in np.unique(number).tolist():
-                who = due[number == j]
-                self.next_change_s[who] = self._ends_s(who, -np.log1p(-draws.uniforms_at(j, who, len(self.on))))
+            sojourns, times_s = self._sojourn[due], self.next_change_s[due]
+            # The number of a sojourn is the index of its draw.
+            for sojourn in np.unique(sojourns).tolist():
+                clients = due[sojourns == sojourn]
+                uniforms = draws.uniforms_at(sojourn, clients, len(self.on))
+                self.next_change_s[clients] = self._ends_s(clients, -np.log1p(-uniforms))
             yield due, times_s
             due = due[self.next_change_s[due] <= now_s]
 
@@ -181,12 +183,14 @@ class Markov(Alternating):
         return self.next_change_s[who] + np.where(self.on[who], self._mean_on[who], self._mean_off[who]) * level
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
-        """Return p + (state now - p) times the mean of exp(-rate t) over the interval; (K,), p the stationary probability of
-        presence.
+        """Return the expected share of the interval in which each client is present; (K,).
+
+        With p the stationary probability of presence, and t counted from now, the probability of presence at t is
+        p + (state now - p) exp(-rate t). The share is its mean over the interval.
         """
         rate = 1.0 / self._mean_on + 1.0 / self._mean_off
-        share = self._mean_on / (self._mean_on + self._mean_off)
+        p = self._mean_on / (self._mean_on + self._mean_off)
         begin, length = rate * (from_s - self._now_s), rate * (to_s - from_s)
-        decayed = np.exp(-begin) * np.where(length > 0, -np.expm1(-length) / np.where(length > 0, length, 1.0), 1.0)
-        forecast: FloatArray = share + (self.on - share) * decayed
+        mean_decay = np.exp(-begin) * np.where(length > 0, -np.expm1(-length) / np.where(length > 0, length, 1.0), 1.0)
+        forecast: FloatArray = p + (self.on - p) * mean_decay
         return forecast

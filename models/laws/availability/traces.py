@@ -1,7 +1,8 @@
 """Recorded presence: on/off intervals from a CSV file, or times of toggling from a JSON file, with or without repetition.
 
 From any file only the times of change of each client within one period are kept, one client after the other in one array. The
-present place is found by bisection, so that a leap over a month costs as much as a leap over a minute.
+present place is found by bisection, so that a leap over a month costs as much as a leap over a minute. The base class of all
+laws of presence is in `presence.py`.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
 
 from models.errors import ParameterError
-from models.laws.availability.files import json_entries, make_refusal, numbers_only, read_intervals
+from models.laws.availability.files import Intervals, json_entries, make_refusal, numbers_only, read_intervals
 from models.laws.availability.presence import BoolArray, Changes, Draws, Presence
 from models.laws.delays import FloatArray, IntArray
 
@@ -30,22 +31,31 @@ RepeatS = Annotated[
 ]
 
 
-class Recorded(Presence):
-    """Base class of presence by tables of times of change: client k follows table `table_of[k]`.
+class ChangeTables(NamedTuple):
+    """Times at which presence changes, one table after the other in one array.
 
-    Table j holds the times `times[first[j]:first[j + 1]]`, ascending, each in [0, `periods[j]`), at which presence changes. The
-    first of them begins an interval unless `wraps[j]`, where the client is present as a period begins. `periods[j]` inf: no
-    repetition.
+    Table j holds the times `times[first[j]:first[j + 1]]`, ascending, each in [0, period of the table), in seconds.
+    """
+
+    times: FloatArray
+    first: IntArray
+    """(tables + 1,) place of the first time of each table, and the end of the last one."""
+    wraps: BoolArray
+    """(tables,) True where a client is present as a period begins: the first change ends an interval, else it begins one."""
+
+
+class Recorded(Presence):
+    """Base class of presence by tables of `changes`: client k follows table `table_of[k]`.
+
+    `clients` is K. Table j repeats every `periods[j]` seconds; inf: no repetition.
     """
 
     state_fields: ClassVar[tuple[str, ...]] = ("_now_s",)
 
-    def __init__(
-        self, *, clients: int, times: FloatArray, first: IntArray, periods: FloatArray, wraps: BoolArray, table_of: IntArray
-    ) -> None:
+    def __init__(self, *, clients: int, changes: ChangeTables, periods: FloatArray, table_of: IntArray) -> None:
         super().__init__(clients)
-        self._times, self._first, self._periods, self._wraps = times, first, periods, wraps
-        self._table_of = table_of
+        self._times, self._first, self._wraps = changes
+        self._periods, self._table_of = periods, table_of
         self._restart()
 
     def _restart(self) -> None:
@@ -77,6 +87,7 @@ class Recorded(Presence):
             passed = undecided & (times_at(middle) <= now)
             left = np.where(passed, middle + 1, left)
             right = np.where(undecided & ~passed, middle, right)
+        # Each change since the beginning of the period has flipped presence.
         self.on[who] = self._wraps[table] ^ ((left - low) % 2 == 1)
         # The first change of the next period, at most at the end of that period.
         first = np.minimum(ends + self._times[np.minimum(low, len(self._times) - 1)], (cycle + 2) * length)
@@ -105,14 +116,15 @@ class Recorded(Presence):
 
     def _present_within(self, tables: IntArray, into_s: FloatArray) -> FloatArray:
         """Return the seconds (tables,) of presence in the first `into_s` (tables,) seconds of a period."""
-        count = np.diff(self._first)
-        owner = np.repeat(tables, count)
-        place = np.arange(len(owner)) - self._first[owner]
-        times = np.minimum(self._times[: len(owner)], into_s[owner])
+        counts = np.diff(self._first)
+        table_of_time = np.repeat(tables, counts)
+        place = np.arange(len(table_of_time)) - self._first[table_of_time]
+        # Changes after `into_s` are moved to it, where intervals of no length remain.
+        times = np.minimum(self._times[: len(table_of_time)], into_s[table_of_time])
         # Presence is the sum of the ends less the sum of the beginnings; a table that wraps is present from 0.
-        sign = np.where(self._wraps[owner] ^ (place % 2 == 1), 1.0, -1.0)
-        total: FloatArray = np.bincount(owner, weights=sign * times, minlength=len(tables)).astype(np.float64)
-        present_last = self._wraps ^ (count % 2 == 1)
+        sign = np.where(self._wraps[table_of_time] ^ (place % 2 == 1), 1.0, -1.0)
+        total: FloatArray = np.bincount(table_of_time, weights=sign * times, minlength=len(tables)).astype(np.float64)
+        present_last = self._wraps ^ (counts % 2 == 1)
         return total + np.where(present_last, into_s, 0.0)
 
     def advance(self, now_s: float, draws: Draws) -> None:
@@ -122,9 +134,7 @@ class Recorded(Presence):
             self._settle(due, now_s)
 
     def changes(self, now_s: float, draws: Draws) -> Changes:
-        """Advance change by change: yield clients (n,) that came or went, and the times (n,); clients that are due take one
-        step together.
-        """
+        """Advance to `now_s` and yield the changes. Every client that is due makes one change at a time."""
         self._move_clock(now_s)
         due = self._due()
         while due.size:
@@ -137,32 +147,31 @@ class Recorded(Presence):
         self._restart()
 
 
-def merge_intervals(
-    who: IntArray, starts: FloatArray, ends: FloatArray, periods: FloatArray
-) -> tuple[FloatArray, IntArray, BoolArray]:
-    """Return the arguments `times`, `first` and `wraps` of `Recorded` for intervals [start, end) that are sorted by table.
+def merge_intervals(table_of: IntArray, starts: FloatArray, ends: FloatArray, periods: FloatArray) -> ChangeTables:
+    """Return the times of change of intervals [start, end), which are sorted by table and time; all in seconds.
 
-    `who` (n,): the table of each interval; `periods` (tables,). Intervals that touch are merged, also across the end of a
+    `table_of` (n,): the table of each interval; `periods` (tables,). Intervals that touch are merged, also across the end of a
     period.
     """
     count = len(periods)
     wraps = np.zeros(count, np.bool_)
     # An end at the end of the period is the beginning of the next one. If an interval begins there, neither is a change.
-    lasts_to_end = ends >= periods[who]
-    wraps[who[lasts_to_end & (ends < math.inf)]] = True
+    lasts_to_end = ends >= periods[table_of]
+    wraps[table_of[lasts_to_end & (ends < math.inf)]] = True
     begins_at_zero = np.zeros(count, np.bool_)
-    begins_at_zero[who[starts == 0.0]] = True
-    touches_previous = np.zeros(len(who), np.bool_)
-    touches_previous[1:] = (who[1:] == who[:-1]) & (starts[1:] == ends[:-1])
-    arrives = ~touches_previous & ~((starts == 0.0) & wraps[who])
-    departs = np.append(~touches_previous[1:], np.ones(min(len(who), 1), np.bool_)) & ~lasts_to_end
+    begins_at_zero[table_of[starts == 0.0]] = True
+    touches_previous = np.zeros(len(table_of), np.bool_)
+    touches_previous[1:] = (table_of[1:] == table_of[:-1]) & (starts[1:] == ends[:-1])
+    arrives = ~touches_previous & ~((starts == 0.0) & wraps[table_of])
+    departs = np.append(~touches_previous[1:], np.ones(min(len(table_of), 1), np.bool_)) & ~lasts_to_end
     # A client that is present up to the end of a period, but not from its beginning, departs as the next period begins.
     depart_at_zero = np.flatnonzero(wraps & ~begins_at_zero)
     times = np.concatenate((starts[arrives], ends[departs], np.zeros(len(depart_at_zero))))
-    tables = np.concatenate((who[arrives], who[departs], depart_at_zero))
+    tables = np.concatenate((table_of[arrives], table_of[departs], depart_at_zero))
     order = np.lexsort((times, tables))
     first = np.concatenate(([0], np.cumsum(np.bincount(tables, minlength=count)))).astype(np.int64)
-    return times[order] if len(times) else np.zeros(1), first, wraps
+    # Without any change one time stays, which no table holds: places beyond the end of the array are moved to its last entry.
+    return ChangeTables(times[order] if len(times) else np.zeros(1), first, wraps)
 
 
 class RecordedByClient(Recorded, ABC):
@@ -182,18 +191,18 @@ class RecordedByClient(Recorded, ABC):
             raise ParameterError("repeat_s", repeat_s, f"must be > 0 and <= {_LONGEST_S:g} seconds")
         count, end_s = max(clients, 1), math.inf if repeat_s is None else repeat_s
         periods = np.full(count, end_s)
-        who, starts, ends, mentioned = self._read(path, clients, end_s)
-        times, first, wraps = merge_intervals(who, starts, ends, periods)
+        intervals, mentioned = self._read(path, clients, end_s)
+        changes = merge_intervals(intervals.clients, intervals.starts, intervals.ends, periods)
         # A table that wraps and has no changes is present throughout.
-        wraps |= (absent == "always") & ~mentioned
-        super().__init__(clients=clients, times=times, first=first, periods=periods, wraps=wraps, table_of=np.arange(count))
+        always = (absent == "always") & ~mentioned
+        changes = changes._replace(wraps=changes.wraps | always)
+        super().__init__(clients=clients, changes=changes, periods=periods, table_of=np.arange(count))
 
     @abstractmethod
-    def _read(self, path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
-        """Return the intervals of a file, client by client, up to `end_s`, and True for the clients that it mentions.
+    def _read(self, path: str, clients: int, end_s: float) -> tuple[Intervals, BoolArray]:
+        """Return the intervals of a file up to `end_s`, and True for the clients that it mentions; (max(`clients`, 1),).
 
-        An interval is a client (n,), a start (n,) and an end (n,), inf for one that never ends; there are max(`clients`, 1)
-        truth values. Raises ParameterError, with file and line, for any other content.
+        Raises ParameterError, with file and line, for any other content.
         """
 
 
@@ -217,9 +226,9 @@ class Trace(RecordedByClient):
         (array([ True, False]), array([60., 30.]))
     """
 
-    def _read(self, path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
-        who, starts, ends = read_intervals(path, clients, end_s)
-        return who, starts, ends, np.bincount(who, minlength=max(clients, 1)) > 0
+    def _read(self, path: str, clients: int, end_s: float) -> tuple[Intervals, BoolArray]:
+        intervals = read_intervals(path, clients, end_s)
+        return intervals, np.bincount(intervals.clients, minlength=max(clients, 1)) > 0
 
 
 class Toggles(RecordedByClient):
@@ -243,20 +252,29 @@ class Toggles(RecordedByClient):
         (array([ True, False]), array([60., 30.]))
     """
 
-    def _read(self, path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, FloatArray, BoolArray]:
+    def _read(self, path: str, clients: int, end_s: float) -> tuple[Intervals, BoolArray]:
         who, times, mentioned = _read_toggles(path, clients, end_s)
         # Times at even places are arrivals; the next time of the client, if there is one, is the departure.
         place = np.arange(len(who)) - np.searchsorted(who, who)
         arrivals = np.flatnonzero((place % 2 == 0) & (times < end_s))
-        follows = np.append(who[1:] == who[:-1], np.zeros(min(len(who), 1), np.bool_))[arrivals]
-        ends = np.where(follows, np.append(times, math.inf)[arrivals + 1], end_s)
-        return who[arrivals], times[arrivals], ends, mentioned
+        has_departure = np.append(who[1:] == who[:-1], np.zeros(min(len(who), 1), np.bool_))[arrivals]
+        ends = np.where(has_departure, np.append(times, math.inf)[arrivals + 1], end_s)
+        return Intervals(who[arrivals], times[arrivals], ends), mentioned
 
 
-def _read_toggles(path: str, clients: int, end_s: float) -> tuple[IntArray, FloatArray, BoolArray]:
-    """Return clients (n,) and times (n,) of all toggles of a JSON file, client by client, and True for each client it mentions,
-    (K,).
-    """
+class _ToggleTimes(NamedTuple):
+    """Times at which clients come or go, one client after the other, in seconds."""
+
+    clients: IntArray
+    """(n,)"""
+    times: FloatArray
+    """(n,)"""
+    mentioned: BoolArray
+    """(K,) True for clients that the file has a list for."""
+
+
+def _read_toggles(path: str, clients: int, end_s: float) -> _ToggleTimes:
+    """Return the toggles in a JSON file. Raises ParameterError that names file and line, also for times after `end_s`."""
     values: list[float] = []
     counts, lines = np.zeros(clients, np.int64), []
     mentioned = np.zeros(max(clients, 1), np.bool_)
@@ -274,6 +292,7 @@ def _read_toggles(path: str, clients: int, end_s: float) -> tuple[IntArray, Floa
     who, times = np.repeat(np.arange(clients), counts), np.array(values, np.float64)
 
     def check(good: BoolArray, reason: Callable[[int], str]) -> None:
+        """Refuse the file unless all times are `good` (n,); `reason` says what is wrong with time j."""
         if not good.all():
             j = int(np.argmin(good))
             raise make_refusal(path, f"line {lines[who[j]]}: client {who[j]}: {reason(j)}")
@@ -283,4 +302,4 @@ def _read_toggles(path: str, clients: int, end_s: float) -> tuple[IntArray, Floa
     ascends[1:] = (who[1:] != who[:-1]) | (times[1:] > times[:-1])
     check(ascends, lambda j: f"{times[j]:g} stands after {times[j - 1]:g}; times must ascend")
     check(times <= end_s, lambda j: f"{times[j]:g} is after repeat_s = {end_s:g}")
-    return who, times, mentioned
+    return _ToggleTimes(who, times, mentioned)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from models.data_files import csv_rows, lines_of
+from models.data_files import CsvRow, csv_rows, lines_of
 from models.errors import ParameterError
 from models.laws.delays import FloatArray, IntArray, explain_bad_rate
 
@@ -26,12 +27,21 @@ class Points:
     end_s: float
 
 
+class ClientTraces(NamedTuple):
+    """Traces of all clients."""
+
+    traces: list[Points]
+    trace_of: IntArray | None
+    """(K,) number of the trace that each client follows; None: all follow the only one."""
+
+
 def read_step_files(
     *, path: str | None, time_s: list[float] | None, bytes_per_s: list[float] | None, end_s: float | None, clients: int
-) -> tuple[list[Points], IntArray | None]:
-    """Return the traces of `clients`, and the number of the trace that each client follows (None: all follow the only one).
+) -> ClientTraces:
+    """Return the traces of `clients` (their number) from a file, a file for each client, or two lists; see `Trace`.
 
-    Raises ParameterError that names file and line, or the parameter.
+    `end_s`: end of every trace; None: the last step is as long as the one before it. Raises ParameterError that names file and
+    line, or the parameter.
     """
     if (path is None) == (time_s is None):
         raise ParameterError("path", path, "give either path, or time_s and bytes_per_s")
@@ -42,28 +52,27 @@ def read_step_files(
     if path is None:
         assert time_s is not None
         assert bytes_per_s is not None
-        return [_points_of_lists(time_s, bytes_per_s, end_s)], None
+        return ClientTraces([_points_of_lists(time_s, bytes_per_s, end_s)], None)
     if CLIENT in path:
-        own = [_points_of_file(_read_steps(place, None), place, end_s) for place in _client_paths(path, clients)]
-        return own, np.arange(clients)
+        own = [_points(name, _read_steps(name, None)[None], end_s) for name in _client_paths(path, clients)]
+        return ClientTraces(own, np.arange(clients))
     by_client = _read_steps(path, clients)
     if None in by_client:
-        return [_points(path, *by_client[None], end_s)], None
+        return ClientTraces([_points(path, by_client[None], end_s)], None)
     missing = next((client for client in range(clients) if client not in by_client), None)
     if missing is not None:
         raise ParameterError("path", path, f"has no line of client {missing}; give every client a trace")
-    return [_points(path, *by_client[client], end_s) for client in range(clients)], np.arange(clients)
+    return ClientTraces([_points(path, by_client[client], end_s) for client in range(clients)], np.arange(clients))
 
 
-def read_packet_files(*, path: str, packet_bytes: float, clients: int) -> tuple[list[Points], IntArray | None]:
-    """Return the traces of `clients` from files of Mahimahi's format, and the number of the trace of each
-    client (None: all follow the only one). A packet has `packet_bytes`.
-    """
+def read_packet_files(*, path: str, packet_bytes: float, clients: int) -> ClientTraces:
+    """Return the traces of `clients` (their number) from files of Mahimahi's format, with packets of `packet_bytes`."""
     if not 0.0 < packet_bytes < math.inf:
         raise ParameterError("packet_bytes", packet_bytes, "must be finite and > 0 bytes")
     if CLIENT in path:
-        return [_read_packets(place, packet_bytes) for place in _client_paths(path, clients)], np.arange(clients)
-    return [_read_packets(path, packet_bytes)], None
+        own = [_read_packets(name, packet_bytes) for name in _client_paths(path, clients)]
+        return ClientTraces(own, np.arange(clients))
+    return ClientTraces([_read_packets(path, packet_bytes)], None)
 
 
 def _client_paths(path: str, clients: int) -> list[str]:
@@ -79,30 +88,31 @@ def _lines(path: str) -> list[str]:
         raise ParameterError("path", path, f"cannot be read as a text file ({error})") from None
 
 
-def _rows(path: str) -> list[tuple[int, list[str]]]:
-    """Return the rows of a CSV file with their numbers. Raises ParameterError if it cannot be read."""
+def _rows(path: str) -> list[CsvRow]:
+    """Return the rows of a CSV file. Raises ParameterError if it cannot be read."""
     try:
         return csv_rows(_lines(path))
     except csv.Error as error:
         raise ParameterError("path", path, f"cannot be read as a CSV file ({error})") from None
 
 
-Rows = tuple[list[float], list[float], int]
-"""Times, rates, and the line of the last of them."""
+@dataclass
+class _StepLines:
+    """Lines of a file that belong to one trace."""
+
+    times_s: list[float]
+    bytes_per_s: list[float]
+    last_line: int
+    """Number of the last line, which messages name."""
 
 
-def _points_of_file(rows: dict[int | None, Rows], path: str, end_s: float | None) -> Points:
-    """Return the steps of a file that holds one trace."""
-    return _points(path, *rows[None], end_s)
+def _read_steps(path: str, clients: int | None) -> dict[int | None, _StepLines]:
+    """Return the lines of each client by its number; at the key None those of a file without a column of clients.
 
-
-def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
-    """Return the lines of each client by its number, or of all clients at the key None.
-
-    `clients` None: the file must not have a column of clients.
+    `clients` is K; None: the file must not have a column of clients. Raises ParameterError that names file and line.
     """
     rows = _rows(path)
-    header = [name.strip() for name in rows[0][1]] if rows else []
+    header = [name.strip() for name in rows[0].cells] if rows else []
     required = {"time_s", "bytes_per_s"}
     allowed = required if clients is None else required | {"client"}
     if not required <= set(header) <= allowed or len(set(header)) < len(header):
@@ -110,42 +120,43 @@ def _read_steps(path: str, clients: int | None) -> dict[int | None, Rows]:
         raise ParameterError("path", path, f"line 1: the columns are {', '.join(header) or 'missing'}; must be {names}")
     time_column, rate_column = header.index("time_s"), header.index("bytes_per_s")
     client_column = header.index("client") if "client" in header else None
-    steps: dict[int | None, Rows] = {}
-    for number, row in rows[1:]:
-        if not row:
+    steps: dict[int | None, _StepLines] = {}
+    for number, cells in rows[1:]:
+        if not cells:
             continue
-        if len(row) > len(header):
-            problem = f"{','.join(row)!r} has {len(row)} values for {len(header)} columns"
+        if len(cells) > len(header):
+            problem = f"{','.join(cells)!r} has {len(cells)} values for {len(header)} columns"
             raise ParameterError("path", path, f"line {number}: {problem}; write numbers without commas")
         try:
-            time, rate = float(row[time_column]), float(row[rate_column])
-            client = None if client_column is None else int(row[client_column])
+            time, rate = float(cells[time_column]), float(cells[rate_column])
+            client = None if client_column is None else int(cells[client_column])
         except (ValueError, IndexError):
             expected = "a time and a rate" + ("" if client_column is None else " of a client")
-            raise ParameterError("path", path, f"line {number}: {','.join(row)!r} is not {expected}") from None
+            raise ParameterError("path", path, f"line {number}: {','.join(cells)!r} is not {expected}") from None
         if client is not None and not 0 <= client < (clients or 0):
             raise ParameterError("path", path, f"line {number}: client = {client}: must lie in 0..{(clients or 0) - 1}")
         if reason := explain_bad_rate(rate):
             raise ParameterError("path", path, f"line {number}: bytes_per_s = {rate!r}: {reason}")
-        times, rates, last = steps.get(client) or ([], [], 0)
-        if not times and time != 0.0:
+        trace = steps.setdefault(client, _StepLines([], [], 0))
+        if not trace.times_s and time != 0.0:
             raise ParameterError("path", path, f"line {number}: time_s = {time!r}: the first line of a trace must be at 0")
-        if times and not times[-1] < time < math.inf:
-            before = f"{times[-1]!r}, that of line {last}"
+        if trace.times_s and not trace.times_s[-1] < time < math.inf:
+            before = f"{trace.times_s[-1]!r}, that of line {trace.last_line}"
             raise ParameterError("path", path, f"line {number}: time_s = {time!r}: must be finite and > {before}")
-        times.append(time)
-        rates.append(rate)
-        steps[client] = (times, rates, number)
+        trace.times_s.append(time)
+        trace.bytes_per_s.append(rate)
+        trace.last_line = number
     if not steps:
         raise ParameterError("path", path, "holds no steps; must hold at least one line below the header")
     return steps
 
 
-def _points(path: str, times: list[float], rates: list[float], line: int, end_s: float | None) -> Points:
-    """Return the steps of a trace read from `path`. Raises ParameterError for an `end_s` before its last line."""
-    if end_s is not None and end_s <= times[-1]:
-        raise ParameterError("end_s", end_s, f"must be > {times[-1]!r}, the time of line {line} of {path}")
-    return _trace_of(np.array(times), np.array(rates), end_s)
+def _points(path: str, lines: _StepLines, end_s: float | None) -> Points:
+    """Return the trace of `lines`, which were read from `path`. Raises ParameterError for an `end_s` before its last line."""
+    last_s = lines.times_s[-1]
+    if end_s is not None and end_s <= last_s:
+        raise ParameterError("end_s", end_s, f"must be > {last_s!r}, the time of line {lines.last_line} of {path}")
+    return _trace_of(np.array(lines.times_s), np.array(lines.bytes_per_s), end_s)
 
 
 def _points_of_lists(times: list[float], rates: list[float], end_s: float | None) -> Points:
@@ -179,6 +190,7 @@ def _trace_of(times: FloatArray, rates: FloatArray, end_s: float | None) -> Poin
 
 
 _MOST_DIGITS = 18
+"""Digits of a line beyond which it is refused without being read as a number: `int` refuses thousands of digits."""
 
 
 def _read_packets(path: str, packet_bytes: float) -> Points:
@@ -190,7 +202,7 @@ def _read_packets(path: str, packet_bytes: float) -> Points:
             continue
         if not (text.isascii() and text.isdigit()):
             raise ParameterError("path", path, f"line {number}: {text!r} is not a whole number of milliseconds")
-        if len(text) > _MOST_DIGITS:  # `int` refuses thousands of digits
+        if len(text) > _MOST_DIGITS:
             raise ParameterError("path", path, f"line {number}: {text[:20]}.. ms: must be at most 10^9, eleven days")
         stamp = int(text)
         if stamps and stamp < stamps[-1]:
@@ -200,7 +212,8 @@ def _read_packets(path: str, packet_bytes: float) -> Points:
         stamps.append(stamp)
     if not stamps or not stamps[-1]:
         raise ParameterError("path", path, "holds no packets after 0 ms; must end with a line above 0")
-    # Only milliseconds in which packets pass, and those after them, begin a step.
+    # A line at t ms is a packet in millisecond t - 1, from t - 1 to t. Only milliseconds in which packets pass, and those after
+    # them, begin a step.
     with_packets, packets = np.unique(np.maximum(np.array(stamps) - 1, 0), return_counts=True)
     steps = np.unique(np.concatenate(([0], with_packets, with_packets + 1)))
     steps = steps[steps < stamps[-1]]

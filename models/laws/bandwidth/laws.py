@@ -20,29 +20,38 @@ _NEVER = math.inf
 
 
 class Draws(Protocol):
-    """Addressed uniforms in [0, 1) of a stream."""
+    """Addressed random numbers of a stream: the same index gives the same numbers in any order of the calls."""
 
-    def uniforms(self, index: int, size: int) -> FloatArray: ...
+    def uniforms(self, index: int, size: int) -> FloatArray:
+        """Return the uniforms (`size`,) in [0, 1) at `index`."""
 
 
 class BandwidthLaw(Protocol):
-    """Law of bandwidth, as the laws that contain other laws need it; `netsim.core.protocols` documents its members."""
+    """Law of bandwidth, as the laws that contain other laws need it. All answers are for the links of `entities` (n,); (n,)."""
 
     constant: bool
+    """True if no rate ever changes."""
 
-    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray: ...
+    def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        """Return the times at which transfers of `size_bytes` begun at `start_s` end; inf: never."""
 
-    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray: ...
+    def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
+        """Return the bytes that the links carry between two times."""
 
-    def rate(self, time_s: float, entities: IntArray) -> FloatArray: ...
+    def rate(self, time_s: float, entities: IntArray) -> FloatArray:
+        """Return the bandwidths at a time, in bytes per second."""
 
-    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray: ...
+    def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
+        """Return the times after `time_s` at which the rates may next change; inf: never."""
 
-    def mean_rate(self, entities: IntArray) -> FloatArray: ...
+    def mean_rate(self, entities: IntArray) -> FloatArray:
+        """Return the mean bandwidths in the long run."""
 
-    def peak_rate(self, entities: IntArray) -> FloatArray: ...
+    def peak_rate(self, entities: IntArray) -> FloatArray:
+        """Return bandwidths that are never exceeded; inf: unbounded."""
 
-    def stops_s(self, entities: IntArray) -> FloatArray: ...
+    def stops_s(self, entities: IntArray) -> FloatArray:
+        """Return the times from which the links carry nothing for ever; inf: they never stop."""
 
 
 class Constant:
@@ -87,7 +96,7 @@ class Constant:
 
 
 class Multiple:
-    """A bandwidth law whose rates are `factor` times those of `law`.
+    """Law of bandwidth with `factor` times the rates of `law`.
 
     Example:
         >>> import numpy as np
@@ -136,9 +145,9 @@ class ByGroup:
         self.group_of = group_of
 
     def _collect(self, entities: IntArray, answer: Callable[[BandwidthLaw, IntArray], FloatArray]) -> FloatArray:
-        """Return the answers (n,) of the laws of `entities` (n,).
+        """Ask each law for its followers among `entities` (n,), and return the answers in the order of `entities`; (n,).
 
-        `answer` is called with each law and the positions of its followers in `entities`.
+        `answer(law, places)` asks a law for its followers; `places` are their positions in `entities`.
         """
         answers = np.empty(len(entities))
         groups = self.group_of[entities]
@@ -181,32 +190,34 @@ class Successive:
         self.laws = laws
         self._starts = np.array(starts_s, np.float64)
         self._until = np.append(self._starts, _NEVER)
+        """(laws,) end of each law, in seconds."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
-        now, left = np.array(start_s, np.float64), np.array(size_bytes, np.float64)
-        # Law by law: transfers that end before the next change point are done, the others carry their rest over to the next law.
-        out = np.full(len(entities), _NEVER)
+        """Return the ends of transfers, law by law: bytes that are left at a change point go to the next law."""
+        now_s, left_bytes = np.array(start_s, np.float64), np.array(size_bytes, np.float64)
+        ends_s = np.full(len(entities), _NEVER)
         under_way = np.arange(len(entities))
-        place = self._current(float(now.min(initial=_NEVER)))
+        place = self._current(float(now_s.min(initial=_NEVER)))
         while under_way.size and place < len(self._until):
             until_s = float(self._until[place])
-            begun = under_way[now[under_way] < until_s]
+            begun = under_way[now_s[under_way] < until_s]
             if begun.size:
                 law = self.laws[place]
-                ends = law.ends_s(now[begun], left[begun], entities[begun])
-                is_over = ends <= until_s
-                out[begun[is_over]] = ends[is_over]
-                going_on, until = begun[~is_over], np.full(np.count_nonzero(~is_over), until_s)
+                law_ends_s = law.ends_s(now_s[begun], left_bytes[begun], entities[begun])
+                is_over = law_ends_s <= until_s
+                ends_s[begun[is_over]] = law_ends_s[is_over]
+                going_on = begun[~is_over]
                 if going_on.size:
-                    served = law.served_bytes(now[going_on], until, entities[going_on])
-                    left[going_on] = np.maximum(left[going_on] - served, 0.0)
-                    now[going_on] = until_s
+                    served = law.served_bytes(now_s[going_on], np.full(len(going_on), until_s), entities[going_on])
+                    left_bytes[going_on] = np.maximum(left_bytes[going_on] - served, 0.0)
+                    now_s[going_on] = until_s
                 under_way = np.setdiff1d(under_way, begun[is_over], assume_unique=True)
             place += 1
-        return out
+        return ends_s
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
-        out = np.zeros(len(entities))
+        """Return the sum of the bytes that each law carries while it is in force."""
+        total = np.zeros(len(entities))
         first = self._current(float(np.min(start_s, initial=_NEVER)))
         last = self._current(float(np.max(end_s, initial=-_NEVER)))
         from_s = -_NEVER
@@ -215,16 +226,16 @@ class Successive:
             begin, end = np.maximum(start_s, from_s), np.minimum(end_s, until_s)
             served = np.flatnonzero(begin < end)
             if served.size:
-                out[served] += self.laws[place].served_bytes(begin[served], end[served], entities[served])
+                total[served] += self.laws[place].served_bytes(begin[served], end[served], entities[served])
             from_s = until_s
-        return out
+        return total
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
         return self.laws[self._current(time_s)].rate(time_s, entities)
 
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
-        j = self._current(time_s)
-        return np.asarray(np.minimum(self.laws[j].next_change_s(time_s, entities), self._until[j]))
+        place = self._current(time_s)
+        return np.asarray(np.minimum(self.laws[place].next_change_s(time_s, entities), self._until[place]))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         """Return the mean rate of the last law, which holds in the long run."""
@@ -234,9 +245,9 @@ class Successive:
         return np.asarray(reduce(np.maximum, (law.peak_rate(entities) for law in self.laws)))
 
     def stops_s(self, entities: IntArray) -> FloatArray:
-        """Return the end of the last law; a link that stops before is in force again after a change point."""
+        """Return the stop under the last law: a link that stops under an earlier law works again after a change point."""
         return np.asarray(np.maximum(self.laws[-1].stops_s(entities), self._starts[-1]))
 
     def _current(self, time_s: float) -> int:
-        """Return the number of the law in force at `time_s`."""
+        """Return the place in `laws` of the law in force at `time_s`."""
         return int(np.searchsorted(self._starts, time_s, "right"))

@@ -2,7 +2,7 @@
 
 Each client has a path of its own. A path is drawn as far as it is needed, and only for clients that transmit; the draws of a
 client are addressed, so that the order of the calls does not change a path. Three numbers are kept for each step from time 0 to
-the last time needed.
+the last time needed. The public methods are those of `models.laws.bandwidth.laws.BandwidthLaw`, which documents them.
 """
 
 from __future__ import annotations
@@ -34,13 +34,24 @@ from models.laws.delays import (
 
 _NEVER = math.inf
 _FIRST = 64
+"""Steps of a path that are drawn first; later its length doubles."""
 _REACHED = 1.0 - 1e-14
 """Factor of a sum that counts as reached, to allow for rounding."""
 _SMALLEST_U = 2.0**-54
 _MOST_RATE = 1e100
 """The largest bandwidth, and factor of it: bytes are summed over a path, and the sum must stay finite."""
-More = Callable[[int, int], tuple[FloatArray, FloatArray]]
-"""Function that returns durations and rates of steps a..b-1 of a path; called with adjacent ranges, in order."""
+
+
+class _NewSteps(NamedTuple):
+    """Steps that extend a path."""
+
+    durations_s: FloatArray
+    rates: FloatArray
+    """Bytes per second, before `scale`."""
+
+
+DrawSteps = Callable[[int, int], _NewSteps]
+"""Function that draws steps `first` to `end` - 1 of a path; called with adjacent ranges, in order."""
 
 
 class _StepAt(NamedTuple):
@@ -56,10 +67,10 @@ class _StepAt(NamedTuple):
 class _Path:
     """Bandwidth of one client, as far as it was needed; in lists, where a single look-up is faster than in arrays."""
 
-    __slots__ = ("_more", "rates", "sums", "times")
+    __slots__ = ("_draw_steps", "rates", "sums", "times")
 
-    def __init__(self, more: More) -> None:
-        self._more = more
+    def __init__(self, draw_steps: DrawSteps) -> None:
+        self._draw_steps = draw_steps
         self.rates: list[float] = []
         self.times: list[float] = [0.0]
         """Beginning of each step, and the end of the last one, in seconds."""
@@ -70,10 +81,10 @@ class _Path:
         """Extend the path until it covers `time_s` and has carried `total_bytes`."""
         while self.times[-1] <= time_s or self.sums[-1] < total_bytes:
             count = len(self.rates)
-            durations, rates = self._more(count, max(2 * count, _FIRST))
-            self.times += (self.times[-1] + np.cumsum(durations)).tolist()
-            self.sums += (self.sums[-1] + np.cumsum(durations * rates)).tolist()
-            self.rates += rates.tolist()
+            new = self._draw_steps(count, max(2 * count, _FIRST))
+            self.times += (self.times[-1] + np.cumsum(new.durations_s)).tolist()
+            self.sums += (self.sums[-1] + np.cumsum(new.durations_s * new.rates)).tolist()
+            self.rates += new.rates.tolist()
 
     def step(self, time_s: float) -> _StepAt:
         """Return the step at `time_s`."""
@@ -86,6 +97,7 @@ class _Path:
         """Return the time at which a transfer that begins at `start_s` ends."""
         if not size_bytes > 0.0:
             return start_s
+        # The end is the time at which the path has carried `target` bytes since time 0.
         target = self.step(start_s).carried_bytes + size_bytes
         self.reach(start_s, target)
         j = bisect_left(self.sums, target * _REACHED) - 1
@@ -102,8 +114,8 @@ class _Paths(ABC):
         self._paths: dict[int, _Path] = {}
 
     @abstractmethod
-    def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
-        """Return the lengths and the rates of the steps of a client from `first` to `end`."""
+    def _draw_steps(self, client: int, first: int, end: int) -> _NewSteps:
+        """Draw steps `first` to `end` - 1 of a client's path; called with adjacent ranges, in order."""
 
     def _path(self, client: int) -> _Path:
         """Return the path of a client, made at its first use."""
@@ -174,7 +186,11 @@ class GaussMarkov(_Paths):
         self._scores: dict[int, float] = {}
         """Last value of each client's path, as a normal score."""
 
-    def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
+    def _draw_steps(self, client: int, first: int, end: int) -> _NewSteps:
+        """Draw steps of a client: score' = memory score + noise z, z standard normal; the rate is max(mean + std score, floor).
+
+        The noise makes the variance of the score 1 at each step. The first score is z alone, the stationary law.
+        """
         from scipy.special import ndtri
 
         # Index 0 of the stream is for offsets in traces: a law by group may combine both.
@@ -185,14 +201,15 @@ class GaussMarkov(_Paths):
         self._scores[client] = float(scores[-1])
         clients = np.array([client])
         mean, std, floor = (float(spread(value, clients)[0]) for value in (self._mean, self._std, self._floor))
-        return np.full(end - first, self._step_s), np.maximum(mean + std * scores, floor)
+        return _NewSteps(np.full(end - first, self._step_s), np.maximum(mean + std * scores, floor))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         floored = Gaussian(mean_s=self._mean, std_s=self._std, floor_s=self._floor)
         return np.asarray(floored.mean_s(entities) * pick(self._scale, entities))
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
-        return np.full(len(entities), _NEVER)
+        """Return inf: a normal law has no largest value."""
+        return np.full(len(entities), math.inf)
 
 
 class MarkovLevels(_Paths):
@@ -243,27 +260,27 @@ class MarkovLevels(_Paths):
             [j for j in range(count) if j != i and (moves == "any" or abs(j - i) == 1)] for i in range(count)
         ]
         """Levels that may follow each level."""
+        # The jumps are a random walk on a graph, which visits a level in proportion to the number of its neighbours.
         weight = np.array([len(levels) for levels in self._next_levels]) * self._stay
         self._share = weight / weight.sum()
-        """Stationary probabilities of the levels. The chain of jumps is a random walk on a graph: it visits a level by its
-        neighbours.
-        """
+        """Stationary probabilities of the levels: shares of time."""
         self._draws = draws
         self._level: dict[int, int] = {}
         """Last level of each client's path."""
 
-    def _draw_steps(self, client: int, first: int, end: int) -> tuple[FloatArray, FloatArray]:
-        # Two draws for each stay: the level and the duration.
+    def _draw_steps(self, client: int, first: int, end: int) -> _NewSteps:
+        """Draw stays of a client, with two uniforms each: the level, and the exponential duration."""
         u = self._draws.uniforms(client + 1, 2 * end)[2 * first :]
+        level_draws, duration_draws = u[0::2], u[1::2]
         levels = np.empty(end - first, np.int64)
-        for i, x in enumerate(u[0::2].tolist()):
+        for i, draw in enumerate(level_draws.tolist()):
             if first or i:
                 possible = self._next_levels[self._level[client]]
-                level = possible[min(int(x * len(possible)), len(possible) - 1)]
+                level = possible[min(int(draw * len(possible)), len(possible) - 1)]
             else:
-                level = min(int(np.searchsorted(np.cumsum(self._share), x, "right")), len(self._levels) - 1)
+                level = min(int(np.searchsorted(np.cumsum(self._share), draw, "right")), len(self._levels) - 1)
             levels[i] = self._level[client] = level
-        return -self._stay[levels] * np.log1p(-u[1::2]), self._levels[levels]
+        return _NewSteps(-self._stay[levels] * np.log1p(-duration_draws), self._levels[levels])
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
         return np.asarray(float(self._share @ self._levels) * spread(self._scale, entities))

@@ -1,4 +1,7 @@
-"""Bandwidth from recorded traces of steps, in CSV or in the packet format of Mahimahi."""
+"""Bandwidth from recorded traces of steps, in CSV or in the packet format of Mahimahi.
+
+The public methods are those of `models.laws.bandwidth.laws.BandwidthLaw`, which documents them.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ Offset = Annotated[
 Scale = Annotated[PerClient, Doc("A factor of all rates.")]
 _NEVER = math.inf
 _REACHED = 1.0 - 1e-14
+"""Factor of a sum of bytes that counts as reached, to allow for rounding."""
 _FEW = 100
 """Number of clients up to which a search in different traces goes client by client."""
 
@@ -42,9 +46,12 @@ def _ignore_division() -> AbstractContextManager[object]:
 class Steps:
     """Base class of bandwidth by traces of steps, one or several, each client following one of them.
 
-    `traces`: the steps of each. `which` (K,): the number of the trace that each client follows; None: all follow the only one.
-    `after_end`: a trace starts again ("repeat"), keeps its last rate ("hold"), or carries nothing any more ("stop").
+    `traces`: the steps of each. `trace_of` (K,): the number of the trace that each client follows; None: all follow the only
+    one. `after_end`: a trace starts again ("repeat"), keeps its last rate ("hold"), or carries nothing any more ("stop").
     `offset_s`: place in the trace of a client at time 0. `scale`: factor of its rates.
+
+    In the methods x and y are places (n,) in the clients' traces, in seconds from the beginning of a trace, and a turn is the
+    number of whole traces that have passed before.
     """
 
     constant = False
@@ -53,44 +60,47 @@ class Steps:
         self,
         *,
         traces: list[Points],
-        which: IntArray | None = None,
+        trace_of: IntArray | None = None,
         after_end: AfterEnd = "repeat",
         offset_s: PerClient = 0.0,
         scale: PerClient = 1.0,
     ) -> None:
-        self._which = which
+        self._trace_of = trace_of
         self._repeats, self._stops = after_end == "repeat", after_end == "stop"
         self._offset, self._scale = offset_s, scale
         lengths = [len(trace.time_s) for trace in traces]
         self._first = np.concatenate(([0], np.cumsum(lengths)[:-1])).astype(np.int64)
         """(T,) beginning of each trace in the arrays below, which hold all N steps one trace after the other."""
-        self._last = self._first + np.array(lengths, np.int64)
+        self._end = self._first + np.array(lengths, np.int64)
+        """(T,) place after the last step of each trace."""
         self._times = np.concatenate([trace.time_s for trace in traces])
         self._rates = np.concatenate([trace.bytes_per_s for trace in traces])
         self._length = np.array([trace.end_s for trace in traces])
         """(T,) duration of each trace in seconds."""
         ends = np.append(self._times[1:], 0.0)
-        ends[self._last - 1] = self._length
+        ends[self._end - 1] = self._length
         carried = self._rates * (ends - self._times)
-        self._sums = np.concatenate([_exclusive_sums(carried[a:b]) for a, b in zip(self._first, self._last, strict=True)])
+        self._sums = np.concatenate([_exclusive_sums(carried[a:b]) for a, b in zip(self._first, self._end, strict=True)])
         """(N,) bytes that a trace has carried as each of its steps begins."""
-        self._total = self._sums[self._last - 1] + carried[self._last - 1]
+        self._total = self._sums[self._end - 1] + carried[self._end - 1]
         """(T,) bytes of each whole trace."""
         paused = after_end != "repeat" or not self._rates.all()
         self._pauses: Callable[[], AbstractContextManager[object]] = _ignore_division if paused else nullcontext
         """Context of divisions by rates, some of which may be 0."""
 
     def ends_s(self, start_s: FloatArray, size_bytes: FloatArray, entities: IntArray) -> FloatArray:
+        """Return the times at which the traces have carried `size_bytes` more than at `start_s`; inf: never."""
         trace = self._trace(entities)
         x, _ = self._within(start_s, trace, entities)
         first, total, length = self._first[trace], self._total[trace], self._length[trace]
+        # Bytes that the trace has carried, from its beginning, as the transfer ends.
         target = self._carried_bytes(x, trace) + size_bytes / pick(self._scale, entities)
-        beyond: FloatArray | float = 0.0
+        whole_traces_s: FloatArray | float = 0.0
         if self._repeats and (target > total).any():
-            # The first instant at which the sum is reached. For a whole number of traces it is the end of the last one.
-            whole = np.maximum(np.ceil(target / total) - 1.0, 0.0)
-            target = np.minimum(target - whole * total, total)
-            beyond = whole * length
+            # A transfer that ends just as a trace does ends in this trace, not in the next one: it may begin with a pause.
+            whole_traces = np.maximum(np.ceil(target / total) - 1.0, 0.0)
+            target = np.minimum(target - whole_traces * total, total)
+            whole_traces_s = whole_traces * length
         # Allow for rounding: otherwise a transfer that ends with a step would wait for the end of a pause after it.
         j = np.maximum(self._search(self._sums, trace, target * _REACHED, "left") - 1, first)
         rate = self._rates[j]
@@ -100,13 +110,13 @@ class Steps:
             y = np.where((target > total) & (self._stops | (rate == 0.0)), _NEVER, y)
         # Add durations to the start: the beginning of the trace may be so far back that digits are lost. fmax turns the NaN of a
         # transfer of 0 bytes in a pause into 0.
-        return np.asarray(start_s + np.fmax(beyond + (y - x), 0.0))
+        return np.asarray(start_s + np.fmax(whole_traces_s + (y - x), 0.0))
 
     def served_bytes(self, start_s: FloatArray, end_s: FloatArray, entities: IntArray) -> FloatArray:
         trace = self._trace(entities)
-        x, from_turn = self._within(start_s, trace, entities)
-        y, to_turn = self._within(end_s, trace, entities)
-        carried = self._carried_bytes(y, trace) - self._carried_bytes(x, trace) + (to_turn - from_turn) * self._total[trace]
+        x, start_turn = self._within(start_s, trace, entities)
+        y, end_turn = self._within(end_s, trace, entities)
+        carried = self._carried_bytes(y, trace) - self._carried_bytes(x, trace) + (end_turn - start_turn) * self._total[trace]
         return np.asarray(np.maximum(carried, 0.0) * pick(self._scale, entities))
 
     def rate(self, time_s: float, entities: IntArray) -> FloatArray:
@@ -118,19 +128,19 @@ class Steps:
     def next_change_s(self, time_s: float, entities: IntArray) -> FloatArray:
         trace = self._trace(entities)
         x, turn = self._within(np.full(len(entities), time_s), trace, entities)
-        j = self._search(self._times, trace, x, "right")
-        last = j == self._last[trace]
-        following = np.where(last, self._length[trace], self._times[np.minimum(j, len(self._times) - 1)])
+        next_step = self._search(self._times, trace, x, "right")
+        in_last_step = next_step == self._end[trace]
+        y = np.where(in_last_step, self._length[trace], self._times[np.minimum(next_step, len(self._times) - 1)])
         if not self._repeats:
-            following = np.where(last & ((x >= self._length[trace]) | (not self._stops)), _NEVER, following)
-        then = turn * self._length[trace] + following - pick(self._offset, entities)
+            y = np.where(in_last_step & ((x >= self._length[trace]) | (not self._stops)), _NEVER, y)
+        change_s = turn * self._length[trace] + y - pick(self._offset, entities)
         # Without the maximum, rounding could return `time_s` itself, and time would stand still.
-        return np.asarray(np.maximum(then, np.nextafter(time_s, _NEVER)))
+        return np.asarray(np.maximum(change_s, np.nextafter(time_s, _NEVER)))
 
     def mean_rate(self, entities: IntArray) -> FloatArray:
-        """Return the mean rate of the whole trace, which holds in the long run; of a held trace, its last rate."""
-        whole = self._total / self._length if self._repeats or self._stops else self._rates[self._last - 1]
-        return whole[self._trace(entities)] * spread(self._scale, entities)
+        """Return the mean rate of the whole trace, as it is repeated or until it stops; of a held trace, its last rate."""
+        means = self._total / self._length if self._repeats or self._stops else self._rates[self._end - 1]
+        return means[self._trace(entities)] * spread(self._scale, entities)
 
     def peak_rate(self, entities: IntArray) -> FloatArray:
         peaks = np.maximum.reduceat(self._rates, self._first)
@@ -143,10 +153,10 @@ class Steps:
 
     def _trace(self, entities: IntArray) -> IntArray | int:
         """Return the number of each client's trace; one number if all follow one."""
-        return 0 if self._which is None else self._which[entities]
+        return 0 if self._trace_of is None else self._trace_of[entities]
 
     def _within(self, time_s: FloatArray, trace: IntArray | int, entities: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the place of each client in its trace at `time_s`, and the number of whole traces before."""
+        """Return the place x (n,) of each client in its trace at `time_s` (n,), and the turn (n,): whole traces before."""
         x = np.asarray(time_s + pick(self._offset, entities))
         if not self._repeats:
             return x, np.zeros_like(x)
@@ -155,43 +165,50 @@ class Steps:
         return np.maximum(x - turn * length, 0.0), turn
 
     def _carried_bytes(self, x: FloatArray, trace: IntArray | int) -> FloatArray:
-        """Return the bytes carried from the beginning of the trace to `x` within it, before scaling."""
+        """Return the bytes (n,) carried from the beginning of the trace to place `x` (n,), before scaling."""
         if self._stops:
             x = np.minimum(x, self._length[trace])
         j = self._search(self._times, trace, x, "right") - 1
         return np.asarray(self._sums[j] + (x - self._times[j]) * self._rates[j])
 
     def _search(self, values: FloatArray, trace: IntArray | int, x: FloatArray, side: Literal["left", "right"]) -> IntArray:
-        """Return, in each client's trace, the position of the first step whose value is not below `x` ("right": is above it)."""
-        if self._which is None:
+        """Return the place (n,) in `values` (N,) of the first step of each client's trace with a value >= `x` (n,).
+
+        Side "right": a value > `x`. Without such a step, it is the place after the trace.
+        """
+        if self._trace_of is None:
             return values.searchsorted(x, side)
-        low, high = np.asarray(self._first[trace]), self._last[trace]
+        low, high = np.asarray(self._first[trace]), self._end[trace]
         if len(x) <= _FEW:
             # Fast path with the same result: one step of the search below costs as much as the whole search for ten clients.
-            search, all_ = (bisect_left if side == "left" else bisect_right), values.data
-            bounds = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
-            return np.array([search(all_, target, a, b) for target, a, b in bounds], np.int64)
-        while (open_ := low < high).any():
+            bisect, buffer = (bisect_left if side == "left" else bisect_right), values.data
+            searches = zip(x.tolist(), low.tolist(), high.tolist(), strict=True)
+            return np.array([bisect(buffer, target, start, end) for target, start, end in searches], np.int64)
+        # Bisection for all clients at once.
+        while (undecided := low < high).any():
             middle = (low + high) // 2
             middle_values = values[np.minimum(middle, len(values) - 1)]
-            beyond = open_ & ((middle_values < x) if side == "left" else (middle_values <= x))
-            low, high = np.where(beyond, middle + 1, low), np.where(open_ & ~beyond, middle, high)
+            is_later = undecided & ((middle_values < x) if side == "left" else (middle_values <= x))
+            low, high = np.where(is_later, middle + 1, low), np.where(undecided & ~is_later, middle, high)
         return low
 
 
 def _exclusive_sums(values: FloatArray) -> FloatArray:
-    """Return the sum of the values before each value."""
+    """Return for each of `values` (n,) the sum of the values before it."""
     return np.concatenate(([0.0], np.cumsum(values)[:-1]))
 
 
 class _Traced(Steps):
-    """Base class of traces read from files, with the parameters that all of them have."""
+    """Base class of traces read from files, with the parameters that all of them have.
+
+    `shown`: path of the file, for messages. `clients` is K; `draws` gives the random offsets.
+    """
 
     def __init__(
         self,
         *,
         traces: list[Points],
-        which: IntArray | None,
+        trace_of: IntArray | None,
         shown: str,
         clients: int,
         draws: Draws,
@@ -207,13 +224,12 @@ class _Traced(Steps):
         offset_s: PerClient = 0.0
         if offset == "random":
             lengths = np.array([trace.end_s for trace in traces])
-            offset_s = draws.uniforms(0, clients) * (lengths[0] if which is None else lengths[which])
-        super().__init__(traces=traces, which=which, after_end=after_end, offset_s=offset_s, scale=scales)
+            offset_s = draws.uniforms(0, clients) * (lengths[0] if trace_of is None else lengths[trace_of])
+        super().__init__(traces=traces, trace_of=trace_of, after_end=after_end, offset_s=offset_s, scale=scales)
         if not self._total.all():
-            client = 0 if which is None else int(np.argmin(self._total[which]))
-            whose = "" if which is None else f" for client {client}"
-            raise ParameterError("path", shown, f"carries nothing{whose}: every rate is 0; give at least one above 0")
-        if after_end == "hold" and not self._rates[self._last - 1].all():
+            for_client = "" if trace_of is None else f" for client {int(np.argmin(self._total[trace_of]))}"
+            raise ParameterError("path", shown, f"carries nothing{for_client}: every rate is 0; give at least one above 0")
+        if after_end == "hold" and not self._rates[self._end - 1].all():
             reason = "would hold a rate of 0 for ever; use 'stop', or let the trace end with more"
             raise ParameterError("after_end", after_end, reason)
 
@@ -257,10 +273,10 @@ class Trace(_Traced):
         offset: Offset = "none",
         scale: Scale = 1.0,
     ) -> None:
-        traces, which = read_step_files(path=path, time_s=time_s, bytes_per_s=bytes_per_s, end_s=end_s, clients=clients)
+        traces, trace_of = read_step_files(path=path, time_s=time_s, bytes_per_s=bytes_per_s, end_s=end_s, clients=clients)
         super().__init__(
             traces=traces,
-            which=which,
+            trace_of=trace_of,
             shown=path or "",
             clients=clients,
             draws=draws,
@@ -307,10 +323,10 @@ class PacketTrace(_Traced):
         offset: Offset = "none",
         scale: Scale = 1.0,
     ) -> None:
-        traces, which = read_packet_files(path=path, packet_bytes=packet_bytes, clients=clients)
+        traces, trace_of = read_packet_files(path=path, packet_bytes=packet_bytes, clients=clients)
         super().__init__(
             traces=traces,
-            which=which,
+            trace_of=trace_of,
             shown=path,
             clients=clients,
             draws=draws,

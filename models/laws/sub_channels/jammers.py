@@ -24,25 +24,38 @@ BoolArray = NDArray[np.bool_]
 
 
 class View(Protocol):
-    """State of a jammer before a dwell (`netsim.core.jamming.JamView`)."""
+    """State of a jammer before a dwell (`netsim.core.jamming.JamView`); arrays (N,) are over all sub-channels."""
 
     @property
-    def dwell(self) -> int: ...
+    def dwell(self) -> int:
+        """Number of the dwell, from 1."""
+
     @property
-    def reach(self) -> IntArray: ...
+    def reach(self) -> IntArray:
+        """(R,) sub-channels that it can jam, ascending."""
+
     @property
-    def allowed(self) -> int: ...
+    def allowed(self) -> int:
+        """Most sub-channels that its budget lets it jam."""
+
     @property
-    def used(self) -> IntArray: ...
+    def used(self) -> IntArray:
+        """(N,) transmissions begun since the last dwell."""
+
     @property
-    def delivered(self) -> IntArray: ...
+    def delivered(self) -> IntArray:
+        """(N,) updates delivered since the last dwell."""
+
     @property
-    def busy(self) -> BoolArray: ...
+    def busy(self) -> BoolArray:
+        """(N,) True where a transmission is under way."""
+
     @property
-    def rng(self) -> np.random.Generator: ...
+    def rng(self) -> np.random.Generator:
+        """Generator of the jammer's own draws in this dwell."""
 
 
-def _checked_width(width: int) -> int:
+def _check_width(width: int) -> int:
     """Return `width`. Raises ParameterError unless it is >= 1."""
     if width < 1:
         raise ParameterError("width", width, "must be at least 1 sub-channel")
@@ -50,7 +63,7 @@ def _checked_width(width: int) -> int:
 
 
 class Sweep(StateFields):
-    """Moves over the sub-channels in reach in a circle: `width` neighbours at a time, `step` further every dwell.
+    """Jammer that moves over the sub-channels in reach in a circle: `width` neighbours at a time, `step` further every dwell.
 
     Example:
         >>> import numpy as np
@@ -66,19 +79,19 @@ class Sweep(StateFields):
         width: Annotated[int, Doc("Neighbouring sub-channels that are jammed at a time.")] = 1,
         step: Annotated[int, Doc("Number of sub-channels by which it moves every dwell.")] = 1,
     ) -> None:
-        self._checked_width = _checked_width(width)
+        self._width = _check_width(width)
         if step < 1:
             raise ParameterError("step", step, "must be at least 1")
         self._step = step
 
     def choose(self, view: View) -> IntArray:
         """Return the next `width` sub-channels in reach."""
-        count = min(self._checked_width, view.allowed, len(view.reach))
+        count = min(self._width, view.allowed, len(view.reach))
         return view.reach[((view.dwell - 1) * self._step + np.arange(count)) % len(view.reach)]
 
 
 class Pulse(StateFields):
-    """Jams the first `width` sub-channels in reach for `on` dwells, rests for `off`, and so on; it begins with a pulse.
+    """Jammer of the first `width` sub-channels in reach: it jams for `on` dwells, rests for `off`, and so on.
 
     Example:
         >>> import numpy as np
@@ -95,7 +108,7 @@ class Pulse(StateFields):
         off: Annotated[int, Doc("Dwells of rest between pulses.")] = 1,
         width: Annotated[int, Doc("Number of jammed sub-channels, the first in reach.")] = 1,
     ) -> None:
-        self._checked_width = _checked_width(width)
+        self._width = _check_width(width)
         if on < 1:
             raise ParameterError("on", on, "must be at least 1 dwell")
         if off < 0:
@@ -106,11 +119,11 @@ class Pulse(StateFields):
         """Return the same sub-channels in every dwell of a pulse, none between pulses."""
         if (view.dwell - 1) % (self._on + self._off) >= self._on:
             return view.reach[:0]
-        return view.reach[: min(self._checked_width, view.allowed)]
+        return view.reach[: min(self._width, view.allowed)]
 
 
 class Random(StateFields):
-    """Jams `width` sub-channels in reach drawn without replacement, in each dwell with probability `duty`.
+    """Jammer of `width` sub-channels in reach, drawn without replacement; it jams a dwell with probability `duty`.
 
     Example:
         >>> import numpy as np
@@ -126,23 +139,24 @@ class Random(StateFields):
         width: Annotated[int, Doc("Number of jammed sub-channels, drawn from those in reach without replacement.")] = 1,
         duty: Annotated[float, Doc("Probability that a dwell is jammed.")] = 1.0,
     ) -> None:
-        self._checked_width = _checked_width(width)
+        self._width = _check_width(width)
         if not 0.0 <= duty <= 1.0:
             raise ParameterError("duty", duty, "must be a probability between 0 and 1")
         self._duty = duty
 
     def choose(self, view: View) -> IntArray:
-        """Return a fresh draw every dwell."""
+        """Draw the sub-channels of a dwell, or none."""
         # Draw also for a duty of 1, so that another duty does not change the draws of the sub-channels.
         if view.rng.random() >= self._duty:
             return view.reach[:0]
-        return view.rng.permutation(view.reach)[: min(self._checked_width, view.allowed)]
+        return view.rng.permutation(view.reach)[: min(self._width, view.allowed)]
 
 
 class File(StateFields):
-    r"""Follows a plan from a text file: one line for each dwell, the sub-channels to jam separated by commas or blanks, or none.
+    r"""Jammer that follows a plan from a text file with one line for each dwell: the sub-channels, between commas or blanks.
 
-    Sub-channels of a line beyond the budget are left out, from its end. Lines that begin with # are skipped.
+    An empty line jams nothing. Sub-channels of a line beyond the budget are left out, from its end. Lines that begin with # are
+    skipped.
 
     Raises:
         ParameterError: any other content, a sub-channel that is not one of `reachable` (None: checked when it is to be jammed),
@@ -202,7 +216,7 @@ class File(StateFields):
 
 
 class Reactive(StateFields):
-    """Jams the sub-channels in reach where it hears most.
+    """Jammer of the sub-channels in reach where it hears most.
 
     Example:
         >>> import numpy as np
@@ -245,9 +259,10 @@ class Reactive(StateFields):
             raise ParameterError("target", target, "must be 'used', 'worked' or 'busy'")
         if not 0.0 <= memory <= 1.0:
             raise ParameterError("memory", memory, "must be between 0 and 1")
-        self._checked_width = _checked_width(width)
+        self._width = _check_width(width)
         self._target, self._memory = target, memory
         self._heard: FloatArray | None = None
+        """(N,) signal of each sub-channel, with earlier dwells by their weight; None before the first dwell."""
 
     def choose(self, view: View) -> IntArray:
         """Return the sub-channels with the strongest signal."""
@@ -258,4 +273,4 @@ class Reactive(StateFields):
         # Strongest first, equal ones in a random order.
         order = np.lexsort((view.rng.random(len(heard)), -heard))
         order = order[heard[order] > 0.0]
-        return view.reach[order[: min(self._checked_width, view.allowed)]]
+        return view.reach[order[: min(self._width, view.allowed)]]

@@ -110,7 +110,7 @@ class FileStates(StateSequence):
 
 
 class AdversarialStates(StateSequence):
-    """Adversary that changes the set of Good channels without warning: `good` of them at a time, all others are Bad.
+    """States by an adversary, which changes the set of Good channels without warning: `good` of them, all others are Bad.
 
     Example:
         >>> import numpy as np
@@ -147,12 +147,13 @@ class AdversarialStates(StateSequence):
             raise ParameterError("dwell_rounds", dwell_rounds, "must be >= 1")
         if rule not in ("random", "starve", "invert"):
             raise ParameterError("rule", rule, "must be 'random', 'starve' or 'invert'")
-        changes = np.flatnonzero(generator.random(rounds - 1) * dwell_rounds < 1.0) + 1
+        changes = (np.flatnonzero(generator.random(rounds - 1) * dwell_rounds < 1.0) + 1).tolist()
         table = np.zeros((rounds, channels), np.bool_)
         successes = np.zeros(channels, np.int64)
+        """(N,) Good rounds of each channel so far."""
         current: IntArray = np.empty(0, np.int64)
         # Each segment takes the channels of least burden; `tie` orders channels of equal burden at random.
-        for first, end in zip([0, *changes.tolist()], [*changes.tolist(), rounds], strict=True):
+        for first, end in zip([0, *changes], [*changes, rounds], strict=True):
             tie = generator.random(channels)
             if rule == "random":
                 burden = np.zeros(channels, np.int64)

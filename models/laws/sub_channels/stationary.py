@@ -51,6 +51,7 @@ class Stationary:
     ) -> None:
         self.starts: list[float] = []
         self.unit: Unit = "rounds"
+        # One segment, which lasts for the whole run.
         self.means = _read_means(channels, 1, None if means is None else [means], low, high, generator)
         self.segment_means = self.means
         self._answer = (Bernoulli(success=self.means[0]), math.inf)
@@ -61,7 +62,7 @@ class Stationary:
 
 @dataclass(frozen=True, kw_only=True)
 class Breakpoints:
-    """Beginnings of the segments of a sequence, after the first."""
+    """Parameters that place breakpoints: the beginnings of the segments of a run, after the first."""
 
     breakpoints: Annotated[
         int | None,
@@ -151,7 +152,10 @@ class PiecewiseStationary:
 
 
 class Sequence(StateFields):
-    """Law of states fixed beforehand: row t - 1 of `table` (rounds, N) is round t, the same for every transmission of a round."""
+    """Law of states fixed beforehand: row t - 1 of `table` (rounds, N) is round t, the same for every transmission of a round.
+
+    It has the methods of a law of sub-channels (`models.laws.channels`), but needs none of the draws `u` that they receive.
+    """
 
     state_fields = ("_round",)
     memoryless = False
@@ -167,6 +171,7 @@ class Sequence(StateFields):
         self._round += 1
 
     def good(self, u: FloatArray, entities: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return True for the sub-channels `entities` (n,) that are Good in the present round."""
         return np.asarray(self._table[self._round - 1, entities])
 
     def success_probability(self, entities: NDArray[np.int64]) -> FloatArray:
@@ -177,7 +182,10 @@ class Sequence(StateFields):
 def _spread_breakpoints(
     count: int, horizon: float, spread: str, min_spacing: float, unit: Unit, generator: np.random.Generator
 ) -> list[float]:
-    """Return `count` breakpoints spread over the horizon. Raises ParameterError if they do not fit."""
+    """Return `count` breakpoints, ascending, spread over `horizon` rounds or seconds.
+
+    `spread` is "even" or "drawn", at least `min_spacing` apart. Raises ParameterError if they do not fit.
+    """
     if count < 0:
         raise ParameterError("breakpoints", count, "must be >= 0")
     if spread == "drawn":
@@ -198,7 +206,10 @@ def _spread_breakpoints(
 def _read_means(
     channels: int, segments: int, means: list[list[float]] | None, low: float, high: float, generator: np.random.Generator
 ) -> FloatArray:
-    """Return the means (segments, N), given or drawn. Raises ParameterError for a wrong shape or a value outside [0, 1]."""
+    """Return the means (segments, N): `means`, or drawn from [`low`, `high`] if it is None.
+
+    Raises ParameterError for a wrong shape or a value outside [0, 1].
+    """
     if not 0.0 <= low <= high <= 1.0:
         raise ParameterError("low", low, f"must satisfy 0 <= low <= high = {high!r} <= 1")
     if means is None:

@@ -255,7 +255,7 @@ def test_a_file_for_each_client(tmp_path: Path) -> None:
 def test_many_clients_with_traces_of_their_own_are_served_as_each_alone(after_end: AfterEnd) -> None:
     rng, clients = np.random.default_rng(4), 300
     traces = [Points(np.arange(n, dtype=np.float64), rng.integers(0, 4, n) * 10.0 + 1.0, float(n)) for n in (1, 7, 40)]
-    law = Steps(traces=traces, which=rng.integers(0, 3, clients), after_end=after_end)
+    law = Steps(traces=traces, trace_of=rng.integers(0, 3, clients), after_end=after_end)
     start_s, size_bytes = rng.integers(0, 100, clients) / 2, rng.integers(0, 50, clients) * 10.0
     everyone = np.arange(clients)
     together = law.ends_s(start_s, size_bytes, everyone)
