@@ -1,7 +1,7 @@
-"""Access to the uplink: turns of senders, and delays and losses on the way beside the sender's own link.
+"""Access to the uplink: turns of senders, and the delays and losses that it adds to those of the sender's own link.
 
-`OwnLinkAccess`: every sender at once. `QueuedAccess`: n sub-channels alike with one queue. `AssignedAccess`: the sub-channels of
-a spectrum, one of which is assigned to each sender; they have states, may be jammed, and may be contended for.
+`OwnLinkAccess`: every sender transmits at once. `QueuedAccess`: equal sub-channels with one queue. `AssignedAccess`: sub-channels
+with states, one of which is assigned to each sender; they may be jammed, and two transmissions may collide on one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class UplinkAccess(Protocol[SenderT]):
     """Access to the uplink: it decides which sender transmits when, and reports losses on the way."""
 
     own_link: bool
-    """True if the way adds neither time nor loss to the sender's own link: `begin` and `loss` are then not called."""
+    """True if access adds neither time nor loss to the sender's own link: `begin` and `loss` are then not called."""
     free: bool
     """True if, moreover, no sender ever waits: `take` and `end` are then not called either."""
     steady: bool
@@ -43,18 +43,16 @@ class UplinkAccess(Protocol[SenderT]):
         """Remove a waiting `sender` from its queue."""
 
     def begin(self, sender: SenderT, now: float) -> float:
-        """Begin a transmission; return the time at which it has passed the additions of the way to the client's own link,
-        seconds.
-        """
+        """Begin a transmission; return the time at which it has passed what access adds to the client's own link, seconds."""
 
     def loss(self, sender: SenderT) -> str | None:
         """Return the cause by which access destroys the transmission that ends now, such as jamming; None if it does not."""
 
     def next_after(self, sender: SenderT) -> SenderT | None:
-        """Return the sender whose turn comes when the transmission of `sender` ends; None if none waits."""
+        """Return the sender that has its turn when the transmission of `sender` ends; None if none waits."""
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
-        """End a transmission, or abort it; return the sender whose turn it now is, None if none waited."""
+        """End a transmission, or abort it. Return the sender that has its turn now, taken from the queue; None if none waits."""
 
     def waiting(self) -> list[SenderT]:
         """Return the senders that wait, in order."""
@@ -62,7 +60,8 @@ class UplinkAccess(Protocol[SenderT]):
     def stop(self) -> None:
         """Record what has not ended at the end of the run."""
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """Return the state, without transmissions and senders, which are saved with the updates."""
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Restore the state at the close of `round`. `resume` adds transmissions in flight and waiting senders afterwards."""
@@ -87,34 +86,41 @@ class OwnLinkAccess(Generic[SenderT]):
         """Do nothing: rounds make no difference."""
 
     def take(self, sender: SenderT) -> bool:
+        """Return True: every sender transmits at once."""
         return True
 
     def withdraw(self, sender: SenderT) -> None:
         """Do nothing: no sender waits."""
 
     def begin(self, sender: SenderT, now: float) -> float:
+        """Return `now`: access takes no time."""
         return now
 
     def loss(self, sender: SenderT) -> str | None:
+        """Return None: access destroys nothing."""
         return None
 
     def next_after(self, sender: SenderT) -> SenderT | None:
+        """Return None: no sender waits."""
         return None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
+        """Return None: no sender waits."""
         return None
 
     def waiting(self) -> list[SenderT]:
+        """Return no senders."""
         return []
 
     def stop(self) -> None:
         """Do nothing: no records are kept."""
 
     def state_dict(self) -> State:
+        """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        return None
+        """Do nothing: there is no state."""
 
     def precedes(self, number: int) -> bool:
         """Return False: this access schedules no action."""
@@ -124,11 +130,11 @@ class OwnLinkAccess(Generic[SenderT]):
         """Do nothing: this access schedules no action."""
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
-        return None
+        """Do nothing: senders are not kept."""
 
 
 class QueuedAccess(OwnLinkAccess[SenderT]):
-    """Equal sub-channels: each transmission holds one from start to end; senders wait in order if none is free.
+    """`count` equal sub-channels: each transmission holds one from start to end; senders wait in one queue if none is free.
 
     Raises ValueError for a count below 1.
     """
@@ -140,9 +146,11 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
             raise ParameterError("sub_channels", count, "must be at least 1")
         self.count = count
         self.held = 0
+        """Number of sub-channels held by transmissions."""
         self._queue: deque[SenderT] = deque()
 
     def take(self, sender: SenderT) -> bool:
+        """Give `sender` a free sub-channel and return True, or put it at the end of the queue and return False."""
         if self.held >= self.count:
             self._queue.append(sender)
             return False
@@ -150,18 +158,22 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
         return True
 
     def withdraw(self, sender: SenderT) -> None:
+        """Remove `sender` from the queue, in which it must wait."""
         self._queue.remove(sender)
 
     def next_after(self, sender: SenderT) -> SenderT | None:
+        """Return the first sender of the queue without removing it."""
         return self._queue[0] if self._queue else None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
+        """Pass the sub-channel of `sender` on to the first sender of the queue and return that; free it if none waits."""
         if self._queue:
             return self._queue.popleft()
         self.held -= 1
         return None
 
     def waiting(self) -> list[SenderT]:
+        """Return the senders of the queue, in order."""
         return list(self._queue)
 
     def state_dict(self) -> State:
@@ -169,17 +181,19 @@ class QueuedAccess(OwnLinkAccess[SenderT]):
         return {"held": self.held}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Restore the number of sub-channels held."""
         self.held = state["held"]
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
+        """Restore the queue."""
         self._queue = deque(waiting)
 
 
 class AssignedAccess(Generic[SenderT]):
     """The sub-channels of `spectrum`, with `jammers` on them.
 
-    `sender.channel` is the assigned sub-channel. Without contention a sub-channel carries one transmission at a time: a client
-    waits while its own is held.
+    `sender.channel` is the assigned sub-channel. Without contention a sub-channel carries one transmission at a time, and a
+    client waits while its sub-channel is held. With contention it does not wait, and transmissions collide.
     """
 
     own_link = free = False
@@ -189,25 +203,31 @@ class AssignedAccess(Generic[SenderT]):
         self.jammers = jammers
         self.steady = spectrum.steady
         self._queues: dict[int, deque[SenderT]] = {}
+        """Waiting senders, by sub-channel."""
 
     @property
     def assigned(self) -> AssignedAccess[SenderT]:
         return self
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Begin the jammers' dwells of `round`, and draw the states of the sub-channels."""
         self.jammers.open_round(round)
         self.spectrum.open_round(round, time_s)
 
     def take(self, sender: SenderT) -> bool:
+        """Return True if the sub-channel of `sender` is free or contended for; otherwise queue `sender` and return False."""
         if self.spectrum.contention or not self.spectrum.under_way[sender.channel]:
             return True
         self._queues.setdefault(sender.channel, deque()).append(sender)
         return False
 
     def withdraw(self, sender: SenderT) -> None:
+        """Remove `sender` from the queue of its sub-channel, in which it must wait."""
         self._queues[sender.channel].remove(sender)
 
     def begin(self, sender: SenderT, now: float) -> float:
+        """Begin to transmit; return the time at which the message has passed its sub-channel, seconds."""
+        # Jamming that begins at this instant comes before the transmission.
         if self.jammers.next_s <= now:
             self.jammers.catch_up()
         passed_s = self.spectrum.passed_s(sender.channel, now)
@@ -215,6 +235,7 @@ class AssignedAccess(Generic[SenderT]):
         return passed_s
 
     def loss(self, sender: SenderT) -> str | None:
+        """Return the first cause of loss that applies: a Bad sub-channel, jamming, or a collision; None if none does."""
         if not sender.good:
             return "sub-channel"
         if sender.jammed:
@@ -222,18 +243,22 @@ class AssignedAccess(Generic[SenderT]):
         return "collided" if sender.collided else None
 
     def next_after(self, sender: SenderT) -> SenderT | None:
+        """Return the first sender in the queue of the same sub-channel, without removing it."""
         queue = self._queues.get(sender.channel)
         return queue[0] if queue else None
 
     def end(self, sender: SenderT, *, delivered: bool) -> SenderT | None:
+        """End the transmission, and return the first sender in the queue of the same sub-channel, removed from it."""
         self.spectrum.end(sender, delivered=delivered)
         queue = self._queues.get(sender.channel)
         return queue.popleft() if queue else None
 
     def waiting(self) -> list[SenderT]:
+        """Return the waiting senders by sub-channel, each queue in order."""
         return [sender for _, queue in sorted(self._queues.items()) for sender in queue]
 
     def stop(self) -> None:
+        """Record the jamming in progress at the end of the run."""
         self.jammers.stop()
 
     def state_dict(self) -> State:
@@ -244,12 +269,15 @@ class AssignedAccess(Generic[SenderT]):
         self.jammers.load_state_dict(state["jammers"], round)
 
     def precedes(self, number: int) -> bool:
+        """Return True if the call of the clock that begins the next dwell of a jammer comes before call `number`."""
         return self.jammers.call < number
 
     def arm(self) -> None:
+        """Schedule the next dwell of a jammer."""
         self.jammers.arm()
 
     def resume(self, under_way: list[SenderT], waiting: list[SenderT]) -> None:
+        """Restore the transmissions under way and the queues."""
         self.spectrum.resume(under_way)
         self._queues = {}
         for sender in waiting:

@@ -1,9 +1,11 @@
 """Durations of phases and losses of transmissions, drawn at (round, client), and the rules by which draws are skipped.
 
-A draw is left out where it could change nothing: under a law of durations that takes no time for any client, and under a law of
-channels without memory that loses nothing. A channel with memory is always asked: its losses in the long run say nothing of
-its present state. All draws of a round from a law are made in one call; a phase that begins
-after a change point of the law is evaluated again at the same uniforms.
+A draw is skipped where it could change nothing: under a law of durations that takes no time for any client, and under a law of
+channels without memory that loses nothing. A channel with memory is always drawn, because its long-run losses say nothing about
+its present state.
+
+All draws of a round from a law are made in one call. A phase that begins after a change point of the law is evaluated again with
+the same uniform random numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def loses_nothing(law: ChannelLaw, entities: int) -> bool:
 
 
 class SkippedDraws(Generic[LawT]):
-    """Remembers if draws may be skipped under the law in force. `rule` says so for a law: `takes_no_time` or `loses_nothing`."""
+    """Remembers if draws may be skipped under the law in force. `rule`: decides it for a law and the number of `entities`;
+    `takes_no_time` or `loses_nothing`.
+    """
 
     def __init__(self, rule: Callable[[LawT, int], bool], entities: int) -> None:
         self._rule = rule
@@ -54,7 +58,7 @@ class SkippedDraws(Generic[LawT]):
 
 
 class Draw(Protocol[ValueCo]):
-    """One quantity of the clients of a round. A place is the index of a client among them."""
+    """One quantity of the clients of a round, such as a duration in seconds or a survival. A place is the index of a client."""
 
     @property
     def certain(self) -> bool:
@@ -78,7 +82,8 @@ class Draw(Protocol[ValueCo]):
         Return True if values are evaluated again by themselves, False if the caller must draw again.
         """
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """Return the drawn values; empty if nothing was drawn."""
 
 
 class Ends(Protocol):
@@ -104,11 +109,12 @@ class Ends(Protocol):
         again.
         """
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """Return the drawn values; empty if nothing was drawn."""
 
 
 class Certain(Generic[ValueT]):
-    """Value that is the same for all clients throughout the round, so that no draw is needed."""
+    """Draw or ends with one value for all clients throughout the round: 0 seconds, or True (no loss)."""
 
     certain = True
 
@@ -121,9 +127,11 @@ class Certain(Generic[ValueT]):
         return value
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        """Return the end of a phase that starts at `start_s` (None: now)."""
         return (time_s if start_s is None else start_s) + self._value
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray:
+        """Return the ends of phases that start at `starts_s` (n,)."""
         return starts_s + self._value
 
     def values_at(self, time_s: float, count: int) -> list[ValueT]:
@@ -144,7 +152,7 @@ class Certain(Generic[ValueT]):
 
 
 class RoundDraw(Generic[ValueT]):
-    """One quantity of every client of a round, evaluated under the law in force when it is read."""
+    """One quantity of every client of a round, evaluated by `source` under the law in force when it is read."""
 
     certain = False
     __slots__ = ("_array", "_array_until_s", "_source", "_u", "clients", "round", "until_s", "values")
@@ -152,6 +160,7 @@ class RoundDraw(Generic[ValueT]):
     def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, time_s: float) -> None:
         self._source: Any = source
         self._u: FloatArray | None = None
+        """Uniform numbers (n,) of the clients, drawn when they are needed first."""
         self.round = round
         self.clients = clients
         self.values: list[ValueT] = []
@@ -161,9 +170,9 @@ class RoundDraw(Generic[ValueT]):
         self._evaluate(time_s)
 
     def _evaluate(self, time_s: float) -> None:
-        """Compute the array of values under the law in force at `time_s`, at the same uniforms each time."""
+        """Compute the array of values under the law in force at `time_s`, with the same uniform numbers each time."""
         source = self._source
-        value, self._array_until_s = source.certain(self.round, time_s)
+        value, self._array_until_s = source.constant_value(self.round, time_s)
         if value is not None:
             self._array = np.full(len(self.clients), value)
             return
@@ -184,9 +193,11 @@ class RoundDraw(Generic[ValueT]):
         return self.values[place]
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        """Return the end of the phase of the client at `place` that starts at `start_s` (None: now), seconds."""
         return (time_s if start_s is None else start_s) + self.at(place, time_s)
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        """Return the ends (n,) of phases that start at `starts_s` (n,); None if the law changes before one of them."""
         values = self.each_at(starts_s)
         return None if values is None else starts_s + values
 
@@ -257,6 +268,7 @@ class Durations:
         return self._no_time
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
+        """Return the durations (n,) of `clients` (n,) in `round`, seconds, under the law in force at `time_s`."""
         return self.draw(round, time_s, clients).values_at(time_s, len(clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> RoundDraw[float] | Certain[float]:
@@ -271,13 +283,13 @@ class Durations:
         """Return the uniform numbers of `places` (n,) at `address`: of clients in a round, unless there are other places."""
         return self._draws.uniforms_at(address, places, self._places)
 
-    def certain(self, round: int, time_s: float) -> tuple[float | None, float]:
-        """Return 0.0 if the law in force takes no time for any client, else None; and the time until which the law holds."""
+    def constant_value(self, round: int, time_s: float) -> tuple[float | None, float]:
+        """Return (0.0 if the law in force takes no time for any client, else None; the time until which the law holds)."""
         law, until_s = self.law.at(round, time_s)
         return (0.0 if self._skippable.may_skip(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[FloatArray, float]:
-        """Return the durations at uniforms `u` under the law in force, and the time until which the law holds."""
+        """Return (durations (n,) at uniform numbers `u` (n,) under the law in force, time until which the law holds)."""
         law, until_s = self.law.at(round, time_s)
         return law.quantile(u, clients), until_s
 
@@ -305,7 +317,7 @@ class Survivals:
         """True once no sub-channel can ever have a state."""
 
     def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
-        """Return the law in force in `round` at `time_s`, and the time until which it holds."""
+        """Return (law in force in `round` at `time_s`, time until which it holds)."""
         law, until_s = self.law.at(round, time_s)
         if law is not self._current:
             # A change of law changes parameters only: the new law continues from the states of the old one.
@@ -357,13 +369,13 @@ class Survivals:
         """Return the uniform numbers of `places` (n,) at `address`: of clients in a round, unless there are other places."""
         return self._draws.uniforms_at(address, places, self._places)
 
-    def certain(self, round: int, time_s: float) -> tuple[bool | None, float]:
-        """Return True if the law in force loses nothing, else None; and the time until which the law holds."""
+    def constant_value(self, round: int, time_s: float) -> tuple[bool | None, float]:
+        """Return (True if the law in force loses nothing, else None; the time until which the law holds)."""
         law, until_s = self.current_law(round, time_s)
         return (True if self._skippable.may_skip(law) else None), until_s
 
     def evaluate(self, round: int, time_s: float, clients: IntArray, u: FloatArray) -> tuple[BoolArray, float]:
-        """Return the survival at uniforms `u` under the law in force, and the time until which the law holds."""
+        """Return (survivals (n,) at uniform numbers `u` (n,) under the law in force, time until which the law holds)."""
         law, until_s = self.current_law(round, time_s)
         return law.good(u, clients), until_s
 
@@ -379,11 +391,12 @@ class Survivals:
 
 
 class _SharedStates(Survivals):
-    """Other transmissions over the sub-channels of `keeper`, which keeps their states."""
+    """Other transmissions over the sub-channels of `keeper`, which keeps their states, so that both meet the same Good or Bad."""
 
     def __init__(self, keeper: Survivals, draws: Stream, state_draws: Stream, places: int | None) -> None:
         super().__init__(clients=keeper.clients, law=keeper.law, draws=draws, state_draws=state_draws, places=places)
         self._keeper = keeper
 
     def current_law(self, round: int, time_s: float) -> tuple[ChannelLaw, float]:
+        """Return the law of `keeper`, which holds the states."""
         return self._keeper.current_law(round, time_s)

@@ -37,7 +37,8 @@ class Jam:
         """Number of these that would have survived without it."""
 
     def strike(self, sent: JammableTransmission) -> None:
-        """Spoil a transmission. The hit counts for the first jammer that struck it."""
+        """Spoil a transmission. It counts as a hit of the first jam that strikes it, and as destroyed if it would have survived.
+        """
         if not sent.jammed:
             sent.jammed = True
             self.hit += 1
@@ -48,7 +49,7 @@ SentT = TypeVar("SentT", bound=JammableTransmission)
 
 
 class Jammable(ABC, Generic[SentT]):
-    """A number of `channels`, with the transmissions and jamming on each.
+    """Base of a number of `channels`, with the transmissions and jams on each.
 
     Both last over [start, end); a transmission of length zero covers its one instant.
     """
@@ -75,7 +76,7 @@ class Jammable(ABC, Generic[SentT]):
         """
 
     def _enter(self, sent: SentT, channel: int) -> None:
-        """Begin a transmission on `channel`; jamming in progress spoils it."""
+        """Begin a transmission on `channel`; if jamming is in progress, the first jam there strikes it."""
         self.begun[channel] += 1
         self.under_way[channel].append(sent)
         if self.jams[channel]:
@@ -87,7 +88,7 @@ class Jammable(ABC, Generic[SentT]):
         self.delivered[channel] += delivered
 
     def _strike(self, jam: Jam, sent: SentT) -> None:
-        """Spoil a transmission by `jam`, and count the hit."""
+        """Spoil a transmission by `jam`; count it as hit unless another jam struck it before."""
         self.hit += not sent.jammed
         jam.strike(sent)
 
@@ -136,4 +137,5 @@ class JammedRoutes(Jammable[SentT], StateFields):
             self.under_way[channel].append(sent)
 
     def _holds_channel(self, sent: SentT, time_s: float) -> bool:
+        """Return the answer of the callback `holds_channel`."""
         return self._still_there(sent, time_s)

@@ -1,7 +1,7 @@
-"""Jammers: actors that decide at the start of every dwell which sub-channels to jam, within a budget.
+"""Jammers: actors that decide at the start of every dwell (a stretch of time) which sub-channels to jam, within a budget.
 
-A dwell lasts a number of rounds (it then begins as a round opens) or of seconds (it then begins at a multiple of them, in the
-middle of a round or not). What a law decides is checked: no more than is allowed, and only what is in reach.
+A dwell lasts a number of rounds, and then begins as a round opens, or a number of seconds, and then begins at a multiple of them,
+also within a round. The answer of a law is checked: no more sub-channels than allowed, and only sub-channels in reach.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Dwells:
 
     @property
     def first(self) -> float:
-        """Return the round, or the time, of the first dwell."""
+        """Round (dwells in rounds) or time in seconds of the first dwell."""
         if self.start is not None:
             return self.start
         return 1.0 if self.dwell_s is None else 0.0
@@ -102,11 +102,14 @@ class Jammer:
         """Jams in progress."""
         first = dwells.first
         self.next_round = None if first == _NEVER or self.dwell_s is not None else int(first)
+        """Round with which the next dwell begins; None if dwells are in seconds or none is planned."""
         self.next_s = _NEVER if self.dwell_s is None else first
+        """Time of the next dwell; inf if dwells are in rounds or none is planned."""
         self._since = (first, 0)
         """Time after which dwells in seconds begin, at multiples of their length, and number of dwells before it."""
         self._draws = draws
         self._begun: IntArray = np.zeros(channels, np.int64)
+        """Transmissions begun and delivered on each sub-channel (N,) up to the last dwell: the law sees the difference."""
         self._delivered: IntArray = np.zeros(channels, np.int64)
 
     @property
@@ -170,7 +173,7 @@ class Jammer:
             self.next_s, self._since = time_s, (time_s, self.dwell)
 
     def rest(self, time_s: float, spectrum: Jammable[Any], recorder: Recorder) -> None:
-        """End the present dwell now; none follows until `begin`."""
+        """End the present dwell now and plan no other, until `begin`."""
         self.stop(time_s, spectrum, recorder)
         self.next_round, self.next_s = None, _NEVER
 

@@ -1,6 +1,6 @@
 """Causes of the loss of a transmission, in the order of precedence: for one transmission, and for many as arrays.
 
-Updates, probes, opinions, messages between clients and transfers over cables are lost by this order alone.
+One order for all messages: updates, probes, opinions, messages between clients and transfers over cables.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CHANNEL = "channel"
 def cause_of_loss(outage: str | None, access: str | None, link: str | None, survives: bool | None) -> str | None:
     """Return the cause of the loss of a transmission; None if it gets through.
 
-    Each argument is a cause by one part, or None. `outage`: an outage of a link, or of a client at one of its ends. `access`:
-    jamming, a collision, or the state of a sub-channel. `link`: a bandwidth that ended, or a cable. `survives`: True if the
-    channel lets it through. `causes_of_losses` does the same with arrays.
+    The first three arguments are names of causes, or None. `outage`: an outage of a link, or of a client at one of its ends.
+    `access`: jamming, a collision, or the state of a sub-channel. `link`: a bandwidth that ended, or a cable. `survives`: True
+    if the sender's channel lets the transmission through. `causes_of_losses` does the same with arrays.
 
     >>> cause_of_loss(None, "jammed", "trace-end", False)
     'jammed'
@@ -40,10 +40,11 @@ def causes_of_losses(
     starts_s: FloatArray,
     ends_s: FloatArray,
 ) -> Iterator[tuple[BoolArray | int, str]]:
-    """Yield lost transmissions, as a mask (n,) or one place, with their cause; the last cause for a place counts.
+    """Yield (places, cause) of lost transmissions: a mask (n,) or one place. The last cause yielded for a place counts.
 
-    Array form of `cause_of_loss`, with the same precedence, for transmissions marked in `sent`. They cross the clients' own
-    links, which no jammer reaches. `survives` None: the channels lose nothing.
+    Array form of `cause_of_loss`, with the same precedence, for the transmissions of `clients` (n,) where `sent` (n,) is True,
+    over [starts_s, ends_s) (n,). They cross the clients' own links, which no jammer reaches. `survives` (n,): True where the
+    channel lets them through; None: everywhere.
     """
     if survives is not None:
         yield sent & ~survives, CHANNEL

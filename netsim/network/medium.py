@@ -1,7 +1,5 @@
-"""The media between server and clients: both links and local training as laws over time, access to the uplink, shared
-bandwidth.
-
-A medium knows nothing of models, and a client knows nothing of laws.
+"""The medium between server and clients: both links and local training as laws over time, access to the uplink, shared
+bandwidth. Updates and probes read their times and losses from it.
 """
 
 from __future__ import annotations
@@ -43,7 +41,11 @@ class MediumLaws:
 
 
 class Medium:
-    """Everything between selection and delivery: both links and the clients' local training, as laws over time."""
+    """Everything between selection and delivery: both links and the clients' local training, as laws over time.
+
+    `streams`: addressed random numbers. `down`, `up`: carriers, which move bytes over links that change or are shared; None if
+    the time of the bytes belongs to the delay.
+    """
 
     def __init__(
         self,
@@ -95,9 +97,8 @@ class Medium:
         request_bytes: int | None = None,
         answer_bytes: int | None = None,
     ) -> Medium:
-        """Return the same links for probes, with draws from `streams`.
-
-        States of channels, and queues, are shared with updates.
+        """Return the same links for probes, with random numbers from `streams`. Updates and probes share the states of channels
+        and the queues of the uplink.
 
         `download`, `upload`: durations of messages, without bytes that carriers carry. `compute`: duration of the work, without
         the `sample` times of its samples. `request_bytes`: bytes to each client; None: those of a model. `answer_bytes`: bytes
@@ -130,7 +131,7 @@ class Medium:
         return probes
 
     def ports(self, kind: str) -> tuple[Port, Port]:
-        """Return the ports of both carriers for messages of `kind`: down, up."""
+        """Return the ports (down, up) through which messages of `kind` join the two carriers."""
         down, up = self.sizes.carried
         return self.down.port(kind, down), self.up.port(kind, up)
 
@@ -151,14 +152,14 @@ class Medium:
             self.outages.open_round(round, time_s)
 
     def latency_s(self, round: int, time_s: float, clients: IntArray) -> FloatArray:
-        """Return the latency of `clients` in `round`, selected or not, without losses, queues and sharing; seconds (n,).
+        """Return the latency (n,) in seconds of an update of each of `clients` (n,) that begins at `time_s`, selected or not.
 
-        The update begins at `time_s` and does the work that the work law requests in the round. Bytes pass at the bandwidths of
-        their own times.
+        Losses, queues and other messages on a shared link are left out. The update does the work that the work law requests in
+        `round`. Bytes pass at the bandwidths in force when they pass.
         """
 
         def transfer_end_s(begin_s: FloatArray, delays: Phases, carrier: Carrier) -> FloatArray:
-            """Return when transfers (n,) that begin at `begin_s` end; both count from `time_s`."""
+            """Return the ends (n,) of transfers that begin at `begin_s` (n,), seconds; both count from `time_s`."""
             delay_s = np.array(delays.delays_s(round, time_s, clients), np.float64)
             return arrival_s(begin_s, delay_s, carrier.alone_s(round, time_s + (begin_s + delay_s), clients))
 

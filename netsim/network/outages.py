@@ -55,13 +55,13 @@ class IntervalInSeconds(StateFields):
         self.intervals = Intervals([(start_s, end_s)])
 
     def open_round(self, round: int, time_s: float) -> None:
-        return None
+        """Do nothing: the interval does not depend on rounds."""
 
     def reach(self, time_s: float) -> None:
-        return None
+        """Do nothing: the interval is known."""
 
     def reach_end(self, time_s: float) -> None:
-        return None
+        """Do nothing: the end is known."""
 
 
 class _SwitchedSchedule(StateFields):
@@ -74,7 +74,7 @@ class _SwitchedSchedule(StateFields):
         self._on = False
 
     def _switch(self, on: bool, time_s: float) -> None:
-        """Begin or end an interval at `time_s` if the outage was not `on` before, or was."""
+        """Begin an interval at `time_s` if the outage turns `on`; end it if the outage turns off."""
         if on and not self._on:
             self.intervals.add(time_s)
         elif self._on and not on:
@@ -82,10 +82,10 @@ class _SwitchedSchedule(StateFields):
         self._on = on
 
     def reach(self, time_s: float) -> None:
-        return None
+        """Do nothing: beginnings and ends become known as rounds open."""
 
     def reach_end(self, time_s: float) -> None:
-        return None
+        """Do nothing: no end is known before another round opens."""
 
 
 class IntervalInRounds(_SwitchedSchedule):
@@ -100,6 +100,7 @@ class IntervalInRounds(_SwitchedSchedule):
         self._start, self._end = start, end
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Switch the outage on or off as `round` begins."""
         self._switch(self._start <= round and (self._end is None or round < self._end), time_s)
 
 
@@ -113,6 +114,7 @@ class MarkovInRounds(_SwitchedSchedule):
         self._law, self._draws = law, draws
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Move the process one step on, and switch the outage on or off."""
         u = self._draws.uniforms(round, 1)
         self._law.step(u)
         self._switch(not self._law.good(u, _FIRST)[0], time_s)
@@ -128,9 +130,10 @@ class MarkovInSeconds(_SwitchedSchedule):
         self._presence, self._draws = presence, draws
 
     def open_round(self, round: int, time_s: float) -> None:
-        return None
+        """Do nothing: the process runs in seconds."""
 
     def reach(self, time_s: float) -> None:
+        """Run the process up to `time_s`."""
         presence = self._presence
         # Advance change by change: a single long step would skip intervals in between.
         while (next_s := float(presence.next_change_s[0])) <= time_s:
@@ -138,6 +141,7 @@ class MarkovInSeconds(_SwitchedSchedule):
             self._switch(not presence.on[0], next_s)
 
     def reach_end(self, time_s: float) -> None:
+        """Run the process until the next end after `time_s` is known."""
         while self.intervals.next_end(time_s) == _EVER:
             self.reach(float(self._presence.next_change_s[0]))
 
@@ -161,7 +165,8 @@ class ClientOutage(StateFields):
         self._hits = hits.tobytes()
 
     def destroys(self, client: int, start_s: float, end_s: float) -> bool:
-        """Return True if a transmission of `client` over [start_s, end_s), or at the one instant, meets the outage."""
+        """Return True if a transmission of `client` over [start_s, end_s), or at the instant start_s = end_s, meets the outage.
+        """
         if not self._hits[client]:
             return False
         self.when.reach(end_s)
@@ -221,8 +226,10 @@ class ClientOutages:
     def __init__(self, outages: Sequence[ClientOutage] = (), *, cut_offs: CutOffs | None = None) -> None:
         check_unique([outage.name for outage in outages])
         self._foreseen = list(outages)
+        """Outages whose times are known beforehand, without cuts by a script."""
         self._all: list[ClientOutage | CutOffs] = [*outages] if cut_offs is None else [cut_offs, *outages]
         self._under_way: list[Callable[[], float]] = []
+        """Callbacks of `remember_from`."""
 
     def __bool__(self) -> bool:
         return bool(self._all)

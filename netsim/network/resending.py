@@ -12,7 +12,8 @@ FOREVER = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resending:
-    """Rule for lost messages: largest number of resends, and the pause after the time at which the message would have arrived.
+    """Rule for lost messages: largest number of resends, and the pause before each, seconds. The pause begins when the message
+    would have arrived.
 
     Raises ValueError for a number that is neither in 0..999 nor `FOREVER`, and a pause that is not finite and >= 0 seconds.
     With `FOREVER` the pause must be > 0: otherwise a link that is down would be tried for ever in one instant.

@@ -16,8 +16,8 @@ _EVER = float("inf")
 class ScriptedOutages:
     """Entities (by number) that are down until they have been restored as often as cut.
 
-    `listen` sets a callback for their return, because its time is not known beforehand; `expect` one for the next time at which
-    the script may restore some.
+    The time of a return is not known beforehand, so it is reported by a callback (`listen`). `expect` sets a callback that
+    returns the next time at which the script may restore entities.
     """
 
     def __init__(self) -> None:
@@ -36,14 +36,15 @@ class ScriptedOutages:
         self._next_act_s = next_act_s
 
     def cut(self, entities: Iterable[int], time_s: float) -> None:
-        """Cut `entities` off from now on. Transmissions in flight are lost, except those that end at this instant."""
+        """Cut `entities` off from `time_s`, now. Transmissions in flight are lost, except those that end at this instant."""
         for entity in entities:
-            times = self._times[entity] = self._times.get(entity, 0) + 1
-            if times == 1:
+            cuts = self._times[entity] = self._times.get(entity, 0) + 1
+            if cuts == 1:
                 self._intervals.setdefault(entity, Intervals()).add(time_s)
 
     def restore(self, entities: Iterable[int], time_s: float) -> None:
-        """Take back one cut of each of `entities`, and report those that are up again. Transmissions in flight stay lost."""
+        """Take back one cut of each of `entities`, and report the entities that are up again. Transmissions in flight stay lost.
+        """
         restored = set()
         for entity in entities:
             self._times[entity] -= 1
@@ -57,11 +58,11 @@ class ScriptedOutages:
         return {entity for entity, times in self._times.items() if times}
 
     def down_for_ever(self, time_s: float) -> set[int]:
-        """Return the entities that are cut off at the present time, `time_s`, if no act is planned; else none."""
+        """Return the entities that are cut off at `time_s`, now, if the script plans no further act; else none."""
         return self.down() if self._next_act_s() == _EVER else set()
 
     def destroys(self, entity: int, start_s: float, end_s: float) -> bool:
-        """Return True if `entity` is cut off within [start_s, end_s), or at the one instant."""
+        """Return True if `entity` is cut off within [start_s, end_s), or at the instant start_s = end_s."""
         intervals = self._intervals.get(entity)
         return intervals is not None and intervals.overlap(start_s, end_s)
 

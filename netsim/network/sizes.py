@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Sizes:
-    """Sizes in whole bytes: of the model sent to each client (`down`) and of the update sent back (`up`); each a number for all
+    """Sizes in whole bytes of the model sent to each client (`down`) and of the update sent back (`up`): a number for all
     clients, or (K,).
 
-    `carried`: one size of all messages, down and up, for carriers; None: each client's own size. Raises ValueError for a
-    negative size.
+    `carried`: sizes of all messages (down, up) for carriers, which move bytes over shared links; None: those of each client.
+    Raises ValueError for a negative size.
     """
 
     __slots__ = ("carried", "down", "up")

@@ -64,8 +64,11 @@ class Spectrum(Jammable[Transmission]):
         self._delays: Phases = delays if links is None else links.add_times(delays)
         self._round = 0
         self._u: FloatArray = np.zeros(channels)
+        """Uniform numbers (N,) of the round: one draw decides the state of each sub-channel."""
         self._good: list[bool] = []
+        """The states under the law now in force, as a list: reading an entry is faster."""
         self._until_s = 0.0
+        """Time until which `_good` holds."""
         self._delay: Ends = Certain(0.0)
         self.good: BoolArray = np.zeros(channels, np.bool_)
         """States (N,) of the sub-channels when the round opened; True: Good."""
@@ -117,7 +120,7 @@ class Spectrum(Jammable[Transmission]):
         return self.good & clear
 
     def begin(self, sent: Transmission, time_s: float) -> None:
-        """Begin a transmission on its sub-channel."""
+        """Begin a transmission: set its state, and mark a collision on both if another transmission holds the sub-channel."""
         channel = sent.channel
         if time_s >= self._until_s:
             self._renew(time_s)
@@ -129,6 +132,7 @@ class Spectrum(Jammable[Transmission]):
         self._enter(sent, channel)
 
     def _holds_channel(self, sent: Transmission, time_s: float) -> bool:
+        """Return True if `sent`, a transmission in flight, holds its sub-channel at `time_s`; not if it ends at this instant."""
         # A transmission that begins at this instant holds its channel even if it takes no time.
         still_lasts = sent.due_s > time_s and self._round_ends_s > time_s
         return still_lasts or sent.upload_start_s == time_s

@@ -1,9 +1,10 @@
-"""Carriers of the bytes of a message after its delay, by events, for durations that are not known at the beginning.
+"""Carriers: they move the bytes of messages after the delay, by events, where the duration is not known at the beginning.
 
-A link of constant bandwidth that is its client's own needs none: its bytes take a number of seconds that is added to the delay.
-Messages of all kinds (models, updates, probes, opinions, messages between clients) join through a `Port` of their kind.
-`VaryingLinks` are clients' own links whose bandwidth changes at times that are not known beforehand; `known_links` has links
-whose changes are known; `bandwidth_sharing` and `varying_medium` have links that all clients share.
+A client's own link of constant bandwidth needs no carrier: the seconds of its bytes are added to the delay. Messages of all kinds
+(models, updates, probes, opinions, messages between clients) join through a `Port` of their kind.
+
+`VaryingLinks` are clients' own links whose bandwidth changes at times that are not known beforehand. `known_links` has links
+whose changes are known. `sharing` and `varying_medium` have links that all clients share.
 """
 
 from __future__ import annotations
@@ -44,8 +45,7 @@ Key = tuple[str, int]
 class Port:
     """The messages of one kind on `carrier`.
 
-    `size_bytes`: their size; None: the size of each client's message. `listen` sets the callback for messages that arrive or
-    are lost.
+    `size_bytes`: size of every message; None: that of each client's message. `listen` sets the callback for the end of messages.
     """
 
     __slots__ = ("_carrier", "_kind", "_size", "on_end")
@@ -55,9 +55,10 @@ class Port:
         self.on_end: Callable[[int, str | None], None] = lambda number, cause: None
 
     def listen(self, on_end: Callable[[int, str | None], None]) -> None:
-        """Call `on_end` with the number of each message that arrives or is lost, before other events of that instant.
+        """Set the callback for messages that arrive or are lost: `on_end(number, cause)`, with the cause of a loss by links or
+        None.
 
-        The second argument is the cause of a loss by its links, or None if the message has arrived.
+        It is called before other events of the instant.
         """
         self.on_end = on_end
 
@@ -133,6 +134,7 @@ class NoCarrier:
     carries, steady = False, True
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
+        """Return a port that no message joins."""
         return Port(self, kind, size_bytes)
 
     def __contains__(self, key: Key) -> bool:
@@ -145,9 +147,11 @@ class NoCarrier:
         """Do nothing: no message is in flight."""
 
     def add_times(self, delays: Durations) -> Phases:
+        """Return `delays`: no time of bytes is added."""
         return delays
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return zeros (n,): bytes take no time beyond the delay."""
         return np.zeros(len(clients))
 
     def open_round(self, round: int, time_s: float) -> None:
@@ -157,17 +161,19 @@ class NoCarrier:
         """Do nothing: there is no bandwidth."""
 
     def resize(self, size_bytes: float | None) -> Carrier:
+        """Return this carrier: sizes do not matter."""
         return self
 
     def state_dict(self) -> State:
+        """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
-        return None
+        """Do nothing: there is no state."""
 
 
 class Ports:
-    """Base of carriers by events: it keeps their ports."""
+    """Base of carriers by events: it keeps the port of each kind of message."""
 
     carries, steady = True, False
 
@@ -175,13 +181,16 @@ class Ports:
         self._ports: dict[str, Port] = {}
 
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
+        """Return a new port for messages of `kind`, which replaces an earlier one."""
         port = self._ports[kind] = Port(self, kind, size_bytes)  # type: ignore[arg-type]
         return port
 
     def add_times(self, delays: Durations) -> Phases:
+        """Return `delays` alone: the time of the bytes is simulated by events."""
         return delays
 
     def resize(self, size_bytes: float | None) -> Self:
+        """Return this carrier: each message brings its size when it joins."""
         return self
 
     def _end(self, key: Key, cause: str | None = None) -> None:
@@ -207,7 +216,7 @@ class SharedLink(Ports):
         self._round = 1
 
     def _laws_at(self, round: int, time_s: float) -> tuple[BandwidthLaw, BandwidthLaw | None, float]:
-        """Return the laws in force of the link and of the clients' own links, and the time until which both hold."""
+        """Return (law of the link, law of the clients' own links or None, time until which both hold) in `round` at `time_s`."""
         link, until_s = self._link_timeline.at(round, time_s)
         if self._own_timeline is None:
             return link, None, until_s
@@ -216,7 +225,10 @@ class SharedLink(Ports):
 
 
 class _Message:
-    """A message in flight over the link of `client`, with `left` bytes to go at `since_s`."""
+    """A message in flight over the link of `client`, with `left` bytes to go at `since_s`.
+
+    It ends at `due_s`. `number` is that of its latest call of the clock.
+    """
 
     __slots__ = ("client", "due_s", "left", "number", "since_s", "stops")
 
@@ -231,10 +243,10 @@ class _Message:
 
 
 class VaryingLinks(Ports):
-    """Own links of bandwidth `law`.
+    """Own links of bandwidth `law`, which a script or a trace may change.
 
-    The law computes the end of a message in one call, which is repeated when the law changes. `size_bytes`: bytes of a message,
-    a number or one for each client (K,). Raises ValueError for a size that is not > 0.
+    The law computes the end of a message in one call, and again when it changes. `size_bytes`: bytes of a message, a number or
+    one for each client (K,). Raises ValueError for a size that is not > 0.
     """
 
     def __init__(
@@ -255,6 +267,7 @@ class VaryingLinks(Ports):
         return key in self._under_way
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        """Begin a message, and schedule its end under the present law."""
         if self.clock.now >= self._until_s:
             self.renew()
         size = float(self._sizes[client] if size_bytes is None else size_bytes)
@@ -262,17 +275,21 @@ class VaryingLinks(Ports):
         self._schedule_ends([key])
 
     def leave(self, key: Key) -> None:
+        """Abort a message; its call of the clock becomes stale."""
         del self._under_way[key]
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return the seconds (n,) that messages take under the law at the first of `start_s`."""
         law, _ = self._timeline.at(round, float(start_s.min(initial=self.clock.now)))
         return law.ends_s(start_s, self._sizes[clients], clients) - start_s
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Apply the law of `round`, also to messages in flight."""
         self._round = round
         self.renew()
 
     def renew(self) -> None:
+        """Look the law up. If it has changed, subtract the bytes carried so far from each message and schedule the ends again."""
         law, self._until_s = self._timeline.at(self._round, self.clock.now)
         if law is self._law:
             return
@@ -332,6 +349,7 @@ class VaryingLinks(Ports):
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Restore the messages in flight, and schedule their ends."""
         self._round = round
         self._law, self._until_s = self._timeline.at(round, time_s)
         self._under_way = {}

@@ -1,7 +1,7 @@
 """Clients' own links whose bandwidth over time is known beforehand: the time of the bytes is part of the phase's duration.
 
-The duration of a message is computed as its phase begins, like any other duration, so no carrier is needed. If messages of a
-round begin together, one call computes all of them.
+The end of a message is computed as its phase begins, without a carrier and its events. One call computes the messages of a round
+that begin together.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class KnownLinks(NoCarrier):
-    """Own links whose bandwidth follows `law`, the law in force when a message is drawn.
+    """Own links whose bandwidth over time follows `law`: the law in force when a message is drawn, up to the end of the message.
 
-    Every message must come to an end under it. `size_bytes`: bytes of a message, a number or one for each client (K,). Raises
+    Under it every message must come to an end. `size_bytes`: bytes of a message, a number or one for each client (K,). Raises
     ValueError for a size that is not > 0.
     """
 
@@ -35,10 +35,12 @@ class KnownLinks(NoCarrier):
         self.sizes = check_sizes(size_bytes, clients)
 
     def resize(self, size_bytes: float | None) -> Carrier:
+        """Return links of the same bandwidth for messages of `size_bytes`; None: of the present sizes."""
         sizes = self.sizes if size_bytes is None else np.full(len(self.sizes), size_bytes)
         return KnownLinks(clients=len(sizes), law=self.law, size_bytes=sizes)
 
     def add_times(self, delays: Durations) -> Phases:
+        """Return phases of a delay, and then of the bytes at the bandwidth of the time."""
         return DelaysThenBytes(delays, self._ends_after)
 
     def _ends_after(self, round: int, time_s: float, clients: IntArray, delays: Delays) -> Ends:
@@ -47,6 +49,7 @@ class KnownLinks(NoCarrier):
         return TransferDraw(law, self.sizes[clients], clients, delays)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return the seconds (n,) that messages which begin at `start_s` (n,) take under the law at the first of these times."""
         law, _ = self.law.at(round, float(start_s.min(initial=np.inf)))
         return law.ends_s(start_s, self.sizes[clients], clients) - start_s
 
@@ -62,19 +65,22 @@ class FixedLinks(NoCarrier):
         self._bytes_s: FloatArray = check_sizes(size_bytes, clients) / bytes_per_s
 
     def resize(self, size_bytes: float | None) -> Carrier:
+        """Return links of the same bandwidth for messages of `size_bytes`; None: these links."""
         if size_bytes is None:
             return self
         return FixedLinks(clients=len(self._bytes_s), bytes_per_s=self._bytes_per_s, size_bytes=size_bytes)
 
     def add_times(self, delays: Durations) -> Phases:
+        """Return phases of a delay, and then of a constant time for the bytes."""
         return DelaysThenBytes(delays, lambda round, time_s, clients, drawn: FixedDraw(drawn, self._bytes_s[clients]))
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return the seconds (n,) that the bytes of each client's message take."""
         return self._bytes_s[clients]
 
 
 class DelaysThenBytes:
-    """Phases that consist of a delay and then the bytes.
+    """Phases (`netsim.network.draws`) of a delay, and then the bytes.
 
     `ends_after`: returns the ends, given a round, a time, clients (n,) and their drawn delays.
     """
@@ -84,12 +90,15 @@ class DelaysThenBytes:
         self._ends_after = ends_after
 
     def draw(self, round: int, time_s: float, clients: IntArray) -> Ends:
+        """Draw the delays of `clients` (n,) in `round`; return the ends of their bytes."""
         return self._ends_after(round, time_s, clients, self._delays.draw(round, time_s, clients))
 
     def redraw(self, round: int, time_s: float, clients: IntArray, state: State) -> Ends:
+        """Return the ends that `state` was saved from."""
         return self._ends_after(round, time_s, clients, self._delays.redraw(round, time_s, clients, state))
 
     def delays_s(self, round: int, time_s: float, clients: IntArray) -> list[float]:
+        """Return the delays (n,) alone, seconds."""
         return self._delays.delays_s(round, time_s, clients)
 
 
@@ -105,14 +114,19 @@ class FixedDraw:
         self._seconds: list[float] = bytes_s.tolist()
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        """Return the end of the bytes of the client at `place`."""
         begun_s = time_s if start_s is None else start_s
         return arrival_s(begun_s, self._delays.at(place, time_s), self._seconds[place])
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        """Return the ends (n,) of transfers that begin at `starts_s` (n,), as `ends_at` does for one; None if a delay is not
+        known.
+        """
         delays_s = self._delays.each_at(starts_s)
         return None if delays_s is None else arrival_s(starts_s, delays_s, self._bytes_s)
 
     def expire(self) -> bool:
+        """Pass on that the law of the delays was replaced; the bandwidth is constant."""
         return self._delays.expire()
 
     def state_dict(self) -> State:
@@ -121,7 +135,7 @@ class FixedDraw:
 
 
 class TransferDraw:
-    """Transfers of the clients of a round: a drawn delay, and then the bytes at a bandwidth that varies over time."""
+    """Transfers of the clients of a round: a drawn delay, and then `sizes` (n,) bytes at the bandwidth of `law`, which varies."""
 
     certain = False
     __slots__ = ("_clients", "_delays", "_law", "_sizes", "_together")
@@ -135,6 +149,7 @@ class TransferDraw:
         """End of the delay and end of the bytes, by client, as last computed."""
 
     def ends_at(self, place: int, time_s: float, start_s: float | None = None) -> float:
+        """Return the end of the bytes of the client at `place`; `ends_of` does the same for all."""
         # Transfers often begin together: at the first call compute all, as if they began now.
         if not self._together:
             delay_ends_s = time_s + np.array(self._delays.values_at(time_s, len(self._clients)))
@@ -150,6 +165,7 @@ class TransferDraw:
         return float(self._law.ends_s(np.array([delay_end_s]), self._sizes[entry], self._clients[entry])[0])
 
     def ends_of(self, starts_s: FloatArray) -> FloatArray | None:
+        """Return the ends (n,) of transfers that begin at `starts_s` (n,), NaN for NaN; None if a delay is not known."""
         delay_ends_s = self._delays.ends_of(starts_s)
         if delay_ends_s is None:
             return None

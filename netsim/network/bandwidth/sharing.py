@@ -1,9 +1,9 @@
 """A link that all messages in flight share: processor sharing (Kleinrock 1967), with a limit for each client.
 
 The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): n messages in flight get B/n each, but none
-more than its client's limit; bandwidth that limited messages leave goes to the others. All messages below their limit have one
-virtual time, and one call of the clock stands for the next end of all (`netsim.network.flows.bundle`). An event costs O(log n)
-and a step for each limit that lies between the old share and the new one; a change of the limits costs O(n).
+more than its client's limit; bandwidth that limited messages leave goes to the others. All messages of one limit have the same
+rate, so they are kept together as a class (`netsim.network.flows.bundle`), and one call of the clock stands for the next end of
+all. An event costs O(log n) and a step for each limit between the old share and the new one; a change of the limits costs O(n).
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ class SharedMedium(SharedLink):
         return len(self._members)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return the seconds (n,) that a message of each client takes alone on the link, at the present constant bandwidths."""
         now = float(start_s.min(initial=self.clock.now))
         link, own, _ = self._laws_at(round, now)
         bandwidth = float(link.rate(now, _LINK)[0])
@@ -77,6 +78,7 @@ class SharedMedium(SharedLink):
         return np.asarray(self._sizes[clients] / rates)
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        """Begin a message, and set the rates of all again."""
         if self.clock.now >= self._until_s:
             self.renew()
         self._add(self._number, key, client, float(self._sizes[client] if size_bytes is None else size_bytes))
@@ -84,6 +86,7 @@ class SharedMedium(SharedLink):
         self._set_rates()
 
     def leave(self, key: Key) -> None:
+        """Abort a message, and set the rates of the others again."""
         flow_class, number = self._members.pop(key)
         del self._keys[number]
         self._bundle.drop(flow_class, number, self.clock.now)
@@ -91,16 +94,18 @@ class SharedMedium(SharedLink):
         self._set_rates()
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Apply the bandwidths of `round`, also to messages in flight."""
         self._round = round
         self.renew()
 
     def renew(self) -> None:
+        """Apply changed laws to messages in flight."""
         if self._look_up(self.clock.now):
             self._regroup()
             self._set_rates()
 
     def _look_up(self, now: float) -> bool:
-        """Update the laws in force; return True if they have changed."""
+        """Update the laws in force, the bandwidth and the clients' limits; return True if they have changed."""
         link, own, self._until_s = self._laws_at(self._round, now)
         if self._laws is not None and self._laws[0] is link and self._laws[1] is own:
             return False
@@ -123,7 +128,7 @@ class SharedMedium(SharedLink):
         self._members[key], self._keys[number] = (flow_class, number), (key, client)
 
     def _regroup(self) -> None:
-        """Move messages in flight whose limits have changed to the classes of their new limits."""
+        """Move messages in flight whose limits have changed to the classes of their new limits, with their bytes left."""
         now = self.clock.now
         members = [(key, flow_class, number) for key, (flow_class, number) in self._members.items()]
         moving = [(key, flow_class, number) for key, flow_class, number in members if flow_class.limit != self._limit_of(number)]

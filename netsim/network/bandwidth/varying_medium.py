@@ -1,9 +1,9 @@
-"""A link that all messages in flight share, for bandwidths (of the link or the clients) that change over time.
+"""A link that all messages in flight share, for bandwidths (of the link or of clients) that change over time.
 
-The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): client k's rate is min(B_k(t), level), one
-level for all, such that the link is full or every message has its limit. Between two events all rates are constant; an event is
-a message that begins, ends or is aborted, or a change of a bandwidth in use. Each costs a few steps over arrays of the messages
-in flight. Where nothing changes in time, `bandwidth_sharing` does the same in logarithmic time.
+The bandwidth is shared max-min fairly (Bertsekas and Gallager 1992, Section 6.5.2): client k's rate is min(B_k(t), level), with
+one level for all such that the link is full or every message has its limit B_k(t). Between two events all rates are constant. An
+event is a message that begins, ends or is aborted, or a change of a bandwidth in use; it costs a few steps over arrays of the
+messages in flight. For constant bandwidths `netsim.network.bandwidth.sharing` does the same in logarithmic time.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ class VaryingMedium(SharedLink):
         super().__init__(clock, check_sizes(size_bytes, clients), link, own)
         self._link, self._own, self._until_s = self._laws_at(1, clock.now)
         self._capacity = 0.0
+        """Present bandwidth of the link, bytes per second."""
         self._link_changes_s = -_EVER
         """Time of the next change of the capacity, seconds."""
         self._keys: list[Key] = []
@@ -78,7 +79,9 @@ class VaryingMedium(SharedLink):
         self._left: FloatArray = np.zeros(0)
         """Bytes left of each message, at `_since_s`."""
         self._rates: FloatArray = np.zeros(0)
+        """Bytes per second of each message from `_since_s` on."""
         self._limits: FloatArray = np.zeros(0)
+        """Bandwidth of each message's client, bytes per second; inf if it has none of its own."""
         self._changes_s: FloatArray = np.zeros(0)
         """Times of the next changes of the limits, seconds."""
         self._stops_s: FloatArray = np.zeros(0)
@@ -86,7 +89,9 @@ class VaryingMedium(SharedLink):
         self._since_s = clock.now
         """Time at which `_left` holds, seconds."""
         self._alarm_s = _EVER
+        """Time of the valid call of `_on_alarm`; inf: none."""
         self._ringing = False
+        """True while `_on_alarm` reports ends: rates are set once, afterwards."""
 
     def __contains__(self, key: Key) -> bool:
         return key in self._keys
@@ -95,6 +100,7 @@ class VaryingMedium(SharedLink):
         return len(self._keys)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return the seconds (n,) that messages which begin at `start_s` (n,) would take alone; inf: they never arrive."""
         link, own, _ = self._laws_at(round, float(start_s.min(initial=self.clock.now)))
         if own is None:
             return link.ends_s(start_s, self._sizes[clients], np.zeros_like(clients)) - start_s
@@ -102,6 +108,7 @@ class VaryingMedium(SharedLink):
         return np.array([_alone_end_s(link, own, np.array([client]), start, size) - start for client, start, size in messages])
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        """Begin a message, and set the rates of all again."""
         self._advance()
         clients, now = np.array([client]), self._since_s
         if now >= self._until_s:
@@ -120,15 +127,18 @@ class VaryingMedium(SharedLink):
         self._set_rates()
 
     def leave(self, key: Key) -> None:
+        """Abort a message, and set the rates of the others again."""
         self._advance()
         self._remove(self._keys.index(key))
         self._set_rates()
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Apply the bandwidths of `round`, also to messages in flight."""
         self._round = round
         self.renew()
 
     def renew(self) -> None:
+        """Apply changed laws to messages in flight."""
         if self._look_up(self.clock.now):
             self._advance()
             self._set_rates()
@@ -187,7 +197,7 @@ class VaryingMedium(SharedLink):
         return np.minimum(self._stops_s, float(self._link.stops_s(_LINK)[0]))
 
     def _ends(self) -> FloatArray:
-        """Return the time at which each message would arrive at constant rates."""
+        """Return the time at which each message would arrive if its rate stayed the same."""
         with np.errstate(divide="ignore", invalid="ignore"):
             lasts_s = np.where(self._left > 0.0, self._left / self._rates, 0.0)
         return self._since_s + lasts_s
@@ -237,6 +247,7 @@ class VaryingMedium(SharedLink):
         }
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Restore the messages in flight with their rates, and schedule the next event."""
         self._round = round
         self._link, self._own, self._until_s = self._laws_at(round, time_s)
         self._keys = [(kind, number) for kind, number in state["keys"]]

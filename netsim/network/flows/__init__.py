@@ -1,1 +1,3 @@
-"""Flows on links: max-min fair rates, exactly, and the ends that follow from them."""
+"""Flows: bytes that cross links at max-min fair rates, solved exactly, and the times at which they end. Used by
+`netsim.network.routed` and shared links.
+"""

@@ -1,5 +1,8 @@
 """Bundles of flows whose rates rise together: one virtual time for all flows below their limit.
 
+Virtual time is the number of bytes that a flow below its limit has got. A flow ends when it reaches a fixed virtual time, however
+often the common rate changes; so a change of the rate costs nothing for each flow.
+
 A bundle is the unit of the solver (`sharing`) and of a single shared link (`netsim.network.bandwidth.sharing`).
 """
 
@@ -50,7 +53,7 @@ class FlowClass:
         """Number of the valid entry of this class in the heaps of its bundle."""
 
     def purge(self) -> None:
-        """Drop flows that left early from the front of the queue."""
+        """Drop flows that left early from the front of the queue, so that its first entry is a flow under way."""
         while self.queue and self.queue[0][1] in self.left_early:
             self.left_early.remove(heappop(self.queue)[1])
 
@@ -77,6 +80,7 @@ class Bundle:
 
     def __init__(self, now_s: float) -> None:
         self.order: list[tuple[float, int, FlowClass]] = []
+        """The classes as (limit, number, class), in ascending order."""
         self.split = 0
         """Number of classes at their limit, as the solver has it."""
         self.limited_rate = 0.0
@@ -103,7 +107,7 @@ class Bundle:
     # Members.
 
     def insert(self, flow_class: FlowClass, now_s: float) -> None:
-        """Add a class with its members."""
+        """Add a class with its members, on the side of the split where its limit belongs."""
         self._advance(now_s)
         entry = (flow_class.limit, flow_class.number, flow_class)
         place = bisect_left(self.order, entry)
@@ -129,7 +133,7 @@ class Bundle:
         flow_class.stamp += 1
 
     def relimit(self, flow_class: FlowClass, limit: float, now_s: float) -> None:
-        """Give a class of this bundle another limit."""
+        """Give a class of this bundle another limit, and put it where the limit belongs in the order."""
         if len(self.order) > 1:
             self.remove(flow_class, now_s)
             flow_class.limit = limit
@@ -186,7 +190,10 @@ class Bundle:
     # Rates.
 
     def aim(self, rate: float, *, up: bool = True, down: bool = True) -> bool:
-        """Move the split so that the classes before it have limits <= `rate`; return True if it moved."""
+        """Move the split until the classes before it have limits <= `rate` and others have not; return True if it moved.
+
+        `up`, `down`: directions in which the split may move.
+        """
         order, split = self.order, self.split
         while down and self.split and order[self.split - 1][0] > rate:
             self.split -= 1
@@ -205,11 +212,11 @@ class Bundle:
             self.limited_rate = 0.0
 
     def fill(self, capacity: float) -> float:
-        """Move the split to where all members together use `capacity`; return the rate of free members there, inf if none is
+        """Move the split to where all members together use `capacity`. Return the rate of free members there, inf if none is
         free.
 
-        The split moves down first and then only up: rounding could otherwise move a class whose limit equals the rate to and
-        fro for ever.
+        The split moves down first and then only up. Otherwise rounding could move a class whose limit equals the rate to and fro
+        for ever.
         """
         while self.split and self._too_high(capacity):
             self.aim(self.order[self.split - 1][0] * (1 - _ROUNDING), up=False)
@@ -285,21 +292,25 @@ class Bundle:
     def _limited_end_s(self) -> float:
         """Return when the first flow of the classes at their limit ends; inf if none does."""
         ends = self._limited_ends
-        while ends and ends[0][3] != ends[0][4].stamp:
+        while ends:
+            end_s, _, _, stamp, flow_class = ends[0]
+            if stamp == flow_class.stamp:
+                return end_s
             heappop(ends)
-        return ends[0][0] if ends else _NEVER
+        return _NEVER
 
     def _free_end_s(self) -> float:
         """Return when the first flow of the free classes ends at the present rate; inf if none does."""
         ends = self._free_ends
-        while ends and ends[0][3] != ends[0][4].stamp:
+        while ends:
+            virtual_end, _, _, stamp, flow_class = ends[0]
+            if stamp == flow_class.stamp:
+                left = virtual_end - self._served
+                if left <= _ROUNDING * virtual_end:
+                    return self._since_s
+                return self._since_s + left / self.rate if self.rate > 0.0 else _NEVER
             heappop(ends)
-        if not ends:
-            return _NEVER
-        left = ends[0][0] - self._served
-        if left <= _ROUNDING * ends[0][0]:
-            return self._since_s
-        return self._since_s + left / self.rate if self.rate > 0.0 else _NEVER
+        return _NEVER
 
     def end_s(self, flow_class: FlowClass, number: int) -> float:
         """Return when the flow `number` of `flow_class` ends at the present rates; inf if it does not."""
@@ -311,7 +322,7 @@ class Bundle:
         return since_s + left / rate if rate > 0.0 else _NEVER
 
     def pop_end(self, at_s: float) -> tuple[FlowClass, Any] | None:
-        """Remove the next flow that has ended by `at_s`; return its class and key, or None.
+        """Remove the next flow that has ended by `at_s`; return (its class, its key), or None.
 
         The bytes carried are set to the size of the flow, which removes rounding errors.
         """

@@ -1,4 +1,4 @@
-"""Corrections of the max-min model towards TCP, and presets that other simulators use."""
+"""Corrections of the max-min model of bandwidth sharing towards the behaviour of TCP, and presets that other simulators use."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Flows:
         return max(end - flow_class.bundle.served(flow_class, self.clock.now), 0.0)
 
     def _on_change(self) -> None:
-        """Let `_solve` run at the end of this instant, once for all its changes."""
+        """Have `_solve` run at the end of this instant, once for all changes of the instant."""
         if not self._solving:
             self._solving = True
             self.clock.call_at(self.clock.now, self._solve, None, LAST)
@@ -197,7 +197,7 @@ class Flows:
         return self._ended[flow] if flow in self._ended else self.usage.limited_s(flow, self._classes[flow], self.clock.now)
 
     def _note_end(self, bundle: PathBundle) -> None:
-        """Put the first end of a bundle on the heap, in place of an earlier entry."""
+        """Put the first end of a bundle on the heap; an earlier entry of the bundle becomes outdated."""
         end_s = bundle.next_end_s()
         if end_s < _NEVER:
             self._entries += 1
@@ -207,7 +207,7 @@ class Flows:
             self._stamps.pop(bundle, None)
 
     def _next_bundle_end(self) -> tuple[float, PathBundle] | None:
-        """Return the time of the next end and its bundle, or None. Drops outdated entries from the heap."""
+        """Return (time of the next end, bundle in which it happens), or None. Drops outdated entries from the heap."""
         ends = self._ends
         while ends and self._stamps.get(ends[0][2]) != ends[0][3]:
             heappop(ends)
@@ -226,12 +226,14 @@ class Flows:
             return  # a call for an earlier time has taken its place
         self._alarm_s = _NEVER
         ended: dict[int, PathClass] = {}
-        while (due := self._next_bundle_end()) is not None and due[0] <= at_s:
-            bundle = due[1]
+        while (due := self._next_bundle_end()) is not None:
+            due_s, bundle = due
+            if due_s > at_s:
+                break
             del self._stamps[bundle]
             before = len(ended)
             while (end := bundle.pop_end(at_s)) is not None:
-                flow = end[1]
+                _, flow = end
                 ended[flow] = self._classes.pop(flow)
             if len(ended) == before:
                 # Rounding has put its end later. A bundle in which a flow has ended gets new rates, and its end is noted then.

@@ -78,7 +78,7 @@ class Path:
 
 
 class PathClass(FlowClass):
-    """Flows on one path with one bound of their own."""
+    """Flows on one path with one bound of their own, in bytes/s; they always have the same rate."""
 
     __slots__ = ("bound", "bundle", "path")
 
@@ -101,10 +101,10 @@ class PathClass(FlowClass):
 
 
 class PathBundle(Bundle):
-    """Classes that share the same links with the same weights, and have one penalty; or one class that shares none.
+    """Classes that share the same links with the same weights, and have one penalty; or one class that shares no link.
 
-    The class of a bundle without shared links has no limit in it: its own limit is the rate of the bundle, so that its flows
-    come and go in virtual time.
+    `shared`: (link, weight) of the links that other classes cross, too. The one class of a bundle without shared links has the
+    limit inf in it: its own limit is the rate of the bundle. So its flows come and go in virtual time.
     """
 
     def __init__(self, penalty: float, shared: tuple[tuple[Link, float], ...], now_s: float) -> None:
@@ -136,7 +136,9 @@ class Sharing:
 
     def __init__(self) -> None:
         self.classes: dict[tuple[Path, float], PathClass] = {}
+        """Classes with flows, by path and bound."""
         self._bundles: dict[tuple[Any, ...], PathBundle] = {}
+        """Bundles by penalty and shared links, or by penalty and class if no link is shared."""
         self._changed_bundles: dict[PathBundle, None] = {}
         """Bundles with changed members, in the order of their changes."""
         self._changed_links: dict[Link, None] = {}
@@ -209,7 +211,7 @@ class Sharing:
             self._rehome(next(iter(link.classes)), now_s)
 
     def _rehome(self, flow_class: PathClass, now_s: float) -> None:
-        """Move a class to the bundle of its present shared links and penalty, and update its limit."""
+        """Move a class to the bundle of its present shared links and penalty; if that is the same bundle, update its limit."""
         bundle = flow_class.bundle
         assert bundle is not None
         if bundle.penalty == flow_class.path.penalty and bundle.shared == _shared_links(flow_class.path):
@@ -235,7 +237,7 @@ class Sharing:
         self._changed_bundles[bundle] = None
 
     def _bundle(self, flow_class: PathClass, shared: tuple[tuple[Link, float], ...], now_s: float) -> PathBundle:
-        """Return the bundle that a class on these shared links belongs to."""
+        """Return the bundle that a class on these shared links belongs to, a new one if there is none."""
         key = (flow_class.path.penalty, shared or flow_class)
         bundle = self._bundles.get(key)
         if bundle is None:
@@ -293,7 +295,7 @@ class Sharing:
     # Saved state.
 
     def state(self) -> State:
-        """Fields to save once the rates are up to date."""
+        """Return the fields to save once the rates are up to date."""
         return {
             "numbers": self._numbers,
             "classes": [
@@ -405,9 +407,10 @@ def _fill(bundles: Iterable[PathBundle], binding: Sequence[Link]) -> None:
 
 
 def _fill_link(link: Link) -> float:
-    """Raise the open bundles of `link` until it is full: split each into classes at their limit and classes below it.
+    """Raise the rates of the undecided bundles of `link` until it is full: split each into classes at their limit and classes
+    below.
 
-    Returns the level (penalty x rate of the classes below their limits) at which it is full; inf if no class needs more than
+    Return the level (penalty x rate of the classes below their limits) at which the link is full; inf if no class needs more than
     its limit.
     """
     # Subtract the load of decided bundles from the capacity.
@@ -445,7 +448,9 @@ def _fill_link(link: Link) -> float:
 
 
 def _release(rising: Sequence[tuple[PathBundle, float]]) -> None:
-    """Free the classes with the highest limit of all: move the split before them."""
+    """Free the classes whose limit is at the highest level of all `rising` (bundle, weight): move the split of their bundles
+    before them.
+    """
     top = max(bundle.penalty * bundle.order[bundle.split - 1][0] for bundle, _ in rising if bundle.split)
     for bundle, _ in rising:
         if bundle.split and bundle.penalty * bundle.order[bundle.split - 1][0] == top:

@@ -83,7 +83,9 @@ class Transfers:
         self._delayed: dict[int, tuple[float, Route, float, float]] = {}
         """Transfers in their delay, by number: (end of the delay, route, bytes, own limit)."""
         self._flow_of: dict[int, int] = {}
+        """Flow of each transfer that is past its delay, by number of the transfer."""
         self._transfer_of: dict[int, int] = {}
+        """Transfer of each flow, by number of the flow."""
 
     def listen(self, on_end: Callable[[int], None]) -> None:
         """Call `on_end` with the number of each transfer at the time of its end."""
@@ -168,6 +170,9 @@ class Transfers:
         return self.corrections.penalty(delay_s, bandwidths), self.corrections.bound(delay_s, bandwidths)
 
     def _flow_ended(self, flow: int) -> None:
+        """Handle the end of a flow: report the end of its transfer. The transfer is forgotten only afterwards, so that listeners
+        may still read `limited_s`.
+        """
         number = self._transfer_of.pop(flow)
         self._on_end(number)
         del self._flow_of[number]

@@ -49,7 +49,7 @@ class Usage:
         """Seconds by limiting link of the class of each flow, as they were when the flow began, by the number of the flow."""
 
     def begin(self, flow: int, flow_class: PathClass, now_s: float) -> None:
-        """Note that a flow of `flow_class` begins."""
+        """Note that a flow of `flow_class` begins: its seconds count from here."""
         self._at_begin[flow] = dict(self._advance(flow_class, now_s).limited_s)
 
     def end(self, flow: int, flow_class: PathClass, now_s: float) -> dict[str, float]:
@@ -69,7 +69,7 @@ class Usage:
         self._accounts.pop(flow_class, None)
 
     def change(self, link: Link, now_s: float) -> None:
-        """Note that a capacity is about to change."""
+        """Note that the capacity of `link` is about to change: what it could have carried so far counts for the mean."""
         room_bytes, since_s = self._changed.get(link.name, (0.0, self._since_s))
         self._changed[link.name] = room_bytes + link.capacity * (now_s - since_s), now_s
 

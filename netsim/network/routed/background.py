@@ -64,14 +64,16 @@ class Source(ABC):
         self.network.send(self._owner, ("background", self._sent), self.ends, size_bytes, self.limit_bytes_per_s)
 
     def _exponential(self, mean: float) -> float:
-        """Draw an exponential number of this mean."""
+        """Draw an exponential number of this mean, from the next address of the source's stream."""
         self._drawn += 1
         return -mean * math.log1p(-float(self.draws.uniforms(self._drawn, 1)[0]))
 
     def _call_in(self, seconds: float) -> None:
+        """Schedule the source's next event in `seconds`."""
         self._call_at(self.network.clock.now + seconds)
 
     def _call_at(self, time_s: float) -> None:
+        """Schedule the source's next event at `time_s`."""
         self._due_s = time_s
         self.network.clock.call_at(time_s, self._on_alarm)
 
@@ -97,9 +99,11 @@ class ConstantTraffic(Source):
     _endless = True
 
     def begin(self) -> None:
+        """Begin the endless flow."""
         self._send(ENDLESS_BYTES)
 
     def _run_event(self) -> None:
+        """Begin the flow that follows one whose bytes have passed."""
         self._send(ENDLESS_BYTES)
 
 
@@ -114,9 +118,11 @@ class OnOffTraffic(Source):
     off_s: float
 
     def begin(self) -> None:
+        """Schedule the first flow."""
         self._call_in(self._exponential(self.off_s))
 
     def _run_event(self) -> None:
+        """End the flow under way, or begin one; schedule the opposite."""
         key = "background", self._sent
         if (self._owner, key) in self.network:
             self.network.cancel(self._owner, key)
@@ -138,8 +144,10 @@ class PoissonTraffic(Source):
     exponential: bool = True
 
     def begin(self) -> None:
+        """Schedule the first transfer."""
         self._call_in(self._exponential(1.0 / self.per_s))
 
     def _run_event(self) -> None:
+        """Begin a transfer, and schedule the next."""
         self._send(self._exponential(self.size_bytes) if self.exponential else self.size_bytes)
         self._call_in(self._exponential(1.0 / self.per_s))

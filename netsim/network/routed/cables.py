@@ -53,6 +53,7 @@ class Capacity:
         self._timeline = timeline
         self._law: BandwidthLaw | None = None
         self._until_s = -_NEVER
+        """Time until which the law is in force."""
         self.bytes_per_s = 0.0
         """Bandwidth as of the last `update`."""
         self.next_s = -_NEVER
@@ -71,6 +72,6 @@ class Capacity:
         return before != self.bytes_per_s
 
     def rate_at(self, round: int, time_s: float) -> tuple[float, float]:
-        """Return the bandwidth at `time_s`, and the time of the next change, under the laws in force in `round`."""
+        """Return (bandwidth at `time_s` in bytes/s, time of the next change) under the laws in force in `round`."""
         law, until_s = self._timeline.at(round, time_s)
         return float(law.rate(time_s, _CABLE)[0]), min(until_s, float(law.next_change_s(time_s, _CABLE)[0]))

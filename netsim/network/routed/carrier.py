@@ -1,6 +1,7 @@
-"""Carriers of a network of links: one for each direction between server and clients, and one between clients.
+"""Carriers (of the bytes of messages) over a network of links: one for each direction between server and clients, and one between
+clients.
 
-Beside them stands the carrier of updates that stay where they are, in training without a server.
+`UnusedDirection` takes the place of the carrier of models in training without a server.
 """
 
 from __future__ import annotations
@@ -48,36 +49,44 @@ class RoutedCarrier(Ports):
         return (self._direction, key) in self.network
 
     def _ends(self, client: int, target: int) -> tuple[int, int]:
-        """Return source and target of a message of `client`; `target` counts only between clients."""
+        """Return (source, target) of a message of `client`; `target` counts only for messages between clients."""
         return (client, target) if self._ends_of is None else self._ends_of[client]
 
     def redirect(self, client: int, ends: tuple[int, int]) -> None:
-        """Let messages of `client` that begin from now on go from the first of `ends` to the second."""
+        """Send messages of `client` that begin from now on between the two `ends` (source, target), after the client has moved.
+        """
         assert self._ends_of is not None
         self._ends_of[client] = ends
 
     def join(self, key: Key, client: int, size_bytes: float | None = None, target: int = SERVER) -> None:
+        """Send a message over its route."""
         size = float(self._sizes[client]) if size_bytes is None else size_bytes
         self.network.send(self._direction, key, self._ends(client, target), size)
 
     def leave(self, key: Key) -> None:
+        """End a message early."""
         self.network.cancel(self._direction, key)
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
+        """Return the seconds (n,) that messages take if each is alone on the network."""
         ends = [self._ends(client, SERVER) for client in clients.tolist()]
         return self.network.alone_s(ends, np.asarray(self._sizes[clients], np.float64), start_s, round)
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Apply the laws of `round` to the network; only the carrier "down" does, so that it happens once."""
         if self._direction == "down":
             self.network.open_round(round, time_s)
 
     def renew(self) -> None:
+        """Read all bandwidths of the network again."""
         self.network.renew()
 
     def state_dict(self) -> State:
+        """Return the state of the network if this is the carrier "down", so that it is saved once."""
         return self.network.state_dict() if self._direction == "down" else {}
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Restore the network if this is the carrier "down"."""
         if self._direction == "down":
             self.network.load_state_dict(state, round, time_s)
 
@@ -91,13 +100,17 @@ class UnusedDirection(NoCarrier):
         self.network = network
 
     def open_round(self, round: int, time_s: float) -> None:
+        """Apply the laws of `round` to the network."""
         self.network.open_round(round, time_s)
 
     def renew(self) -> None:
+        """Read all bandwidths of the network again."""
         self.network.renew()
 
     def state_dict(self) -> State:
+        """Return the state of the network."""
         return self.network.state_dict()
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
+        """Restore the network."""
         self.network.load_state_dict(state, round, time_s)

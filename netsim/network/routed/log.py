@@ -34,7 +34,7 @@ class TransferLog:
         self._recorder = recorder
 
     def end(self, number: int, journey: Journey, outcome: str, cause: str | None, *, passed: bool) -> None:
-        """Record a transfer that has ended, or that the end of the run cuts off."""
+        """Record a transfer that has ended, or that the end of the run cuts off. `passed`: True if all its bytes have passed."""
         network, now = self._network, self._network.clock.now
         limited_s = network.transfers.limited_s(number)
         limit = max(limited_s, key=lambda link: limited_s[link], default=None)
@@ -61,7 +61,9 @@ class TransferLog:
         )
 
     def close_round(self, round: int, time_s: float) -> None:
-        """Record the bytes that have crossed each link in a round. A round that takes no time has no rows."""
+        """Record the bytes that have crossed each link in `round`, which ends at `time_s`. A round that takes no time has no
+        rows.
+        """
         if time_s <= self._since_s:
             return
         self._usage.advance(time_s)

@@ -98,6 +98,7 @@ class RoutedNetwork:
         self.under_way: dict[int, Journey] = {}
         """Transfers in progress, by number."""
         self._numbers: dict[tuple[str, Key], int] = {}
+        """Number of each transfer in progress, by owner and key."""
         self._sent: dict[tuple[str, str, int, int], int] = {}
         """Number of transfers sent so far, by owner, kind, source and target. It addresses their draws."""
         self._due: list[tuple[float, int]] = []
@@ -183,8 +184,8 @@ class RoutedNetwork:
         return self.transfers.route(links, return_links)
 
     def _draw(self, owner: str, kind: str, ends: tuple[int, int], hops: Hops) -> tuple[float, str | None]:
-        """Draw the waits of the cables on the way, and losses by them; return the sum of the waits, seconds, and the cause of a
-        loss, or None.
+        """Draw the waits of the cables on the way, and losses by them; return (sum of the waits in seconds, cause of a loss or
+        None).
         """
         with_laws = [n for n, _ in hops if self.cables[n].wait is not None or self.cables[n].survivals is not None]
         if not with_laws:
@@ -271,7 +272,7 @@ class RoutedNetwork:
         self._apply_bandwidths(self._capacities)
 
     def _apply_due_bandwidths(self) -> None:
-        """Read the bandwidths that may have changed by now. They are not followed while no transfer is in progress."""
+        """Apply the bandwidths that may have changed by now. While no transfer is in progress, changes are not followed."""
         now, numbers = self.clock.now, set()
         while self._due and self._due[0][0] <= now:
             numbers.add(heappop(self._due)[1])
@@ -325,8 +326,8 @@ class RoutedNetwork:
         return np.array([self._alone_s(source, target, size, start_s, round) for (source, target), size, start_s in transfers])
 
     def _alone_s(self, source: int, target: int, size_bytes: float, start_s: float, round: int) -> float:
-        """Return the seconds of one transfer that is alone on the network: its delay, then its bytes, piece by piece of
-        constant bandwidth.
+        """Return the seconds of one transfer that is alone on the network: its delay, then its bytes, one piece of constant
+        bandwidth after the other.
         """
         delay_s = self.transfers.delay_s(self.route(source, target), size_bytes)
         hops = self.hops(source, target)

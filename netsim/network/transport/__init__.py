@@ -1,1 +1,3 @@
-"""Messages between nodes: their laws, draws, disturbances and the transport that carries them."""
+"""Messages between clients, or from clients to the server, many at a time: their laws, draws, disturbances and the transport that
+carries them.
+"""

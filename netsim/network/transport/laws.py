@@ -52,12 +52,12 @@ class LinkLaws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disturbances:
-    """Causes of loss beside the channel law."""
+    """Causes of loss other than the channel law."""
 
     outages: Sequence[Cuts] = ()
     """Outages of links, of every kind; of two that a message meets, the first one's cause counts."""
     absences: Cuts | None = None
-    """Clients that are away, after these; None: none ever is."""
+    """Links of clients that are away, or None. They count after `outages`."""
     clients: ClientOutages | None = None
     """Outages of clients, or None."""
     jammed: JammedRoutes[Message] | None = None

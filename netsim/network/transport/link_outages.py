@@ -1,6 +1,6 @@
 """Links between clients that are down: by a schedule, by a script, or because a client at an end is cut off or away.
 
-Each of these is one of `Cuts`; `AllCuts` puts them together. They are looked up, with no events of their own.
+Each of these is one of `Cuts`; `AllCuts` combines them. They are looked up when a message ends, and have no events of their own.
 """
 
 from __future__ import annotations
@@ -129,10 +129,12 @@ class Outages(StateFields):
         return bool(self._intervals)
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """Return "cut" if the link is down within [start_s, end_s), or at one instant; None otherwise."""
         intervals = self._intervals.get(link)
         return "cut" if intervals is not None and intervals.overlap(start_s, end_s) else None
 
     def quiet_until(self, time_s: float) -> float:
+        """Return the next time at which any link goes down; -inf if one is down now."""
         next_start_s = math.inf
         for start_s, end_s in self._all:
             if start_s <= time_s < end_s:
@@ -142,13 +144,16 @@ class Outages(StateFields):
         return next_start_s
 
     def next_return_s(self, time_s: float) -> float:
+        """Return the next time after `time_s` at which a link comes back; inf: never."""
         following = bisect_right(self._times, time_s)
         return self._times[following] if following < len(self._times) else math.inf
 
     def returning(self, time_s: float) -> list[int]:
+        """Return the links for which an outage ends at exactly `time_s`."""
         return self._returns.get(time_s, [])
 
     def down_indefinitely(self, time_s: float) -> set[int]:
+        """Return the links that are down at `time_s` and never come back."""
         return {
             link
             for link, intervals in self._intervals.items()
@@ -156,22 +161,26 @@ class Outages(StateFields):
         }
 
     def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the same as `down_indefinitely`: all times are known."""
         return self.down_indefinitely(time_s)
 
 
 class _Unforeseen:
-    """Base of `Cuts` at unknown times: they can begin at any time, and nothing waits for their ends."""
+    """Base of `Cuts` at unknown times: they can begin at any time, and no message waits for their ends."""
 
     def __bool__(self) -> bool:
         return True
 
     def quiet_until(self, time_s: float) -> float:
+        """Return -inf: a link may go down at any time."""
         return -math.inf
 
     def next_return_s(self, time_s: float) -> float:
+        """Return inf: no return is known beforehand."""
         return math.inf
 
     def returning(self, time_s: float) -> list[int]:
+        """Return no link: returns are reported by callbacks."""
         return []
 
 
@@ -179,9 +188,11 @@ class ScriptedCuts(_Unforeseen, ScriptedOutages):
     """Links that a script cuts and heals."""
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """Return "cut" if the script has the link down within [start_s, end_s), or at one instant; None otherwise."""
         return "cut" if self.destroys(link, start_s, end_s) else None
 
     def down_indefinitely(self, time_s: float) -> set[int]:
+        """Return all links that are cut now: the time of their return is unknown."""
         return self.down()
 
 
@@ -196,9 +207,9 @@ class Presence(Protocol):
 
 
 class Absences(_Unforeseen, StateFields):
-    """Links of clients that are away when a message arrives; `presence` says which clients these are.
+    """Links of clients that are away when a message arrives; `presence` knows them.
 
-    No message waits for the return of a client: it gets what arrives from then on.
+    No message waits for the return of a client, which gets only messages that arrive later.
     """
 
     def __init__(self, *, graph: PeerGraph, presence: Presence) -> None:
@@ -213,9 +224,11 @@ class Absences(_Unforeseen, StateFields):
         return None if reachable[a] and reachable[b] else "away"
 
     def down_indefinitely(self, time_s: float) -> set[int]:
+        """Return the links of clients that are away now."""
         return self._without(self._presence.reachable())
 
     def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the links of clients that will never come back."""
         return self._without(self._presence.ever_present())
 
     def _without(self, clients: BoolArray) -> set[int]:
@@ -241,27 +254,34 @@ class CutOff(StateFields):
         return bool(self._clients)
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """Return the name of the outage that hits a client at either end within [start_s, end_s), or None."""
         a, b = self._ends[link]
         return self._clients.cause(a, start_s, end_s) or self._clients.cause(b, start_s, end_s)
 
     def quiet_until(self, time_s: float) -> float:
+        """Return the next time at which an outage begins; -inf if one is on, or if times are unknown."""
         if not self._clients.foreseeable:
             return -math.inf
         return min((outage.quiet_until(time_s) for outage, _ in self._links_of), default=math.inf)
 
     def next_return_s(self, time_s: float) -> float:
+        """Return the next end of an outage after `time_s`; inf if unknown."""
         return min((outage.next_return_s(time_s) for outage, _ in self._links_of), default=math.inf)
 
     def returning(self, time_s: float) -> list[int]:
+        """Return the links that outages release at exactly `time_s`."""
         return [link for outage, links in self._links_of if outage.when.intervals.ends_at(time_s) for link in links]
 
     def down_indefinitely(self, time_s: float) -> set[int]:
+        """Return the links of clients that are cut off without a known end."""
         return self._links(self._clients.down_indefinitely(time_s))
 
     def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the links of clients that stay cut off."""
         return self._links(self._clients.down_for_ever(time_s))
 
     def _links(self, clients: set[int]) -> set[int]:
+        """Return the links with an end among `clients`."""
         return {link for link, ends in enumerate(self._ends) if not clients.isdisjoint(ends)}
 
 
@@ -277,6 +297,7 @@ class AllCuts(StateFields):
         return bool(self._kinds)
 
     def cause(self, link: int, start_s: float, end_s: float) -> str | None:
+        """Return the cause of the first kind that a message meets, or None."""
         for cuts in self._kinds:
             cause = cuts.cause(link, start_s, end_s)
             if cause is not None:
@@ -284,9 +305,11 @@ class AllCuts(StateFields):
         return None
 
     def quiet_until(self, time_s: float) -> float:
+        """Return the time until which all kinds are quiet."""
         return min((cuts.quiet_until(time_s) for cuts in self._kinds), default=math.inf)
 
     def next_return_s(self, time_s: float) -> float:
+        """Return the first return of any kind."""
         return min((cuts.next_return_s(time_s) for cuts in self._kinds), default=math.inf)
 
     def returning(self, time_s: float) -> list[int]:
@@ -295,7 +318,9 @@ class AllCuts(StateFields):
         return sorted(link for link in released if self.cause(link, time_s, time_s) is None)
 
     def down_indefinitely(self, time_s: float) -> set[int]:
+        """Return the links that some kind keeps down without a known end."""
         return {link for cuts in self._kinds for link in cuts.down_indefinitely(time_s)}
 
     def down_for_ever(self, time_s: float) -> set[int]:
+        """Return the links that some kind keeps down for ever."""
         return {link for cuts in self._kinds for link in cuts.down_for_ever(time_s)}

@@ -23,7 +23,7 @@ _EVER = math.inf
 _ALL = slice(None)
 SLOT_BITS, KEY_BITS, _ATTEMPT_BITS = 24, 24, 16  # bits of the lower word of the address of a draw
 _ATTEMPT_MASK = (1 << _ATTEMPT_BITS) - 1
-_CACHED_BYTES = 1 << 27  # number of addresses kept; forgotten draws, oldest first, are drawn again with the same values
+_CACHED_BYTES = 1 << 27  # memory for kept draws; the oldest are forgotten first, and drawn again with the same values
 # Drawing all edges of an address costs about 25 ns an edge. Reading a single edge costs 100 times that, and a call as much as
 # two reads. Addresses read twice are usually read often, so a read counts four times.
 _READ_COST, _CALL_READS = 400, 2
@@ -55,8 +55,11 @@ class EdgeDraws:
         self._reads: dict[int, int] = {}
         """Cost of the single reads at each address so far, in edges of a whole evaluation."""
         self._until_s = -_EVER
+        """Time until which the two flags below hold."""
         self._no_delay = False
+        """True if no message takes a drawn delay under the law in force."""
         self._no_loss = False
+        """True if no message is lost by its channel under the law in force."""
 
     def open_slot(self, slot: int, time_s: float) -> None:
         """Begin the draws of `slot`, and forget those of the last one. Raises ParameterError for a slot out of range."""
@@ -70,11 +73,11 @@ class EdgeDraws:
         self._until_s = -_EVER
 
     def _renew(self, time_s: float) -> None:
-        """Forget all draws, and note which of the laws in force can take time or lose a message."""
+        """Forget all draws, and note if the laws in force can take time or lose a message."""
         self._drawn.clear()
         self._reads.clear()
-        no_delay, delay_until_s = self._delays.certain(self.label[1], time_s)
-        no_loss, channel_until_s = self._survivals.certain(self.label[1], time_s)
+        no_delay, delay_until_s = self._delays.constant_value(self.label[1], time_s)
+        no_loss, channel_until_s = self._survivals.constant_value(self.label[1], time_s)
         self._until_s = min(delay_until_s, channel_until_s)
         self._no_delay, self._no_loss = no_delay is not None, no_loss is not None
 
@@ -120,7 +123,11 @@ class EdgeDraws:
         return dues_s, np.ones(len(edges), np.bool_) if goods is None else goods
 
     def draws_of(self, edges: list[int], key: int, attempt: int, time_s: float) -> tuple[Iterable[float], Iterable[bool]]:
-        """Return delays (seconds, without the flight) and survivals of messages sent over `edges` at `time_s`, one each."""
+        """Return (delays in seconds without the flight, survivals) of messages sent over `edges` at `time_s`: at least one entry
+        for each edge.
+
+        A few edges of an address are drawn one by one. Where many are read, all edges are drawn in one call and kept.
+        """
         if time_s >= self._until_s:
             self._renew(time_s)
         if self._no_delay and self._no_loss:
@@ -174,4 +181,5 @@ class StarDraws(EdgeDraws):
         self._attempts = attempts
 
     def _address(self, key: int, attempt: int) -> int:
+        """Return the address of the draws at an `attempt` in the present slot. There is one message, so `key` does not matter."""
         return self.label[1] * self._attempts + attempt

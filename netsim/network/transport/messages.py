@@ -37,23 +37,30 @@ class PeerGraph(Protocol):
     """Undirected graph of K clients as E directed edges, sorted by (target, source)."""
 
     @property
-    def clients(self) -> int: ...
+    def clients(self) -> int:
+        """Number K of clients."""
     @property
-    def edges(self) -> int: ...
+    def edges(self) -> int:
+        """Number E of directed edges."""
     @property
-    def source(self) -> IntArray: ...
+    def source(self) -> IntArray:
+        """Client (E,) from which each edge leads."""
     @property
-    def target(self) -> IntArray: ...
+    def target(self) -> IntArray:
+        """Client (E,) to which each edge leads."""
     @property
-    def reverse(self) -> IntArray: ...
+    def reverse(self) -> IntArray:
+        """Index (E,) of the edge in the opposite direction."""
     @property
-    def starts(self) -> IntArray: ...
+    def starts(self) -> IntArray:
+        """Index (K + 1,) of the first edge to each client; the last entry is E."""
     @property
     def address(self) -> IntArray:
         """Number (E,) of each edge for addressed draws. Half of it, rounded down, is the number of the link."""
 
     @property
-    def distance_km(self) -> FloatArray: ...
+    def distance_km(self) -> FloatArray:
+        """Length (E,) of each edge, km."""
 
 
 def link_count(graph: PeerGraph) -> int:
@@ -80,7 +87,7 @@ def jammed_links(graph: PeerGraph) -> JammedRoutes[Message]:
 
 
 class Star:
-    """Graph of K channels from `clients` to the server. Edge k belongs to client k, which is the only end that can be cut off."""
+    """Graph of K channels from `clients` to the server. Edge k belongs to client k, the only end that can be cut off."""
 
     def __init__(self, clients: int) -> None:
         self.clients = self.edges = clients
@@ -109,9 +116,11 @@ class MessageHandler(Protocol):
     """Sender of messages, called with the end of each. While it is not `live`, it gets no calls."""
 
     @property
-    def draws(self) -> MessageDraws: ...
+    def draws(self) -> MessageDraws:
+        """Draws of the handler's messages."""
     @property
-    def live(self) -> bool: ...
+    def live(self) -> bool:
+        """True while the handler is to be called."""
 
     def on_arrival(self, message: Message) -> None:
         """Handle a message that has arrived."""

@@ -104,10 +104,11 @@ class Transport:
         self.paused: dict[int, Message] = {}
         """Messages that were lost and will be sent again after a pause, by number."""
         self.copies: Callable[[], list[Message]] = list
-        """Returns copies of messages that are computed as arrays, numbered by their next calls."""
+        """Callback that returns copies of messages that are computed as arrays, numbered by their next calls."""
         self.handlers: dict[str, MessageHandler] = {}
         """Handlers that take over messages of a saved state, by protocol."""
         self._on_sent: Callable[[Message], None] = lambda message: None
+        """Callback for each message that has ended."""
         self.watchers: list[Callable[[set[int]], None]] = []
         """Callbacks for links that come back at a time that was not known beforehand."""
         self._only_channels_lose = self.jammed is None and not self.cuts
@@ -145,7 +146,7 @@ class Transport:
     def is_futile(self, *, anywhere: bool) -> bool:
         """Return True if no message can arrive any more, because links are down for ever.
 
-        `anywhere`: messages may be sent over any link; otherwise those that wait are all that will be sent.
+        `anywhere`: further messages may be sent over any link; otherwise only the waiting ones remain.
         """
         waiting = (*self.under_way(), *self.paused.values())
         links = set(self._link) if anywhere else {self._link[message.edge] for message in waiting}
@@ -211,7 +212,7 @@ class Transport:
 
     @property
     def foreseeable(self) -> bool:
-        """True if what becomes of a message depends on its draws alone, and nothing reads single messages."""
+        """True if the outcome of a message depends on its draws alone, and nothing reads single messages."""
         return self._only_channels_lose and self.undisturbed
 
     def tally(self, *, sent: int, delivered: int, lost: int, resent: int, sent_bytes: int) -> None:
@@ -229,10 +230,10 @@ class Transport:
             self.bytes_over += messages * size_bytes
 
     def airtime_s(self) -> tuple[FloatArray, FloatArray]:
-        """Return the seconds that each client (K,) has sent since the last call, and those that it has received.
+        """Return (seconds sent, seconds received) of each client (K,) since the last call.
 
-        Needs `count_bytes`. Each message counts for itself, with its bytes alone: radios are off during flight and delay. Bytes
-        that a carrier carries count as they are through.
+        Needs `count_bytes`. Each message counts the time of its bytes alone: radios are off during flight and delay. Bytes on a
+        carrier count when they have passed.
         """
         assert self.bytes_over is not None
         seconds = self._carried_s.copy() if self._carries else self.bytes_over / self.bandwidth_bytes_per_s
@@ -252,7 +253,9 @@ class Transport:
         sent_s: FloatArray,
         due_s: FloatArray,
     ) -> None:
-        """Put messages on their way over `edges` (n,) that a closed form has sent at `sent_s` (n,) and no handler waits for."""
+        """Put messages into flight that a closed form has sent over `edges` (n,) at `sent_s` (n,), to arrive at `due_s` (n,). No
+        handler is called at their ends.
+        """
         if edges.size:
             sent = None, draws.label, key, 0, 0, size_bytes, content
             self._start_batch(sent, sent_s.tolist(), edges.tolist(), due_s.tolist(), ALL_GOOD)
@@ -262,16 +265,19 @@ class Transport:
 
     @cached_property
     def _propagation(self) -> list[float]:
+        """Seconds of the flight over each edge."""
         values: list[float] = self.propagation_s.tolist()
         return values
 
     @cached_property
     def _bandwidth(self) -> list[float]:
+        """Bytes a second over each edge."""
         values: list[float] = self.bandwidth_bytes_per_s.tolist()
         return values
 
     @cached_property
     def _link(self) -> list[int]:
+        """The link of each edge."""
         values: list[int] = (self.graph.address >> 1).tolist()
         return values
 
@@ -380,7 +386,9 @@ class Transport:
         self._port.join(message.number, self.sources[edge], message.size_bytes, self.targets[edge])
 
     def _start_flight(self, number: int, cause: str | None) -> None:
-        """Start the flight of a message whose bytes are through, or end one that a link of its way has lost for `cause`."""
+        """Start the flight of a message when its bytes have passed the carrier, or end a message that a link has lost for
+        `cause`.
+        """
         message, now = self.flying[number], self.clock.now
         self._carried_s[message.edge] += now - message.next_s
         message.stage, message.cause = Stage.FLIGHT, cause
@@ -415,7 +423,10 @@ class Transport:
         self.flying, self.batches = {}, {}
 
     def _end(self, message: Message) -> None:
-        """End a message at its arrival: record it, and call its handler; a lost one is sent again if the rule allows."""
+        """End a message at its arrival: record it, and call its handler. A lost message is sent again if the rule allows.
+
+        Counts change before handlers are called, which may send further messages.
+        """
         self._on_sent(message)
         # Fast path: most messages survive where nothing else than the channel can lose them.
         cause = None if self._only_channels_lose and message.good else self._cause_of_loss(message)
