@@ -1,1 +1,3 @@
-"""The servers: the round loop, dispatch rules, close rules, and instruments."""
+"""The servers: rounds that all share (`rounds`), one module for each kind (`kinds`), assigned sub-channels, and trees of edges
+(`tiers`).
+"""

@@ -1,1 +1,3 @@
-"""The kinds of servers, and the parts that belong to one kind."""
+"""The kinds of servers, one module each, which compose the rules of `netsim.servers.rounds`; and the parts that only one kind
+uses.
+"""

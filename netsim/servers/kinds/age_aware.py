@@ -33,8 +33,8 @@ _EVER = float("inf")
 class AllPresent(StateFields, Dispatch):
     """Dispatch of a round in which every client that is present takes part.
 
-    A client with an undelivered update sends it again; the others are sent the model. `round_s`: length of a round, which passes
-    even if no client is present.
+    A client with an undelivered update sends it again; other clients are sent the model. `round_s`: length of a round, which
+    passes even if no client is present; None: rounds have no fixed length.
     """
 
     needs_updates = needs_losses = False
@@ -59,16 +59,20 @@ class AllPresent(StateFields, Dispatch):
 
     @property
     def selection(self) -> IntArray | Selection:
+        """Clients of the present round."""
         return self._chosen
 
     def wait(self, number: int) -> Iterable[Event]:
-        """Wait until a client is present; a round of fixed length does not wait past its end."""
+        """Wait until a client is present; a round of fixed length does not wait past its end.
+
+        Fast path: once no client will come or go, the last answer still holds.
+        """
         if self._for_good and True not in self.pool.accountant.exhausted.tolist():
             return ()
         return self._wait(number)
 
     def _wait(self, number: int) -> Process[None]:
-        """Wait until a client is present, or until a round of fixed length must begin; set the clients of the round."""
+        """Wait until a client is present, or until a round of fixed length must begin. Set the clients of the round."""
         pool = self.pool
         present = self._present()
         while not present.any():
@@ -84,6 +88,7 @@ class AllPresent(StateFields, Dispatch):
         self._for_good = pool.settled and pool.energy is None and bool(present.any())
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Return the present clients, as `wait` has found them."""
         return self._chosen
 
     def leave_out(self, client: int) -> None:
@@ -91,6 +96,7 @@ class AllPresent(StateFields, Dispatch):
         self._chosen, self._for_good = self._chosen[self._chosen != client], False
 
     def send(self, number: int) -> None:
+        """Begin an attempt of each chosen client."""
         self.attempts = self.pool.start(number, self._chosen, self.learner.version) if len(self._chosen) else ObjectAttempts()
 
 

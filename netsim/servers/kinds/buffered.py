@@ -60,6 +60,7 @@ class KeepAtWork(StateFields, Dispatch):
         self.needs_updates, self.needs_losses = policy.needs_updates, policy.needs_losses
         self.attempts: Attempts = ObjectAttempts()
         self._begun = ObjectAttempts()
+        """Attempts begun in the present round; the same list as `attempts`."""
         self._number = 0
         self._left_out, self._kept_empty = -1, 0
         """Client that is left out of this round (-1: none), and number of places (0 or 1) that stay empty for it."""
@@ -71,10 +72,12 @@ class KeepAtWork(StateFields, Dispatch):
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
+        """Changes that the policy has declared so far, as (round, client)."""
         return self.policy.restarts
 
     @property
     def selection(self) -> IntArray | Selection:
+        """No client: none is chosen at the opening."""
         return _NOBODY
 
     def choose(self, number: int, start_s: float) -> IntArray:
@@ -87,7 +90,7 @@ class KeepAtWork(StateFields, Dispatch):
         return _NOBODY
 
     def exclude(self, client: int) -> None:
-        """Exclude `client` from selections of this round."""
+        """Exclude `client` from selections of this round: its last attempt ended in it."""
         self._excluded[client] = True
 
     def leave_out(self, client: int) -> None:
@@ -118,15 +121,18 @@ class KeepAtWork(StateFields, Dispatch):
                 self._begun += pool.start(self._number, chosen, self.learner.version, steps).updates
 
     def _on_end(self, update: Update) -> None:
+        """Exclude a client whose attempt has ended from selections of this round."""
         self._excluded[update.client] = True
 
     def state_dict(self) -> State:
+        """Return the state of the policy, and the excluded clients and random numbers of the round."""
         state = super().state_dict()
         if self._number:
             state |= {"number": self._number, "asked": self._excluded.copy(), "draws": deepcopy(self._rng.bit_generator.state)}
         return state
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the policy, the excluded clients and the random numbers of the round."""
         super().load_state_dict(state)
         if "number" in state:
             self._number, self._excluded[:] = state["number"], state["asked"]
@@ -134,6 +140,7 @@ class KeepAtWork(StateFields, Dispatch):
             self._rng.bit_generator.state = deepcopy(state["draws"])
 
     def tell(self, closed: ClosedRound) -> None:
+        """Let the policy observe the latencies of the attempts that ended in the round."""
         outcome_s, selected_s = (np.asarray(closed.attempts.column(name)) for name in ("outcome_s", "selected_s"))
         censored = np.asarray(closed.attempts.column("censored"), np.bool_)
         self.policy.observe(round_outcome(closed, outcome_s - selected_s, censored, phases=self.pool.reports_phases))
@@ -152,7 +159,7 @@ class ModelRule:
 
 
 class BufferFull(EndsOfRound):
-    """Close as `rule` says, or once no client is at work and none can be chosen.
+    """Close when `rule` says that a model is due, or once no client is at work and none can be chosen.
 
     When an update ends, `dispatch` chooses another client. Raises ValueError for a buffer below 1.
     """
@@ -175,6 +182,7 @@ class BufferFull(EndsOfRound):
         pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        """Open the round; clients whose attempts have ended already are not chosen again in it."""
         self._number = number
         self._waited = False
         self.pacing.on_open(start_s)
@@ -182,6 +190,7 @@ class BufferFull(EndsOfRound):
             self.dispatch.exclude(end.client)
 
     def wait(self) -> Process[None]:
+        """Wait until a model is due; keep clients at work meanwhile."""
         pool = self.pool
         while not self._may_close():
             self.dispatch.refill()
@@ -206,13 +215,17 @@ class BufferFull(EndsOfRound):
         return may_close
 
     def _on_end(self, update: Update) -> None:
+        """Count an ended attempt, and check at the end of this instant if a model is due."""
         self.ends.append(update)
         self.pacing.on_end(update)
         # Count, and replace, all clients that end at one instant together.
         self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the ends that the pacing takes, or all ends if the model waited, or if an end left over would be too old."""
+        """Return the ended attempts that enter the model: those that the pacing takes.
+
+        All of them if the round waited for old updates, or if one left over would be too old for the next model.
+        """
         self.rule.on_close(self._number)
         count = self.pacing.count_taken(self.ends)
         if self._waited or self.rule.too_old(self._number, self.ends[count:]):

@@ -16,7 +16,7 @@ import numpy as np
 from netsim.clients.attempts import Attempts, EndedAttempts, ObjectAttempts
 from netsim.core.clock import LAST, Process
 from netsim.core.state import StateFields
-from netsim.servers.kinds.step_groups import StepScheduler
+from netsim.servers.kinds.step_groups import LATE, StepScheduler
 from netsim.servers.rounds.close import EndsOfRound
 from netsim.servers.rounds.loop import Attempt, ClosedRound, Dispatch, Instrument, NobodyLeftError, RoundLoop
 from netsim.servers.rounds.round_server import RoundServer
@@ -63,9 +63,11 @@ class BySteps(StateFields, Dispatch):
 
     @property
     def selection(self) -> IntArray | Selection:
+        """Clients that begin as the round opens."""
         return self._chosen
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Return the idle clients."""
         self._number = number
         self._begun[:] = False
         self._sent = self.attempts = ObjectAttempts()
@@ -78,6 +80,7 @@ class BySteps(StateFields, Dispatch):
         self._begun[client] = True
 
     def send(self, number: int) -> None:
+        """Assign steps to the chosen clients, and begin their updates."""
         self._start(self._chosen)
 
     def refill(self) -> None:
@@ -111,10 +114,10 @@ class BySteps(StateFields, Dispatch):
 
 
 class GroupComplete(EndsOfRound):
-    """Close when a group is complete, or at its latest time with at least one update.
+    """Close when a group is complete, or at its latest time if at least one update has arrived.
 
-    It also closes when an update of a client without a group arrives, which is applied alone. An update later than its group
-    enters the next model of a group, or its own model if no client is at work any more.
+    An update of a client without a group makes a model alone, and closes the round when it arrives. An update later than its
+    group enters the next model of a group, or makes a model if no client is at work any more.
     """
 
     state_fields = ("_late", "_ready")
@@ -126,7 +129,7 @@ class GroupComplete(EndsOfRound):
         self._late: list[tuple[int, int]] = []
         """Updates that have arrived later than their group, as (client, round of the beginning)."""
         self._ready: list[list[tuple[int, int]]] = []
-        """Updates of the next models, as (client, round of the beginning)."""
+        """Updates of the next models, one list for each model, as (client, round of the beginning)."""
         self._waking = Waking(pool.clock)
         self._open = False
         dispatch.listen(self._set_alarm)
@@ -137,6 +140,7 @@ class GroupComplete(EndsOfRound):
         """Open the round. Attempts that ended before it count for it."""
 
     def wait(self) -> Process[None]:
+        """Wait until a model is ready."""
         yield from self._wait()
         self.pool.causes.close_now("group complete", "latest time of a group")
 
@@ -185,7 +189,7 @@ class GroupComplete(EndsOfRound):
         if group is None:
             dispatch.keep_waiting(update)
             self._ready.append([(client, update.begun_round)])
-        elif group < 0:
+        elif group == LATE:
             # The update waits for a group, but its client does not.
             self._late.append((client, update.begun_round))
         else:
@@ -201,7 +205,10 @@ class GroupComplete(EndsOfRound):
             self._waking.wake_at_end_of_instant()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the attempts of this model, and those lost since the last close."""
+        """Return the attempts whose updates enter this model, and the attempts without a delivery.
+
+        The clients of these updates wait no longer.
+        """
         batch = set(self._ready.pop(0)) if self._ready else set()
         collected: list[Attempt] = []
         kept: list[Attempt] = []
@@ -215,6 +222,7 @@ class GroupComplete(EndsOfRound):
         return EndedAttempts(collected)
 
     def on_load(self) -> None:
+        """Put the latest times of the groups on the clock again."""
         super().on_load()
         for number in self.dispatch.scheduler.groups:
             self._set_alarm(number)

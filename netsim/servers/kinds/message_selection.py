@@ -38,13 +38,23 @@ class EveryonePresent:
         self._messages = messages
 
     def clients(self) -> IntArray:
+        """Return the present clients (n,)."""
         return np.flatnonzero(self._messages.present())
 
     def on_training(self) -> None:
-        return None
+        """Do nothing: the selection does not depend on training."""
 
     def close(self) -> None:
-        return None
+        """Do nothing: no policy observes."""
+
+
+class _LastEnd(NamedTuple):
+    """The last ended training message of a client."""
+
+    update: Update
+    first_sent_s: float
+    """Time at which the client's first training message of the selection was sent."""
+    loss: float
 
 
 class _Losses(NamedTuple):
@@ -78,15 +88,19 @@ class ChosenByPolicy:
         """Time of the policy's last choice; -1: no choice yet."""
         self._trained = False
         """True once training messages were sent after the present selection."""
-        self._ends: dict[int, tuple[Update, float, float]] = {}
-        """Last ended training message of each client: its update, the send time of the client's first message, its loss."""
+        self._ends: dict[int, _LastEnd] = {}
+        """Last ended training message of each client."""
         messages.followers.append(self._on_end)
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
+        """Changes that the policy has declared so far, as (round, client)."""
         return self._policy.restarts
 
     def clients(self) -> IntArray:
+        """Return the present clients (n,) of the selection, ascending. Select first if training has used the last selection, or
+        if it lacks clients.
+        """
         now = self._messages.pool.clock.now
         if self._trained:
             self.close()
@@ -111,15 +125,19 @@ class ChosenByPolicy:
         return chosen
 
     def on_training(self) -> None:
+        """Note that training messages use the selection."""
         self._trained = True
 
     def _on_end(self, message: Message, update: Update) -> None:
+        """Keep the last ended training message of each client, with the send time of its first."""
         if message.trains:
-            sent_s = self._ends[message.client][1] if message.client in self._ends else message.sent_s
-            self._ends[message.client] = update, sent_s, message.loss
+            earlier = self._ends.get(message.client)
+            self._ends[message.client] = _LastEnd(update, earlier.first_sent_s if earlier else message.sent_s, message.loss)
 
     def close(self) -> None:
-        """Tell the policy how the training of this selection ended, and let the next one begin; nothing if none trained."""
+        """Report to the policy how the training of this selection ended, and begin the next selection. Do nothing if no client
+        trained.
+        """
         if not self._trained:
             return
         ends, self._ends = list(self._ends.values()), {}
@@ -130,13 +148,13 @@ class ChosenByPolicy:
         self._number += 1
         self._rng = self._draws.generator(self._number)
 
-    def _outcome(self, ends: list[tuple[Update, float, float]]) -> RoundOutcome:
+    def _outcome(self, ends: list[_LastEnd]) -> RoundOutcome:
         """Return the outcome of training messages that have ended, in the form of a round, for the policy."""
         pool, version = self._messages.pool, self._messages.round
-        updates = [update for update, _, _ in ends]
+        updates = [end.update for end in ends]
         censored = np.array([update.censored for update in updates])
-        losses = np.array([loss for _, _, loss in ends])[~censored]
-        latency_s = np.array([update.outcome_s - sent_s for update, sent_s, _ in ends])
+        losses = np.array([end.loss for end in ends])[~censored]
+        latency_s = np.array([end.update.outcome_s - end.first_sent_s for end in ends])
         cause = Cause(CLOSE, self._number)
         attempts = EndedAttempts(updates)
         closed = ClosedRound(

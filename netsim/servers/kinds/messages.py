@@ -80,7 +80,7 @@ class Message:
 
 
 class MessageSizes(Sizes):
-    """Sizes of messages and replies; each message sets its own."""
+    """Sizes of messages (`requests`) and `replies`, bytes by client. Each message sets them before it is sent."""
 
     __slots__ = ("replies", "requests")
 
@@ -90,9 +90,11 @@ class MessageSizes(Sizes):
         self.replies: list[int] = [1] * clients
 
     def model_sizes(self, clients: int) -> Sequence[int]:
+        """Return the list of requests itself: the transfer of messages reads changes."""
         return self.requests
 
     def update_sizes(self, clients: int) -> Sequence[int]:
+        """Return the list of replies itself: the transfer of replies reads changes."""
         return self.replies
 
 
@@ -176,7 +178,11 @@ class Messages:
         return max(since_s + math.ceil((now - since_s) / self._ask_s) * self._ask_s, now) if self._ask_s else now
 
     def _begin(self, messages: Sequence[Message]) -> None:
-        """Begin messages of different clients. Messages that are the same number for their clients share one call of the pool."""
+        """Begin messages of different clients.
+
+        Messages of equal rank (the k-th message of each client) have the same address of random numbers, so they share one call
+        of the pool.
+        """
         by_address: dict[int, list[Message]] = {}
         for message in messages:
             self.sizes.requests[message.client] = message.bytes_down
@@ -304,31 +310,38 @@ class MessageDispatch(Dispatch):
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
+        """Changes that the policy of the selection has declared so far."""
         return self.choice.restarts
 
     def wait(self, number: int) -> Iterable[Event]:
+        """Return no events: a round opens at once."""
         return ()
 
     def prepare(self, number: int) -> Iterable[Event]:
+        """Return no events: nothing is prepared."""
         return ()
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Return no clients: the application sends later."""
         return _NO_CLIENTS
 
     def send(self, number: int) -> None:
+        """Let messages that are sent from now on belong to round `number`."""
         self._messages.open_round(number)
 
     def leave_out(self, client: int) -> None:
-        return None
+        """Do nothing: no client is chosen at the opening."""
 
     def tell(self, closed: ClosedRound) -> None:
+        """Report the outcomes of training messages to the policy of the selection."""
         self.choice.close()
 
     def state_dict(self) -> State:
+        """Return an empty state: a run of an application cannot be resumed."""
         return {}
 
     def load_state_dict(self, state: State) -> None:
-        return None
+        """Do nothing: there is no state."""
 
 
 class ClosedByApp(EndsOfRound):
@@ -340,12 +353,14 @@ class ClosedByApp(EndsOfRound):
         pool.follow(self._on_end)
 
     def _on_end(self, update: Update) -> None:
+        """Count an ended attempt for this round."""
         self.ends.append(update)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
-        return None
+        """Do nothing: the application closes the round."""
 
     def wait(self) -> Iterable[Event]:
+        """Yield an event once; the process goes on when the application closes the round (`MessageServer.close_round`)."""
         yield self._pool.clock.event()
         self._pool.causes.close_now("application")
 

@@ -72,7 +72,9 @@ class OpinionUplink:
         self._draws = StarDraws(transport, "opinion", streams, attempts=transport.max_resends + 1)
 
     def collect(self, slot: int, ready_s: FloatArray) -> Process[BoolArray]:
-        """Wait for the opinions that clients send at `ready_s` (K,), not before now; return True (K,) for those that arrived."""
+        """Send each client's opinion at `ready_s` (K,), and wait for opinions. Return True (K,) for clients whose opinion
+        arrived.
+        """
         transport, clock = self.transport, self.transport.clock
         transport.open_slot(slot, clock.now)
         self._draws.open_slot(slot, clock.now)
@@ -106,6 +108,7 @@ class _Upload(PeerProtocol):
         """True (K,) for clients whose opinion has arrived."""
 
     def _begin(self) -> None:
+        """Send the opinions of clients that are ready now, and schedule the others."""
         # Opinions sent at one time form a batch.
         for time_s in np.unique(self._ready_s).tolist():
             clients = np.flatnonzero(self._ready_s == time_s).tolist()
@@ -125,14 +128,16 @@ class _Upload(PeerProtocol):
         self._count_decided(len(clients) - len(present))
 
     def on_arrival(self, message: Message) -> None:
+        """Note that the opinion of a client has arrived."""
         self.arrived_from[message.edge] = True
         self._count_decided(1)
 
     def on_loss(self, message: Message) -> None:
+        """Count an opinion that will never arrive."""
         self._count_decided(1)
 
     def _count_decided(self, count: int) -> None:
-        """Count opinions that have arrived or never will; stop after the last one."""
+        """Count `count` opinions that have arrived or never will; stop after the last one."""
         self._open -= count
         if not self._open:
             self.stop_at(self.links.clock.now)

@@ -54,7 +54,7 @@ class Pacing(Stateful, Protocol):
 
 
 def arrivals(ends: Sequence[Attempt]) -> int:
-    """Return the number of `ends` that were delivered."""
+    """Return the number of `ends` that are deliveries."""
     return sum(not end.censored for end in ends)
 
 
@@ -69,12 +69,13 @@ class Deliveries(StateFields):
         self.buffer = buffer
 
     def on_open(self, start_s: float) -> None:
-        return None
+        """Do nothing: times do not matter."""
 
     def on_end(self, update: Update) -> None:
-        return None
+        """Do nothing: `due` counts the ends."""
 
     def due(self, ends: Sequence[Attempt]) -> bool:
+        """Return True if `buffer` of `ends` were delivered."""
         return arrivals(ends) >= self.buffer
 
     def gives_up(self, ends: Sequence[Attempt]) -> bool:
@@ -132,9 +133,11 @@ class ByLatency(StateFields):
         self._alarm_s = _NEVER
 
     def on_open(self, start_s: float) -> None:
+        """Count the time to the next model from `start_s`."""
         self._start_s, self._due_s = start_s, _NEVER
 
     def on_end(self, update: Update) -> None:
+        """Note the latency of a delivery; compute the due time again if the slowest client has ended."""
         if not update.censored:
             self.latency_s[update.client] = update.outcome_s - update.selected_s
         if update is self._slowest:

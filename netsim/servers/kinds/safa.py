@@ -75,6 +75,7 @@ class ByVersion(StateFields, Dispatch):
 
     @property
     def selection(self) -> IntArray | Selection:
+        """Clients that begin an attempt in this round."""
         return self._chosen
 
     def wait(self, number: int) -> Process[None]:
@@ -84,6 +85,7 @@ class ByVersion(StateFields, Dispatch):
             yield from self._presence.wait_for(lambda: pool.selectable(busy_too=False), None, 1)
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Choose by version: clients that need or must take the new model, and idle clients that go on with theirs."""
         present, busy = self.pool.selectable(busy_too=True), self.pool.busy
         too_old = ~self._wants & (number - 1 - self._made_round > self.lag_tolerance)
         self.renewed = np.flatnonzero(present & too_old)
@@ -98,6 +100,7 @@ class ByVersion(StateFields, Dispatch):
         )
 
     def send(self, number: int) -> None:
+        """Begin the attempts: first from the newest model, then from each version that clients hold."""
         version = self.learner.version
         self.attempts = ObjectAttempts()
         if not len(self._chosen):
@@ -188,7 +191,7 @@ class PickedArrived(EndsOfRound):
         client.
         """
         self._arrived = self._first = 0
-        """Number of updates that arrived in this round, and of those of them from clients that are not in `_last`."""
+        """Number of updates that arrived in this round, and number of these from clients that are not in `_last`."""
         self._number, self._due_s = 0, _EVER
         self._waking = Waking(pool.clock)
         # Rings after everything else of its instant: an update exactly at the deadline is in time.
@@ -200,12 +203,14 @@ class PickedArrived(EndsOfRound):
         self.deadline_s = deadline_s
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        """Open the round. Attempts that ended since the last close count for it."""
         self._number, self._due_s = number, start_s + self.deadline_s
         self._arrived = self._first = 0
         for end in self.ends:
             self._count(end)
 
     def wait(self) -> Process[None]:
+        """Wait until enough updates have arrived, until the deadline, or until no client is at work."""
         pool = self.pool
         self._alarm.set(self._due_s)
         while pool.in_flight and pool.clock.now < self._due_s and not self._is_over():
@@ -232,6 +237,7 @@ class PickedArrived(EndsOfRound):
         return bool(self._others)
 
     def _on_end(self, update: Update) -> None:
+        """Count an ended attempt, and check at the end of this instant if the round is over."""
         self.ends.append(update)
         self._count(update)
         self._waking.wake_at_end_of_instant()
@@ -243,14 +249,14 @@ class PickedArrived(EndsOfRound):
             self._first += end.client not in self._last
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return all attempts that ended since the last close, in order, and pick updates."""
+        """Return all attempts that ended since the last close, in order, and set `picked` to the updates picked among them."""
         ends, self.ends = self.ends, []
         arrived = [end for end in ends if not end.censored]
         candidates = [end for end in arrived if self.may_be_picked(end)]
         speed_s = None if self._speed_s is None else self._speed_s(self._number)
 
         def priority(end: Attempt) -> tuple[bool, float]:
-            # Candidates are in the order of arrival, which the sort keeps for equal keys.
+            """Return the key by which updates are picked, smallest first. The sort keeps the order of arrival for equal keys."""
             return end.client in self._last, 0.0 if speed_s is None else float(speed_s[end.client])
 
         self.picked = sorted(candidates, key=priority)[: self.per_round]
@@ -270,6 +276,7 @@ class PickedArrived(EndsOfRound):
         return replace(deliveries, held=held, renewed=self.dispatch.renewed)
 
     def on_load(self) -> None:
+        """Restore the rule; clients at work are scanned again."""
         super().on_load()
         self._others = []
 

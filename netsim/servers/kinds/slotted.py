@@ -206,6 +206,7 @@ class SlotServer(LoopServer, ABC):
         record_metrics(self.recorder, slot, now, learner.version, evaluation)
 
     def listen_to_slots(self, on_open: Callable[[int], None]) -> None:
+        """Call `on_open` with the number of every slot before its first event; it replaces an earlier callback."""
         self._on_open = on_open
 
     def notes(self) -> Notes:
@@ -248,10 +249,12 @@ class FlFaServer(SlotServer):
 
     @property
     def round_columns(self) -> Sequence[str]:
+        """Columns of rounds, those of jammers of opinions and missing opinions included."""
         return (*super().round_columns, *self._counts, "opinions_missing")
 
     @property
     def transport(self) -> Transport:
+        """Transport of the opinions."""
         return self.uplink.transport
 
     def _meter(self, message: Message) -> None:
@@ -261,6 +264,7 @@ class FlFaServer(SlotServer):
         energy.spend(SENDING, np.array([message.edge]), np.array([message.sent_s]), np.array([message.due_s]))
 
     def _decide(self, slot: int) -> Process[IntArray | Selection]:
+        """Return the selection of the policy, which takes no time."""
         clients = self.clients
         everyone = np.ones(clients.count, np.bool_)
         participations = clients.accountant.participations.copy()
@@ -272,6 +276,7 @@ class FlFaServer(SlotServer):
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
     ) -> Process[ColumnValues]:
+        """Collect the opinions that arrive, let the policy observe them, and return columns of jamming and missing opinions."""
         arrived = yield from self.uplink.collect(slot, ready_s)
         self._heard = np.where(arrived, opinions, self._heard)
         known = ~np.isnan(self._heard)
@@ -330,23 +335,28 @@ class FlDaServer(SlotServer):
         if self.clients.energy is not None:
             consensus.links.count_bytes()
         self._opinions: FloatArray | None = None
+        """Opinions (K,) from the last test, which decide the members of the next slot; None before the first test."""
         self._counts = self._message_counts()
         """Counts at the close of the last slot."""
 
     @property
     def round_columns(self) -> Sequence[str]:
+        """Columns of rounds, those of messages and of the consensus phase included."""
         of_phase = ("messages_in_flight", "converged_s", "agreed_s", "exchanges", "residual", "disagreement")
         return (*super().round_columns, *self._counts, *of_phase)
 
     @property
     def consensus(self) -> ConsensusPhase:
+        """The phase in which clients choose the members."""
         return self._consensus
 
     @property
     def transport(self) -> Transport:
+        """Transport of the messages between clients."""
         return self._links
 
     def renew_messages(self) -> None:
+        """Draw messages under a new law from now on."""
         self._consensus.renew()
 
     def _message_counts(self) -> dict[str, int]:
@@ -388,6 +398,8 @@ class FlDaServer(SlotServer):
     def _close_slot(
         self, slot: int, members: IntArray, opinions: FloatArray, ready_s: FloatArray
     ) -> Process[ColumnValues]:
+        """Wait for the last test, let the policy observe the opinions, and return columns of messages and of the consensus phase.
+        """
         yield self.clock.event_at(float(ready_s.max()), LAST)
         self._opinions = opinions
         self.policy.observe_opinions(slot, members, opinions)

@@ -1,12 +1,12 @@
-"""Rules of a buffered server for updates that grow too old during training (Port, Su and Li, IWQoS 2022).
+"""Rules of a buffered server for updates that would grow too old (Port, Su and Li, IWQoS 2022).
 
-The server waits for them, or it notifies their clients, which then send their update at the end of the present epoch.
+The server waits for such updates, or it notifies their clients, which then send their update at the end of the present epoch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from netsim.clients.shortening import shorten
 from netsim.clients.steps.stages import COMPUTE
@@ -39,13 +39,15 @@ class NoBound(StateFields):
     """Null object: updates may have any age."""
 
     def may_close(self, number: int) -> bool:
+        """Return True: a round waits for no update."""
         return True
 
     def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
+        """Return False: no update is too old."""
         return False
 
     def on_close(self, number: int) -> None:
-        return None
+        """Do nothing: no client is notified."""
 
 
 class WaitForOld(StateFields):
@@ -65,10 +67,20 @@ class WaitForOld(StateFields):
         return not self.too_old(number, self.pool.in_flight.values())
 
     def too_old(self, number: int, updates: Iterable[Attempt]) -> bool:
+        """Return True if one of `updates` began `bound` or more rounds before round `number`."""
         return any(update.begun_round <= number - self.bound for update in updates)
 
     def on_close(self, number: int) -> None:
-        return None
+        """Do nothing: no client is notified."""
+
+
+class Notice(NamedTuple):
+    """A notice on its way to a client."""
+
+    arrives_s: float
+    client: int
+    begun_round: int
+    """Round in which the client's update began; the notice is about no other update."""
 
 
 class UrgentNotices(WaitForOld):
@@ -86,37 +98,38 @@ class UrgentNotices(WaitForOld):
         self.notice_s = notice_s
         # Training that begins one second later may not end one second later: it ends with the pass in which a notice arrives.
         pool.causes.inexact.add("compute")
-        self._under_way: list[tuple[float, int, int]] = []
-        """Notices in flight: (arrival, client, first round of its update)."""
+        self._under_way: list[Notice] = []
+        """Notices in flight."""
 
     def may_close(self, number: int) -> bool:
-        """Return True."""
+        """Return True: the server notifies clients, and does not wait for them."""
         return True
 
     def on_close(self, number: int) -> None:
+        """Notify the clients whose updates will be too old, unless a notice is under way."""
         due_s = self.pool.clock.now + self.notice_s
-        notified = {(client, begun_round) for _, client, begun_round in self._under_way}
+        notified = {(notice.client, notice.begun_round) for notice in self._under_way}
         for client, update in self.pool.in_flight.items():
             if self.too_old(number, [update]) and (client, update.begun_round) not in notified:
-                self._send((due_s, client, update.begun_round))
+                self._send(Notice(due_s, client, update.begun_round))
 
-    def _send(self, notice: tuple[float, int, int]) -> None:
-        """Send a notice (arrival, client, first round of its update)."""
+    def _send(self, notice: Notice) -> None:
+        """Put the arrival of a notice on the clock."""
         self._under_way.append(notice)
-        self.pool.clock.call_at(notice[0], self._arrive, notice)
+        self.pool.clock.call_at(notice.arrives_s, self._arrive, notice)
 
-    def _arrive(self, notice: tuple[float, int, int]) -> None:
+    def _arrive(self, notice: Notice) -> None:
         """Callback at the arrival of a notice: shorten the training of its update, if that is under way."""
         self._under_way.remove(notice)
-        _, client, begun_round = notice
-        update = self.pool.in_flight.get(client)
-        if update is not None and update.begun_round == begun_round and update.phase == COMPUTE:
+        update = self.pool.in_flight.get(notice.client)
+        if update is not None and update.begun_round == notice.begun_round and update.phase == COMPUTE:
             shorten(self.pool, update)
 
     def state_dict(self) -> State:
         """Return the notices in flight."""
-        return {"under_way": list(self._under_way)}
+        return {"under_way": [tuple(notice) for notice in self._under_way]}
 
     def load_state_dict(self, state: State) -> None:
-        for due_s, client, begun_round in state["under_way"]:
-            self._send((due_s, client, begun_round))
+        """Restore the notices in flight, and schedule their arrivals."""
+        for notice in state["under_way"]:
+            self._send(Notice(*notice))

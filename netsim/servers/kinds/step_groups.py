@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _EVER = float("inf")
 _NEW = 0.9
 """Weight of the newest measurement in the average of a client's seconds per step."""
+LATE = -1
+"""In place of the number of a group: the client is later than its group, which has ended."""
 
 
 @dataclass(slots=True)
@@ -26,7 +28,9 @@ class Group:
     """Clients that are expected to arrive together."""
 
     expected_s: float
+    """Time at which its clients are expected to arrive."""
     latest_s: float
+    """Time at which the group ends, complete or not."""
     members: list[int]
     arrived: list[int] = field(default_factory=list)
     """Members whose updates wait for the others."""
@@ -52,7 +56,7 @@ class StepScheduler:
         self.groups: dict[int, Group] = {}
         """Groups by number, in the order of creation."""
         self.group_of: dict[int, int] = {}
-        """Number of the group of each client in a group; -1: the client is later than its group."""
+        """Number of the group of each client that works for one; LATE: the client is later than its group."""
         self._number = 0
 
     def measure(self, client: int, seconds: float, steps: int) -> None:
@@ -104,19 +108,19 @@ class StepScheduler:
         return float(self.step_s[group.members].min())
 
     def arrive(self, client: int) -> list[int] | None:
-        """Handle the arrival of `client`; return the clients of its group if it was the last of them, which ends the group.
-
-        None: the client waits for others.
+        """Handle the arrival of `client`. If it was the last of its group, end the group and return its clients; otherwise return
+        None.
         """
         group = self.groups[self.group_of[client]]
         group.arrived.append(client)
         return self._close_if_complete(self.group_of[client])
 
     def leave(self, client: int) -> list[int] | None:
-        """Handle that `client` will not arrive; return the arrived clients of its group if that ends the group, otherwise None.
+        """Handle that `client` will not arrive. If that completes its group, end the group and return the clients that have
+        arrived; otherwise return None.
         """
-        number = self.group_of.pop(client, -1)
-        if number < 0:
+        number = self.group_of.pop(client, LATE)
+        if number == LATE:
             return None
         self.groups[number].members.remove(client)
         return self._close_if_complete(number)
@@ -129,15 +133,16 @@ class StepScheduler:
         return self.close(number)
 
     def close(self, number: int) -> list[int]:
-        """End group `number`; return its clients that have arrived. Its other clients are late."""
+        """End group `number` and return its clients that have arrived. Its other clients become late (LATE)."""
         group = self.groups.pop(number)
         for client in group.members:
-            self.group_of[client] = -1
+            self.group_of[client] = LATE
         for client in group.arrived:
             del self.group_of[client]
         return group.arrived
 
     def state_dict(self) -> State:
+        """Return measured speeds and groups."""
         groups = {
             number: [group.expected_s, group.latest_s, list(group.members), list(group.arrived)]
             for number, group in self.groups.items()
@@ -145,6 +150,7 @@ class StepScheduler:
         return {"step_s": self.step_s.copy(), "groups": groups, "group_of": dict(self.group_of), "number": self._number}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore measured speeds and groups."""
         self.step_s = np.array(state["step_s"], np.float64)
         self.groups = {
             number: Group(expected_s, latest_s, list(members), list(arrived))

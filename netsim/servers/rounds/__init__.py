@@ -1,1 +1,1 @@
-"""Rounds: the loop that all servers share, dispatch, rules for the close, reports, and instruments."""
+"""What the rounds of all servers share: the loop, dispatch of models, rules for the close, reports, and instruments."""

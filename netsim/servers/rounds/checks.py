@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 def check_selection(
     answer: IntArray | Selection, selectable: BoolArray, *, nobody: bool = False, at_most: int | None = None
 ) -> tuple[IntArray, IntArray | None]:
-    """Return the clients that a policy chose, and the steps that it asks of each (None: no steps), as int64.
+    """Return (clients (n,), steps asked of each (n,) or None) that a policy chose, as int64.
 
-    `nobody`: the choice may be empty. `at_most`: the number of clients that may begin now; None: any number.
-
-    Raises AnswerError for any other answer.
+    `answer`: what the policy returned. `selectable` (K,): True for clients that it may choose. `nobody`: the choice may be empty.
+    `at_most`: the number of clients that may begin now; None: any number. Raises AnswerError for any other answer.
     """
     if isinstance(answer, Selection):
         clients = _check_clients(answer.clients, selectable, at_most)

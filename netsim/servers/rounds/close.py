@@ -1,4 +1,4 @@
-"""Rules for the close of a round: all ended, the first n delivered, a deadline; a fixed length; nothing on the air."""
+"""Rules for the close of a round: all attempts ended, the first n delivered, a deadline; a fixed length; nothing on the air."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _EVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRule:
-    """Close once all attempts have ended, `deadline_s` after the start, or at the `first`-th delivery.
+    """Closing rule: close once all attempts have ended, `deadline_s` after the start, or at the `first`-th delivery.
 
-    `at_least`: deliveries that a round waits for past its deadline, unless fewer can still arrive.
+    `at_least`: deliveries for which a round waits past its deadline, unless fewer can still arrive.
     """
 
     deadline_s: float | None = None
@@ -42,7 +42,11 @@ class WaitRule:
     at_least: int | None = None
 
     def closes(self, state: RoundState) -> bool | BoolArray:
-        """Return True if the round closes in this state. Ends at the very instant of the deadline are in time."""
+        """Return True if the round closes in `state`: after an end, or at a look, which is a check at a time without an end.
+
+        Ends at the instant of the deadline are in time, so only a look closes the round at this instant. `state` may hold arrays
+        (n,), one entry for each of n states of the round; the result is then (n,).
+        """
         # A round without attempts closes at once, unless it has a deadline.
         closes: bool | BoolArray = (state.ended == state.expected) & ((state.expected > 0) | (self.deadline_s is None))
         if self.first is not None:
@@ -70,6 +74,7 @@ class WaitRule:
         return _EVER if self.deadline_s is None else state.start_s + self.deadline_s
 
     def with_deadline(self, deadline_s: float) -> WaitRule:
+        """Return this rule with another deadline."""
         return replace(self, deadline_s=deadline_s)
 
     def __post_init__(self) -> None:
@@ -107,21 +112,27 @@ class _RoundOfBeginnings(StateFields):
         return deliveries
 
     def limit(self, deadline_s: float) -> None:
-        """It has no deadline."""
+        """Raise ParameterError: the rule has no deadline."""
         raise no_deadline(deadline_s)
 
     def abandon(self) -> None:
+        """Take no more updates for the round."""
         self.open_round = None
 
     def open_state(self) -> State:
+        """Return an empty state: an open round has no further state."""
         return {}
 
     def load_open_state(self, state: State) -> None:
-        return None
+        """Do nothing: an open round has no further state."""
 
 
 class WhenEnded(_RoundOfBeginnings):
-    """Closes a round as `rule` says. The rule sees every end of the round's attempts."""
+    """Closes a round as `rule` says. The rule sees every end of the round's attempts.
+
+    Where attempts are simulated by events, it is asked at each end and at its next look. Where a whole round is simulated as
+    arrays, `fold` applies it to all ends at once; both give the same close.
+    """
 
     def __init__(self, *, pool: ClientPool, rule: ClosingRule) -> None:
         self.pool = pool
@@ -139,32 +150,39 @@ class WhenEnded(_RoundOfBeginnings):
         # Rings after everything else of its instant: an update exactly at the deadline is in time.
         self._alarm = Alarm(pool.clock, self._look)
         self._handed_over = ObjectAttempts()
-        """Delivered updates that other coordinators began: the round waits for none of them, and takes those that are there."""
+        """Delivered updates that another edge began, because their clients moved here. The round does not wait for them, but
+        takes those that have arrived.
+        """
         pool.follow(self._on_end, self._on_ends)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        """Open round `number` with `expected` attempts."""
         self.open_round = number
         self._state, self._last = RoundState(start_s, expected, start_s), None
         self._event = self.pool.clock.event()
 
     def collect(self, attempts: Attempts) -> Attempts:
-        """Return the attempts of the round, with updates that other coordinators began and that arrived since the last close."""
+        """Return the attempts of the round, and updates that another edge began and that arrived since the last close."""
         if not self._handed_over:
             return attempts
         taken_over, self._handed_over = self._handed_over, ObjectAttempts()
         return ObjectAttempts([*attempts.updates, *taken_over])
 
     def pending(self) -> Sequence[Attempt]:
+        """Return the updates that another edge began and that wait for the next close."""
         return self._handed_over
 
     def abandon(self) -> None:
+        """Take no more updates, and forget those that another edge began."""
         super().abandon()
         self._handed_over.clear()
 
     def state_dict(self) -> State:
+        """Return the state at a round boundary."""
         return super().state_dict() | {"handed_over": attempts_state(self._handed_over, {})}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the state at a round boundary."""
         super().load_state_dict(state)
         self._handed_over = restored_attempts(state["handed_over"], {})
 
@@ -177,6 +195,7 @@ class WhenEnded(_RoundOfBeginnings):
         return {"open_round": self.open_round, "state": asdict(self._state), "last": self._last}
 
     def load_open_state(self, state: State) -> None:
+        """Restore the state of the open round."""
         self.open_round, self._last = state["open_round"], state["last"]
         self._state = RoundState(**state["state"])
         self._event = self.pool.clock.event()
@@ -184,7 +203,7 @@ class WhenEnded(_RoundOfBeginnings):
     def fold(self, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
         """Return the close of the open round, whose attempts end at `ends_s` (n,), ascending; None if it never closes.
 
-        `delivered` (n,): True where the update arrives.
+        `delivered` (n,): True where the update arrives. Remembers the state at the close for `wait`.
         """
         state = self._state
         close = fold_ends(self.rule, state.start_s, ends_s, delivered)
@@ -196,8 +215,8 @@ class WhenEnded(_RoundOfBeginnings):
         return close
 
     def wait(self) -> Process[None]:
-        """Wait for the close of the open round: until a known time if the whole round was foreseen, otherwise by the rule at
-        each end.
+        """Wait for the close of the open round: until a known time if `fold` has computed it, otherwise until the rule closes it
+        at an end or a look.
         """
         whole = self.pool.whole_rounds
         if whole.closes_s is not None:
@@ -295,10 +314,12 @@ class FixedLength(_RoundOfBeginnings):
         self._end_s = 0.0
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        """Set the time of the close, and announce it."""
         self._end_s = start_s + self.round_s if self._from_opening else max(number * self.round_s, start_s)
         self._announce(self._end_s)
 
     def wait(self) -> Process[None]:
+        """Wait until the time of the close."""
         # After everything else of that instant: an update exactly at the end of the round is in time.
         yield self.pool.clock.event_at(self._end_s, LAST)
         causes = self.pool.causes
@@ -312,6 +333,7 @@ class FixedLength(_RoundOfBeginnings):
         return {"end_s": self._end_s}
 
     def load_open_state(self, state: State) -> None:
+        """Restore the end of the round under way."""
         self._end_s = state["end_s"]
 
 
@@ -335,14 +357,19 @@ class NothingOnTheAir(_RoundOfBeginnings):
         self.pool = pool
         self.wait_for_compute = wait_for_compute
         self._sent_before = 0
+        """Number of uploads begun before the round."""
         self._closing: Event | None = None
+        """Event that wakes the waiting server; None if none waits."""
         self._called = False
+        """True while a call of `_close` is on the clock."""
         pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        """Note the number of uploads begun before the round."""
         self._sent_before = self.pool.life.uploads
 
     def wait(self) -> Iterable[Event]:
+        """Return no event if the round may close now, otherwise the event of its close."""
         if self._is_over():
             self.pool.causes.close_now(self._rule)
             return ()
@@ -372,7 +399,7 @@ class NothingOnTheAir(_RoundOfBeginnings):
 
 
 class End(NamedTuple):
-    """End of one attempt that has not entered a model yet."""
+    """Attributes of an ended attempt whose update has not entered a model yet, in the form that a saved state holds."""
 
     client: int
     begun_round: int
@@ -404,7 +431,7 @@ class EndsOfRound(StateFields):
 
     def __init__(self) -> None:
         self.ends: list[Attempt] = []
-        """Attempts that have ended; those before a saved state was restored are `End` objects."""
+        """Attempts that have ended since the last close. After a restart, earlier ones are `End` objects."""
 
     def collect(self, attempts: Attempts) -> Attempts:
         """Return the attempts in the order of ends."""
@@ -420,22 +447,26 @@ class EndsOfRound(StateFields):
         return deliveries
 
     def limit(self, deadline_s: float) -> None:
-        """It has no deadline."""
+        """Raise ParameterError: the rule has no deadline."""
         raise no_deadline(deadline_s)
 
     def abandon(self) -> None:
+        """Forget the attempts that have ended."""
         self.ends.clear()
 
     def open_state(self) -> State:
+        """Return an empty state: an open round has no further state."""
         return {}
 
     def load_open_state(self, state: State) -> None:
-        return None
+        """Do nothing: an open round has no further state."""
 
     def state_dict(self) -> State:
+        """Return the attempts that have ended and count for a later round."""
         return super().state_dict() | {"ends": [{name: getattr(end, name) for name in End._fields} for end in self.ends]}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore these attempts as `End` objects."""
         super().load_state_dict(state)
         self.ends = [End(**end) for end in state["ends"]]
 
@@ -449,16 +480,21 @@ class FixedLengthCarryOver(EndsOfRound):
         pool.follow(self._on_end)
 
     def open(self, number: int, start_s: float, expected: int) -> None:
+        """Set the time of the close."""
         self._length.open(number, start_s, expected)
 
     def wait(self) -> Process[None]:
+        """Wait until the time of the close."""
         return self._length.wait()
 
     def open_state(self) -> State:
+        """Return the end of the round under way."""
         return self._length.open_state()
 
     def load_open_state(self, state: State) -> None:
+        """Restore the end of the round under way."""
         self._length.load_open_state(state)
 
     def _on_end(self, update: Update) -> None:
+        """Count an ended attempt for this round."""
         self.ends.append(update)

@@ -71,9 +71,11 @@ class PolicyDispatch(StateFields, Dispatch):
         self.outcome: RoundOutcome
         """Outcome that the policy observed when the last round closed."""
         self._selectable: BoolArray
+        """True (K,) for clients that may be selected in the present round."""
         self._chosen: IntArray
         self._steps: IntArray | None = None
         self._repeated: IntArray | Selection | None = None
+        """Selection that replaces the policy's, or None."""
         self._probing = rule.probing
         self._probed = NOBODY_PROBED
         self._draws = rule.streams["policy"]
@@ -86,10 +88,12 @@ class PolicyDispatch(StateFields, Dispatch):
 
     @property
     def restarts(self) -> Sequence[tuple[int, int]]:
+        """Changes that the policy has declared so far, as (round, client)."""
         return self.policy.restarts
 
     @property
     def selection(self) -> IntArray | Selection:
+        """Clients of the present round, with steps if the policy set them."""
         return self._chosen if self._steps is None else Selection(self._chosen, self._steps)
 
     def wait(self, number: int) -> Process[None]:
@@ -126,6 +130,7 @@ class PolicyDispatch(StateFields, Dispatch):
             yield from self.wait(number)
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Return the policy's selection among the clients that `wait` found, after checking it."""
         selectable = self._selectable
         participations = self.pool.accountant.participations.copy()
         self.view = RoundView(number, start_s, selectable, participations, self._rng, self._probed)
@@ -142,6 +147,7 @@ class PolicyDispatch(StateFields, Dispatch):
         self._chosen, self._steps = self._chosen[stays], None if self._steps is None else self._steps[stays]
 
     def send(self, number: int) -> None:
+        """Begin the attempts of the selected clients. Clients that answered a probe hold the model already."""
         holders = _NO_HOLDERS if self._probing is None else self._probing.holders
         chosen, version = self._chosen, self.learner.version
         self.attempts = self.pool.start(number, chosen, version, self._steps, holders) if len(chosen) else ObjectAttempts()
@@ -193,6 +199,7 @@ class MembersDispatch(StateFields, Dispatch):
 
     @property
     def selection(self) -> IntArray | Selection:
+        """Members that take part in the present round, with steps if they are set."""
         return self._chosen if self._chosen_steps is None else Selection(self._chosen, self._chosen_steps)
 
     def wait(self, number: int) -> Process[None]:
@@ -204,6 +211,7 @@ class MembersDispatch(StateFields, Dispatch):
         self._selectable = yield from self._presence.wait_for(lambda: pool.selectable(busy_too=busy_too), is_member, need)
 
     def choose(self, number: int, start_s: float) -> IntArray:
+        """Return the members that are selectable."""
         selectable = self._selectable[self.members]
         self._chosen = self.members[selectable]
         self._chosen_steps = None if self._steps is None else self._steps[selectable]
@@ -216,6 +224,7 @@ class MembersDispatch(StateFields, Dispatch):
         self._chosen_steps = None if steps is None else steps[stays]
 
     def send(self, number: int) -> None:
+        """Begin the attempts of the chosen members."""
         chosen = self._chosen
         version = self.learner.version
         self.attempts = self.pool.start(number, chosen, version, self._chosen_steps) if len(chosen) else ObjectAttempts()

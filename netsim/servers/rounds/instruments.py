@@ -1,4 +1,4 @@
-"""Measurements from outside, in columns of the record of a round: rewards, jamming, detections."""
+"""Instruments: they measure rounds from outside, in columns of their records: rewards, jamming, detections."""
 
 from __future__ import annotations
 
@@ -46,6 +46,7 @@ class Jamming(Instrument):
     def __init__(self, *, jammers: Jammers) -> None:
         self.jammers = jammers
         self._spent_before = 0
+        """Dwells of all jammers up to the last close."""
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `jammed`, `collided` and `jam_dwells`."""
@@ -59,7 +60,7 @@ class Jamming(Instrument):
         return values
 
     def counts(self) -> dict[str, int]:
-        """`jam_dwells`."""
+        """Return `jam_dwells` since the start of the run."""
         return {"jam_dwells": self.jammers.spent}
 
 
@@ -73,6 +74,7 @@ class CableJamming(Instrument):
         self._cables = cables
         self._jammers = jammers
         self._before = (0, 0)
+        """(transfers hit, dwells) up to the last close."""
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `jammed` (hit transfers of all kinds) and `jam_dwells`."""
@@ -80,7 +82,7 @@ class CableJamming(Instrument):
         return {"jammed": self._before[0] - before[0], "jam_dwells": self._before[1] - before[1]}
 
     def counts(self) -> dict[str, int]:
-        """`jam_dwells`."""
+        """Return `jam_dwells` since the start of the run."""
         return {"jam_dwells": self._jammers.spent}
 
 
@@ -94,7 +96,7 @@ class Undisturbed(Instrument):
         return {"jammed": 0, "collided": 0, "jam_dwells": 0}
 
     def counts(self) -> dict[str, int]:
-        """`jam_dwells`."""
+        """Return `jam_dwells`, 0."""
         return {"jam_dwells": 0}
 
 
@@ -133,12 +135,15 @@ class Detections(Instrument):
 
     @property
     def detections(self) -> Detections:
+        """This instrument, which has the scheduler's changes."""
         return self
 
     def detects(self) -> bool:
+        """Return True if the scheduler watches for changes."""
         return self.scheduler.detects()
 
     def listen(self, on_declared: Callable[[int, list[int]], None]) -> None:
+        """Set the callback for declared changes: the round and the sub-channels."""
         self._on_declared = on_declared
 
     def record_to(self, recorder: Recorder) -> None:

@@ -1,7 +1,7 @@
 """The round loop that all servers share: wait for clients, open, dispatch, wait for the close, aggregate, report, measure.
 
 Two rules make it a server: a `Dispatch` (which clients get the model, and when) and a `CloseRule` (when a round is over, and
-which attempts belong to it). `Instrument`s measure from outside, each with its columns.
+which attempts belong to it). `Instrument`s add columns to the records without changing anything.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ class Attempt(Protocol):
 
 
 class EndedAttempt(NamedTuple):
-    """Attempt that has ended, in the form that instruments read; `netsim.clients.update.Update` explains each attribute."""
+    """Attributes of an ended attempt that instruments read, in the form that a saved state holds; `netsim.clients.update.Update`
+    explains them.
+    """
 
     channel: int | None
     jammed: bool | None
@@ -112,7 +114,7 @@ class ClosedRound:
 
 
 class Dispatch(Stateful, Protocol):
-    """Dispatch: chooses the clients of a round, sends them the model, and learns from the outcome."""
+    """Dispatch: chooses the clients of a round, sends them the model, and passes the outcome to its policy."""
 
     needs_updates: bool
     """True if it reads the content of updates."""
@@ -158,7 +160,9 @@ class Dispatch(Stateful, Protocol):
         return
 
     def held_versions(self, number: int) -> Iterable[int]:
-        """Return the versions that clients hold and may begin from in round `number`, beside those of updates in flight."""
+        """Return versions of the model that clients hold and may begin from in round `number`, in addition to those of updates in
+        flight: the learner must keep them.
+        """
         return ()
 
 
@@ -196,7 +200,7 @@ class CloseRule(Stateful, Protocol):
         """Handle the end of a round without a close."""
 
     def open_state(self) -> State:
-        """Return the part of the state that exists only within a round, beside `state_dict`."""
+        """Return the part of the state that exists only within a round; `state_dict` returns the rest."""
         return {}
 
     def load_open_state(self, state: State) -> None:
@@ -252,7 +256,7 @@ class Alteration:
         return chosen
 
     def channels(self, loop: RoundLoop, clients: IntArray) -> list[int] | None:
-        """Return the sub-channels (n,) of attempts that `clients` begin now, or None if none are assigned."""
+        """Return the sub-channels (n,) of attempts that `clients` (n,) begin now, or None if none are assigned."""
         return loop.assignment.channels(clients)
 
     def on_close(self, closed: ClosedRound) -> None:
@@ -260,7 +264,7 @@ class Alteration:
 
 
 class _ContentAt:
-    """View of the entries of `content` at `places` (n,), in this order."""
+    """Entries of `content` (losses and updates, one for each delivery) at `places` (n,), in this order."""
 
     def __init__(self, content: Content, places: IntArray) -> None:
         self.updates = None if content.updates is None else content.updates[places]
@@ -311,6 +315,7 @@ class RoundLoop:
         """Start of the present round, and the cause of its opening."""
         self.assignment: Assignment = assignment or NoAssignment()
         self._ends: list[Update | EndedAttempt] = []
+        """Attempts that ended since the last close, for instruments that read them."""
         pool.serve(self)
         if any(instrument.reads_ends for instrument in instruments):
             pool.follow(self._ends.append)
@@ -322,16 +327,20 @@ class RoundLoop:
 
     @property
     def takes_all(self) -> bool:
+        """True if updates of every round are taken (`CloseRule.takes_all`)."""
         return self.close.takes_all
 
     @property
     def closing(self) -> Closing | None:
+        """Closing rule of the open round, or None (`CloseRule.closing`)."""
         return self.close.closing
 
     def takes(self, update: Update) -> bool:
+        """Return True if an arriving update still counts: it began in the open round, or the rule takes all."""
         return self.close.takes_all or update.begun_round == self.close.open_round
 
     def channels(self, clients: IntArray) -> list[int] | None:
+        """Return the sub-channels (n,) of attempts that `clients` (n,) begin now, or None if none are assigned."""
         return self._alteration.channels(self, clients)
 
     @property
@@ -340,12 +349,14 @@ class RoundLoop:
         return self._outlast
 
     def let_outlast(self) -> None:
-        """Let updates enter models of later rounds, from now on."""
+        """Let updates enter models of later rounds from now on: the learner keeps the versions that they start from."""
         self._outlast = True
 
     def begin_term(self, round: int, opener: Cause) -> None:
-        """Count the next round as `round` + 1, unless more rounds have closed. `opener`: cause of its opening, if it opens at
-        once.
+        """Make the next round number `round` + 1, unless more rounds have closed already: an edge numbers its rounds by the round
+        of the node above.
+
+        `opener`: cause of the opening, if the round opens at once.
         """
         self.round, self._opener = max(self.round, round), opener
 
@@ -422,7 +433,9 @@ class RoundLoop:
         return closed
 
     def _wait_for_open(self, number: int) -> Process[Cause]:
-        """Wait until round `number` may open; returns the cause of its opening."""
+        """Wait until round `number` may open, and return the cause of its opening: the last close or the start if it did not
+        wait, otherwise an end or the return of a client.
+        """
         causes, now = self.pool.causes, self.clock.now
         asked_s = self._asked_s = now if self._asked_s is None else self._asked_s
         yield from self.dispatch.wait(number)
@@ -433,7 +446,7 @@ class RoundLoop:
         return Cause(END, causes.ended) if causes.ended_s == now else Cause(RETURN, causes.returned)
 
     def _wait_for_close(self) -> Process[Cause]:
-        """Wait for the close of the present round; returns its cause."""
+        """Wait for the close of the present round, and return its cause."""
         causes = self.pool.causes
         set_by = causes.latest()
         for event in self.close.wait():
@@ -442,7 +455,9 @@ class RoundLoop:
         return causes.closing or causes.timer_cause(set_by)
 
     def _aggregate(self, number: int, attempts: Attempts) -> Content | None:
-        """Aggregate the delivered updates; return the content that the dispatch rule and records need, or None."""
+        """Aggregate the delivered updates into the next model. Return their content (losses, updates) in the order of selection,
+        if the dispatch rule or records need it; otherwise None.
+        """
         if not self.learner.aggregates:
             return None
         delivered = ~np.asarray(attempts.column("censored"), np.bool_)

@@ -26,9 +26,11 @@ class Presence:
         self._waking = Waking(pool.clock)
 
     def wait_for(self, selectable: Callable[[], BoolArray], wanted: BoolArray | None, need: int) -> Process[BoolArray]:
-        """Wait until at least `need` of the `wanted` clients (K,; None: all) are selectable; return True (K,) for these clients.
+        """Wait until at least `need` of the `wanted` clients (K,; None: all) are selectable; return True (K,) for the selectable
+        ones.
 
-        `selectable`: returns True (K,) for clients that are selectable now. Raises NobodyLeftError if so many can never be.
+        `selectable`: returns True (K,) for clients that are selectable now. Raises NobodyLeftError if fewer than `need` can ever
+        be selectable.
         """
         pool, waking, before = self._pool, self._waking, None
         while int(np.count_nonzero(present := _restrict(selectable(), wanted))) < need:

@@ -62,7 +62,9 @@ class Probing(Instrument, ABC):
         self.answered = 0
         """Number of probes that were answered."""
         self._spent_s = 0.0
+        """Seconds that the present round has spent on probes."""
         self._before = (0, 0)
+        """Numbers (probes, answers) at the last close."""
 
     @abstractmethod
     def ask(self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False) -> Process[Probed]:
@@ -103,7 +105,9 @@ class Probing(Instrument, ABC):
     def _answers(
         self, number: int, clients: IntArray, answered: BoolArray, *, test: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """Return the losses and accuracies (n,) that `clients` answered: NaN losses after a `test`; else None for accuracies."""
+        """Return (losses (n,), accuracies (n,) or None) that `clients` (n,) answered. After a `test` the losses are NaN;
+        otherwise there are no accuracies.
+        """
         if test:
             return np.full(len(clients), _NAN), self.accuracies_of(clients, answered)
         return self.losses_of(number, clients, answered), None
@@ -113,18 +117,22 @@ class Probing(Instrument, ABC):
         return None if self.evaluated is None else int(self.evaluated[client])
 
     def open(self, number: int) -> None:
+        """Begin to count the probes of the round; no client holds its model yet."""
         self._spent_s = 0.0
         self.holders = frozenset()
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
+        """Return the probes, answers and seconds of the round."""
         asked, answered = self._before
         self._before = (self.asked, self.answered)
         return {"probes": self.asked - asked, "probes_answered": self.answered - answered, "probe_s": self._spent_s}
 
     def counts(self) -> dict[str, int]:
+        """Return the probes and answers since the start of the run."""
         return {"probes": self.asked, "probes_answered": self.answered}
 
     def on_load(self) -> None:
+        """Count the next round from the restored numbers."""
         self._before = self.asked, self.answered
 
 
@@ -152,15 +160,18 @@ class TimedProbing(Probing):
 
     @property
     def filled_columns(self) -> set[str]:
+        """Columns of probes that this run fills, those of steps included."""
         steps = {*_STEPS, *(_JOULES if self.probes.pool.energy is not None else ())}
         return super().filled_columns | steps | ({"samples"} if self.probes.counts_samples else set())
 
     def samples_of(self, client: int) -> int | None:
+        """Return the number of samples that `client` evaluates for the present question; None if unknown."""
         # Questions may differ in their samples: take those of the present question.
         evaluated = self.probes.evaluated
         return None if evaluated is None else int(evaluated[client])
 
     def ask(self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False) -> Process[Probed]:
+        """Send the probes, wait for answers, record them, and return them."""
         start_s = self.clock.now
         self.asked += len(clients)
         probes = yield from self.probes.ask(number, clients, version, times, test)
@@ -207,9 +218,11 @@ class TimedProbing(Probing):
         )
 
     def counts(self) -> dict[str, int]:
+        """Return probes, answers and bytes since the start of the run."""
         return super().counts() | {"probe_bytes_down": self.probes.bytes_down, "probe_bytes_up": self.probes.bytes_up}
 
     def stop(self) -> None:
+        """Record the probes of a round that the end of the run cuts short: answered, failed, and in flight."""
         # If the end of the run cuts the probes of a round short, those answered already are not recorded yet.
         with_answer = [probe for probe in self.probes.ends if not probe.censored]
         if with_answer:
@@ -229,6 +242,7 @@ class FreeProbing(Probing):
     """Probing by an oracle: every client answers at once, and nothing is sent."""
 
     def ask(self, number: int, clients: IntArray, version: int, times: int = 0, test: bool = False) -> Process[Probed]:
+        """Return the answers of all clients at once, and record them as probes that take no time."""
         yield from ()
         answered = np.ones(len(clients), np.bool_)
         losses, accuracy = self._answers(number, clients, answered, test=test)

@@ -37,7 +37,10 @@ def round_outcome(closed: ClosedRound, latency_s: FloatArray, censored: BoolArra
 
 
 def reports_of(closed: ClosedRound, *, phases: bool) -> Reports:
-    """Return the reports of a round's updates. They may be built later, since a delivered update does not change any more."""
+    """Return the reports of a round's delivered updates to the policy (staleness, work, bytes, durations, losses).
+
+    They may be built when they are read first, because a delivered update does not change any more.
+    """
     attempts, version = closed.attempts, closed.version
     reports = Reports.nothing(len(attempts))
     places = np.flatnonzero(~np.asarray(attempts.column("censored"), np.bool_))

@@ -30,7 +30,7 @@ _BLANK: ColumnValues = dict.fromkeys(RoundRow._fields, _NAN) | RoundRow._field_d
 
 
 class Book(StateFields):
-    """Counts of attempts and messages that began and ended between two records."""
+    """Counts of attempts and messages that began and ended between two records of rounds."""
 
     state_fields = ("_before",)
 
@@ -40,7 +40,9 @@ class Book(StateFields):
         self._columns = frozenset(_BLANK)
 
     def choose(self, columns: Iterable[str]) -> list[str]:
-        """Return `columns`, which other parts fill, with the columns of every run, in the order of `RoundRow`."""
+        """Set the columns of this run, and return them in the order of `RoundRow`: `columns`, which other parts fill, and those
+        of every run.
+        """
         energy = () if self._pool.energy is None else self._pool.energy.round_columns
         self._columns = frozenset((*ALWAYS["rounds"], *energy, *columns))
         return [name for name in _BLANK if name in self._columns]
@@ -92,10 +94,11 @@ class Recording(Protocol):
 
 
 class AttemptRows:
-    """The client table: a row for each attempt, written at its end; with `at_close` at the close of the round, in the order of
-    clients, for rows that contain values known only then.
+    """The client table: a row for each attempt, written at its end.
 
-    If losses are recorded, which are known only at the close, ended attempts wait until then, in the order of their ends.
+    `at_close`: rows are written at the close of the round, in the order of clients, because they contain values known only then.
+    If losses are recorded, which are known only at the close of the round whose model takes the update, rows wait until then in
+    the order of ends.
     """
 
     def __init__(self, *, loop: RoundLoop, recorder: Recorder, at_close: bool = False) -> None:
@@ -179,6 +182,7 @@ class AttemptRows:
         return {"held": [(begun, row._asdict()) for begun, row in self._held]}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the rows held back."""
         self._held = [(begun, UpdateRow(**row)) for begun, row in state["held"]]
 
 

@@ -1,1 +1,1 @@
-"""Sub-channels under a server: access, assignment by a scheduler, and its oracle."""
+"""Sub-channels under a server: their assignment by a scheduler, instruments, and the oracle of ages."""

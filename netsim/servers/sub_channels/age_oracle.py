@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class AgeOracle(StateFields):
-    """Runs `scheduler` untimed: in every round each of its K clients sends, and succeeds exactly if its sub-channel lets it.
+    """Runs `scheduler` without time: in every round each of K `clients` sends, and succeeds exactly if its sub-channel lets it.
 
-    A sub-channel that is jammed as the round opens counts as Bad for the oracle too; jamming later in a round does not reach it.
-    The scheduler is shown the states (N,) first.
+    The scheduler is shown the states (N,) of the sub-channels before it assigns them. A sub-channel that is jammed as the round
+    opens counts as Bad; jamming later in a round does not reach the oracle.
     """
 
     state_fields = ("ages", "scheduler")
@@ -27,6 +27,7 @@ class AgeOracle(StateFields):
     def __init__(self, *, scheduler: OracleScheduler, clients: int, channels: int, streams: Streams) -> None:
         self.scheduler = scheduler
         self.ages: IntArray = np.ones(clients, np.int64)
+        """Age (K,) of each client in rounds: 1 after a success."""
         self._channels = channels
         self._contribution = np.ones(clients)
         self._draws = streams["oracle"]

@@ -39,9 +39,11 @@ class Assignment(Protocol):
     def close(self) -> None:
         """Handle the close of the round."""
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """Return the state at a round boundary."""
 
-    def load_state_dict(self, state: State) -> None: ...
+    def load_state_dict(self, state: State) -> None:
+        """Restore the state at a round boundary."""
 
 
 class NoAssignment(StateFields):
@@ -50,13 +52,13 @@ class NoAssignment(StateFields):
     unused_columns: Sequence[str] = ("channel", "good", "jammed", "collided")
 
     def open(self, number: int, chosen: IntArray) -> None:
-        return None
+        """Do nothing: no sub-channels are assigned."""
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        return None
+        """Return None: no sub-channels are assigned."""
 
     def close(self) -> None:
-        return None
+        """Do nothing: no scheduler observes the round."""
 
 
 class ScheduledAssignment(StateFields):
@@ -159,7 +161,7 @@ class ScheduledAssignment(StateFields):
         return [self._channels[self._place_of[client]] for client in numbers]
 
     def _on_end(self, update: Update) -> None:
-        """Free the place of an attempt, and note for the close whether its transmission arrived.
+        """Free the place of an ended attempt, and note for the scheduler if its transmission arrived.
 
         A sub-channel that was used without a delivery within the round counts as reward 0 (Li et al., Algorithms 1 and 2: every
         play has a reward of 0 or 1). An attempt of a client that went away gives no observation.

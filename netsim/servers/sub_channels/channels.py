@@ -1,4 +1,4 @@
-"""Sub-channels with states under a server: access, assignment, and instruments."""
+"""Sub-channels under a server, as one bundle for its composer: access, assignment, and instruments."""
 
 from __future__ import annotations
 
