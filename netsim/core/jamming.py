@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from netsim.core.protocols import BoolArray, IntArray, Stateful
+from netsim.core.protocols import BoolArray, IntArray, Stateful, optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +36,11 @@ class JammerLaw(Stateful, Protocol):
 
     def choose(self, view: JamView) -> IntArray:
         """Return distinct sub-channels out of `view.reach`, at most `view.allowed` of them; may be empty."""
+
+    @optional
+    def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
+        """Return sub-channels of `reach` that `choose` returns in every dwell that allows `allowed` of them; by default none.
+
+        A run of peers ends as a standstill if they wait for messages over links that are jammed at all times.
+        """
+        return reach[:0]

@@ -19,6 +19,8 @@ from netsim.core.rows import JamRow
 from netsim.network.jammable import Jam, Jammable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netsim.core.clock import Clock
     from netsim.core.protocols import IntArray, State
     from netsim.core.streams import Stream
@@ -165,6 +167,15 @@ class Jammer:
         """True if no dwell is in progress and none will begin by itself."""
         return not self.jams and self.next_round is None and self.next_s == _NEVER
 
+    def lasting(self) -> set[int]:
+        """Return the sub-channels that are jammed now and stay so, unless another round opens."""
+        present = {jam.channel for jam in self.jams}
+        if self.dwell_s is None or not present:
+            # Dwells in rounds end as a round opens.
+            return present
+        always = set() if self.budget is not None else set(self.law.constant_choice(self.reach, self.allowed).tolist())
+        return present & always
+
     def begin(self, round: int, time_s: float) -> None:
         """Start the dwells: with round `round`, or now if they are counted in seconds."""
         if self.dwell_s is None:
@@ -246,6 +257,11 @@ class Jammers:
         self._called_s = _NEVER
         self._number = -1
         """Number of the last call of the clock that this object scheduled."""
+        self._next_act_s: Callable[[], float] = lambda: _NEVER
+
+    def expect(self, next_act_s: Callable[[], float]) -> None:
+        """Ask `next_act_s` for the time of a script's next act, which may stop a jammer; inf: none is planned."""
+        self._next_act_s = next_act_s
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -268,6 +284,12 @@ class Jammers:
     def call(self) -> int:
         """Number of the clock's call that begins the next dwell counted in seconds; -1: none."""
         return self._number if self._clock.now < self.next_s < _NEVER else -1
+
+    def jammed_for_ever(self) -> set[int]:
+        """Return the channels that are jammed now and stay so, unless another round opens: nothing planned ends it."""
+        if self._next_act_s() < _NEVER:
+            return set()
+        return {channel for jammer in self.all for channel in jammer.lasting()}
 
     def open_round(self, round: int) -> None:
         """Begin dwells that start with this round, after dwells in seconds that are due."""

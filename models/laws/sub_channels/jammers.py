@@ -62,6 +62,11 @@ def _check_width(width: int) -> int:
     return width
 
 
+def _all_or_none(reach: IntArray, count: int) -> IntArray:
+    """Return `reach` if `count` sub-channels are all of it; otherwise none."""
+    return reach if count >= len(reach) else reach[:0]
+
+
 class Sweep(StateFields):
     """Jammer that moves over the sub-channels in reach in a circle: `width` neighbours at a time, `step` further every dwell.
 
@@ -88,6 +93,10 @@ class Sweep(StateFields):
         """Return the next `width` sub-channels in reach."""
         count = min(self._width, view.allowed, len(view.reach))
         return view.reach[((view.dwell - 1) * self._step + np.arange(count)) % len(view.reach)]
+
+    def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
+        count = min(self._checked_width, allowed)
+        return reach[:count] if self._step % len(reach) == 0 else _all_or_none(reach, count)
 
 
 class Pulse(StateFields):
@@ -121,6 +130,9 @@ class Pulse(StateFields):
             return view.reach[:0]
         return view.reach[: min(self._width, view.allowed)]
 
+    def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
+        return reach[:0] if self._off else reach[: min(self._checked_width, allowed)]
+
 
 class Random(StateFields):
     """Jammer of `width` sub-channels in reach, drawn without replacement; it jams a dwell with probability `duty`.
@@ -150,6 +162,9 @@ class Random(StateFields):
         if view.rng.random() >= self._duty:
             return view.reach[:0]
         return view.rng.permutation(view.reach)[: min(self._width, view.allowed)]
+
+    def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
+        return _all_or_none(reach, min(self._checked_width, allowed) if self._duty == 1.0 else 0)
 
 
 class File(StateFields):
@@ -213,6 +228,12 @@ class File(StateFields):
         if beyond.size:
             raise ParameterError("path", self._path, f"dwell {view.dwell} jams {beyond.tolist()}, out of reach")
         return chosen
+
+    def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
+        if not self._repeat:
+            return reach[:0]
+        in_all_lines = set.intersection(*(set(line[:allowed].tolist()) for line in self._plan))
+        return np.array(sorted(in_all_lines), np.int64)
 
 
 class Reactive(StateFields):

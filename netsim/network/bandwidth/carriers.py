@@ -119,6 +119,9 @@ class Carrier(Protocol):
     def renew(self) -> None:
         """Read the bandwidth again: a script has replaced a law."""
 
+    def is_cut_off(self, client: int, target: int) -> bool:
+        """Return True if every message from `client` to `target` is lost from now on, unless another round opens."""
+
     def resize(self, size_bytes: float | None) -> Carrier:
         """Return the same carrier for messages of `size_bytes`, if it carries bytes without events; otherwise itself."""
 
@@ -136,6 +139,9 @@ class NoCarrier:
     def port(self, kind: str, size_bytes: float | None = None) -> Port:
         """Return a port that no message joins."""
         return Port(self, kind, size_bytes)
+
+    def is_cut_off(self, client: int, target: int) -> bool:
+        return False
 
     def __contains__(self, key: Key) -> bool:
         return False
@@ -188,6 +194,9 @@ class Ports:
     def add_times(self, delays: Durations) -> Phases:
         """Return `delays` alone: the time of the bytes is simulated by events."""
         return delays
+
+    def is_cut_off(self, client: int, target: int) -> bool:
+        return False
 
     def resize(self, size_bytes: float | None) -> Self:
         """Return this carrier: each message brings its size when it joins."""

@@ -67,6 +67,9 @@ class RoutedCarrier(Ports):
         """End a message early."""
         self.network.cancel(self._direction, key)
 
+    def is_cut_off(self, client: int, target: int) -> bool:
+        return self.network.is_cut_off(*self._ends(client, target))
+
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
         """Return the seconds (n,) that messages take if each is alone on the network."""
         ends = [self._ends(client, SERVER) for client in clients.tolist()]

@@ -176,6 +176,16 @@ class RoutedNetwork:
         if self.jammed is not None:
             self.jammed.begin(journey)
 
+    def is_cut_off(self, source: int, target: int) -> bool:
+        """Return True if every transfer from `source` to `target` is lost from now on, unless another round opens.
+
+        A cable of its route never carries anything again, or an outage or a jammer destroys all that crosses it, for ever.
+        """
+        lost = self._dead | self.outages.down_for_ever(self.clock.now)
+        if self.jammers is not None:
+            lost |= self.jammers.jammed_for_ever()
+        return any(n in lost for n, _ in self.hops(source, target))
+
     def route(self, source: int, target: int) -> Route:
         """Return the route between two ends as flows use it."""
         links, return_links = (

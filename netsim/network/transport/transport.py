@@ -144,13 +144,21 @@ class Transport:
         return self.in_flight + len(self.paused)
 
     def is_futile(self, *, anywhere: bool) -> bool:
-        """Return True if no message can arrive any more, because links are down for ever.
+        """Return True if no message can arrive any more, because links or cables are down or jammed for ever.
 
         `anywhere`: further messages may be sent over any link; otherwise only the waiting ones remain.
         """
+        if any(message.next_s <= self.clock.now for message in self.under_way()):
+            # An outage or a jammer that begins at this instant does not destroy what ends at it.
+            return False
         waiting = (*self.under_way(), *self.paused.values())
-        links = set(self._link) if anywhere else {self._link[message.edge] for message in waiting}
-        return links <= self.cuts.down_for_ever(self.clock.now)
+        edges = range(self.graph.edges) if anywhere else sorted({message.edge for message in waiting})
+        lost = self.cuts.down_for_ever(self.clock.now)
+        if self.jammers is not None:
+            lost |= self.jammers.jammed_for_ever()
+        return all(
+            self._link[edge] in lost or self.carrier.is_cut_off(self.sources[edge], self.targets[edge]) for edge in edges
+        )
 
     def under_way(self) -> Iterator[Message]:
         """Return the messages in flight, in the order in which they were sent."""

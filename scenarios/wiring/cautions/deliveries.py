@@ -55,7 +55,7 @@ def standstill(outcome: Outcome) -> Iterator[Caution]:
         return
     kind = outcome.scenario.server.kind
     text = f"server.kind = {kind!r}: no peer can go on after round {outcome.run.rounds}, and no message can arrive any more"
-    remedy = "end the outage, the cut or the absence, or give server.protocol.timeout_s where the protocol has it"
+    remedy = "end the outage, the cut, the jamming or the absence, or give server.protocol.timeout_s where the protocol has it"
     yield Caution("standstill", f"{text} ({outcome.standstill}); {remedy}")
 
 

@@ -72,6 +72,8 @@ def build_script(world: World, server: Server) -> ScriptRunner | None:
         targets.cut_offs.listen(links.report_reconnection)
         targets.cuts.expect(lambda: runner.due_s)
     targets.cut_offs.expect(lambda: runner.due_s)
+    if jammers is not None:
+        jammers.expect(lambda: runner.due_s)
     _add_objects(world, targets, jammers)
     _register_renewals(world, server)
     _follow_ends_and_rounds(runner, server)

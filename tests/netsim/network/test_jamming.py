@@ -44,6 +44,22 @@ def test_sweep_and_pulse_by_hand(tmp_path: Path) -> None:
     assert plan(File(path=str(path), repeat=True), 4, allowed=1) == [[0], [], [3], [0]]
 
 
+def test_what_a_law_jams_in_every_dwell_is_what_its_dwells_have_in_common(tmp_path: Path) -> None:
+    (tmp_path / "plan.txt").write_text("0 2\n2 1\n")
+    plan = str(tmp_path / "plan.txt")
+    laws = [
+        *(Sweep(width=width, step=step) for width in (1, 2, 3) for step in (1, 2, 3)),
+        *(Pulse(on=on, off=off, width=2) for on in (1, 3) for off in (0, 1)),
+        *(Random(width=width, duty=duty) for width in (1, 3) for duty in (0.5, 1.0)),
+        *(File(path=plan, repeat=repeat) for repeat in (False, True)),
+    ]
+    reach = np.arange(3)
+    for law in laws:
+        dwells = [SimpleNamespace(dwell=n, reach=reach, allowed=3, rng=np.random.default_rng(n)) for n in range(1, 40)]
+        common = set.intersection(*(set(law.choose(view).tolist()) for view in dwells))
+        assert set(law.constant_choice(reach, 3).tolist()) == common, vars(law)
+
+
 def test_random_jamming_is_uniform_and_keeps_to_its_duty() -> None:
     chosen = plan(Random(width=2, duty=0.6), 4000)
     on = [channels for channels in chosen if channels]

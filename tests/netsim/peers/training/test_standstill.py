@@ -80,6 +80,54 @@ BUSY: dict[str, dict[str, Any]] = {
 """Tables by which calls stay on the clock for ever, though nothing of them can help a peer."""
 
 
+CABLES = {
+    "peers": {"topology": RING["topology"]},
+    "network": {name: BUSY["background"]["network"][name] for name in ("server", "clients", "links")},
+}
+EACH_DWELL = {"kind": "pulse", "off": 0}
+NEVER_RESTS: dict[str, dict[str, Any]] = {
+    "dwells in rounds": {"jammers": [{"name": "jam", "law": SWEEP, "links": [[0, 1], [3, 4]]}]},
+    "dwells in seconds": {"jammers": [{"name": "jam", "law": EACH_DWELL, "links": [[0, 1]], "dwell_s": 1.0}]},
+    "cable": CABLES | {"jammers": [{"name": "jam", "law": EACH_DWELL, "cables": ["n1-hub"], "dwell_s": 1.0}]},
+    "outage of a cable": CABLES
+    | {"network": CABLES["network"] | {"outages": [{"name": "dig", "links": ["n1-hub"], "from_s": 3.0}]}},
+}
+
+
+@pytest.mark.parametrize("name", NEVER_RESTS)
+def test_links_and_cables_that_are_jammed_or_down_for_ever_end_a_run(tmp_path: Path, name: str) -> None:
+    ended, warnings = played(tmp_path / "run", server=protocol(retry_s=0.5), **NEVER_RESTS[name])
+    assert ended == "nobody left"
+    (text,) = warnings
+    assert "peer 0 for 1; " in text
+
+
+JAM = NEVER_RESTS["dwells in seconds"]["jammers"][0]
+RESTS: dict[str, dict[str, Any]] = {
+    "budget": {"budget": 20},
+    "pulses": {"law": {"kind": "pulse", "on": 5, "off": 2}},
+    "two links in turn": {"law": SWEEP, "links": [[0, 1], [1, 2]]},
+}
+
+
+@pytest.mark.parametrize("name", RESTS)
+def test_a_jammer_that_rests_ends_nothing(tmp_path: Path, name: str) -> None:
+    ended, warnings = played(tmp_path / "run", rounds=5, server=protocol(retry_s=0.5), jammers=[JAM | RESTS[name]])
+    assert (ended, [*warnings]) == ("rounds", [])
+
+
+def stop_the_jammer(world: netsim.World) -> netsim.Script:
+    """Stops the jammer after a minute."""
+    yield world.until_time(60.0)
+    world.stop_jammer("jam")
+
+
+def test_a_jammer_that_a_script_stops_ends_nothing(tmp_path: Path) -> None:
+    script = "tests.netsim.peers.training.test_standstill:stop_the_jammer"
+    ended, warnings = played(tmp_path / "run", rounds=5, server=protocol(retry_s=0.5), jammers=[JAM], script=script)
+    assert (ended, [*warnings]) == ("rounds", [])
+
+
 @pytest.mark.parametrize("busy", ["jammers", "background", "presence"])
 @pytest.mark.parametrize("tables", [CUT, STORM], ids=["script", "outage"])
 def test_a_standstill_is_seen_though_the_clock_stays_busy(tmp_path: Path, tables: dict[str, Any], busy: str) -> None:
