@@ -13,6 +13,7 @@ from models.laws.work import Noise
 from models.peers.graph import PeerGraph
 from models.privacy import Schedule
 from models.schedulers.protocols import Matcher, Scheduler
+from netsim.core.errors import AnswerError
 from netsim.core.jamming import JammerLaw
 from netsim.core.protocols import (
     OPTIONAL,
@@ -27,6 +28,7 @@ from netsim.core.protocols import (
 from netsim.core.scheduling import ChannelScheduler
 from netsim.peers.training.protocol import TrainingProtocol
 from netsim.servers.kinds.slotted import IndexPolicy, OpinionPolicy
+from scenarios.registry.answers import check_answers
 from scenarios.registry.server_mode import ServerMode
 from scenarios.schema.errors import UserError
 
@@ -71,7 +73,8 @@ def _bases(protocol: type) -> list[type]:
 
 
 def complete(group: str, target: type) -> None:
-    """Add to a user's class the optional members that it leaves out, with the defaults of the group's Protocols.
+    """Add to a user's class the optional members that it leaves out, with the defaults of the group's Protocols, and checks of
+    its answers.
 
     This is the only place that checks members: the engine calls every member. Raises UserError for a class that cannot be
     extended, such as a built-in one.
@@ -84,6 +87,7 @@ def complete(group: str, target: type) -> None:
                 except TypeError as error:
                     reason = f"lacks {name}, and nothing can be added to it"
                     raise UserError(f"{target.__module__}:{target.__qualname__} {reason}; name a class of your own") from error
+    check_answers(group, target)
 
 
 def defaults(protocol: type) -> dict[str, Any]:
@@ -108,12 +112,14 @@ def check_component(group: str, component: Any, kind: str, path: str, clients: i
     if group not in PROTOCOLS:
         return
     _check_members(protocol or PROTOCOLS[group][0], component, kind, path)
+    if group == "availability" and np.shape(component.on) != (clients,):
+        raise UserError(f"{path}: {kind!r}: on is {component.on!r}; must be {clients} truth values")
     all_clients = np.arange(clients)
     for name, call in _SAMPLE_CALLS.get(group, {}).items():
-        answer = call(component, all_clients)
-        valid = np.shape(answer) == (clients,) and np.asarray(answer).dtype.kind in "fiub"
-        if not (valid and np.isfinite(answer).all() and np.min(answer, initial=0.0) >= 0):
-            raise UserError(f"{path}: {kind!r}: {name} returns {answer!r}; must be {clients} numbers, each finite and >= 0")
+        try:
+            call(component, all_clients)
+        except AnswerError as error:
+            raise UserError(f"{path}: {kind!r}: {name} returns {error.returned!r}; {error.reason}") from error
 
 
 def check_component_within(group: str, component: object, kind: str, path: str) -> None:
@@ -148,5 +154,4 @@ _SAMPLE_CALLS: dict[str, dict[str, Callable[[Any, Any], Any]]] = {
         "served_bytes": lambda law, k: law.served_bytes(np.zeros(len(k)), np.ones(len(k)), k),
     },
     "channel": {"success_probability": lambda law, k: law.success_probability(k)},
-    "availability": {"on": lambda law, k: law.on},
 }

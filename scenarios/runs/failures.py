@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from netsim.core.clock import NothingScheduledError
-from netsim.core.errors import AnswerError, ParameterError
+from netsim.core.errors import ParameterError
 from netsim.simulation import Simulation
-from scenarios.registry.kinds import is_own
-from scenarios.runs.folders.own_code import OwnComponent, own_components
-from scenarios.schema.errors import UserError, first_line, users_line
+from scenarios.schema.errors import UserError, first_line
 from scenarios.schema.scenario import Scenario
-from scenarios.workers.training import TrainingError, calls_of
+from scenarios.wiring.own_failures import own_failure
+from scenarios.workers.training import TrainingError
 
 _REFUSED_IN_RUN = {"engine": "slots.engine"}
 """Parameters that only a running engine can refuse, and their keys."""
@@ -32,15 +29,7 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
     """
     try:
         yield
-    except UserError:
-        raise
-    except AnswerError as error:
-        problem = _own_class_problem(scenario, error)
-        if problem is None:
-            error.add_note(_state_text(scenario, simulation))
-            raise
-        raise UserError(f"{problem} ({_moment_text(scenario, simulation, f'learner.{error.role}')})") from error
-    except KeyboardInterrupt:
+    except (UserError, KeyboardInterrupt):
         raise
     except NothingScheduledError as error:
         if not scenario.server.own:
@@ -51,27 +40,24 @@ def refusing(scenario: Scenario, simulation: Simulation) -> Iterator[None]:
         state += f"with {_attempts_text(simulation)} (seed {scenario.seed})"
         raise UserError(f"{message}: {state}; fix its close rule") from error
     except BaseException as error:  # sys.exit included
-        own = _failing_component(scenario, error)
-        if own is None and isinstance(error, MemoryError):
+        failure = own_failure(scenario, error)
+        if failure is not None:
+            if isinstance(error, TrainingError):
+                where = f"{error.where}, {error.failure.worker}, seed {scenario.seed}"
+            else:
+                where = _moment_text(scenario, simulation, failure.path)
+            raise UserError(f"{failure.text} ({where})") from error
+        if isinstance(error, MemoryError):
             names_key = str(error).startswith(_LEARNER_KEYS)
             message = (
                 f"learner.{error}" if names_key else f"this machine has no more memory ({first_line(error) or 'MemoryError'})"
             )
             raise UserError(f"{message} ({_moment_text(scenario, simulation)})") from error
-        if own is None and isinstance(error, ParameterError) and error.name in _REFUSED_IN_RUN:
+        if isinstance(error, ParameterError) and error.name in _REFUSED_IN_RUN:
             message = str(error.rename(_REFUSED_IN_RUN[error.name]))
             raise UserError(f"{message} ({_moment_text(scenario, simulation)})") from error
-        if own is None:
-            error.add_note(_state_text(scenario, simulation))
-            raise
-        path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
-        if isinstance(error, TrainingError):
-            message = f"{error.failure.text}{error.failure.line}"
-            where = f"{error.where}, {error.failure.worker}, seed {scenario.seed}"
-        else:
-            message = f"{type(error).__name__}: {first_line(error)}{users_line(error)}"
-            where = _moment_text(scenario, simulation, own.path)
-        raise UserError(f"{path} = {own.kind!r}: {message} ({where})") from error
+        error.add_note(_state_text(scenario, simulation))
+        raise
 
 
 def _moment_text(scenario: Scenario, simulation: Simulation, path: str = "") -> str:
@@ -93,41 +79,3 @@ def _attempts_text(simulation: Simulation) -> str:
     if not phases:
         return "nothing in flight"
     return f"{phases.total()} in flight ({', '.join(f'{phase} {count}' for phase, count in phases.items())})"
-
-
-def _failing_component(scenario: Scenario, error: BaseException) -> OwnComponent | None:
-    """Return the user's component, called by the engine, in whose code `error` was raised; None if there is none."""
-    components = own_components(scenario)
-    # A worker sends the calls of its traceback with the error.
-    calls = error.failure.calls if isinstance(error, TrainingError) else calls_of(error)
-    # A failure in netsim's base class is netsim's fault if no line of the user's module was executed.
-    executed = {module for module, _ in calls}
-    if not any(own.place.partition(":")[0] in executed for own in components):
-        return None
-    for _, called in calls:
-        for own in components:
-            if own.place in called:
-                return own
-    return None
-
-
-def _own_class_problem(scenario: Scenario, error: Any) -> str | None:
-    """Return the engine's error about the answer of a user's class as an error about its key; None if the class is netsim's."""
-    path, kind = error.role, scenario.method.kind
-    trained = scenario.learner.components() if scenario.learner is not None else {}
-    sent = {"compression": scenario.payload.compression, "down_compression": scenario.payload.down_compression}
-    group = error.role
-    if scenario.learner is not None and error.role in ("local_training", "metrics"):
-        functions = [place for place in (scenario.learner.local_training, *scenario.learner.metrics) if place is not None]
-        function = next((place for place in functions if error.name is None or place.endswith(f":{error.name}")), "")
-        return f"learner.{error.role} = {function!r}: returned {error.returned!r}; {error.reason}"
-    if error.role == "scheduler" and scenario.scheduler is not None:
-        kind = scenario.scheduler.kind
-    if error.role in sent:
-        path, kind, group = f"payload.{error.role}", sent[error.role].kind, "compression"
-    if error.role in trained:
-        path, kind = f"learner.{error.role}", trained[error.role].kind
-    for i, jammer in enumerate(scenario.jammers):
-        if error.role == "jammer" and error.name == jammer.name:
-            path, kind = f"jammers.{i}.law", jammer.law.kind
-    return f"{path}.kind = {kind!r}: {error.without_role}; fix its {error.method}" if is_own(group, kind) else None

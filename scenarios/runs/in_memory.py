@@ -60,10 +60,11 @@ def run_in_memory(
         stop.settle()
         if stop.asked and not stop.limited:
             raise KeyboardInterrupt
-    simulation.close()
-    tables: dict[str, Any] = dict(recorder.tables)
-    tables |= given_tables(built, scenario)
-    opened = {name: partial(_open_table, tables[name]) for name in COLUMNS if name in tables}
-    content = summary(built, scenario, totals, simulation.ended or "", effort, opened) | summary_identity(scenario, code)
+    with refusing(scenario, simulation):
+        simulation.close()
+        tables: dict[str, Any] = dict(recorder.tables)
+        tables |= given_tables(built, scenario)
+        opened = {name: partial(_open_table, tables[name]) for name in COLUMNS if name in tables}
+        content = summary(built, scenario, totals, simulation.ended or "", effort, opened) | summary_identity(scenario, code)
     refuse_unbalanced(content["books"], f"{scenario.name}, seed {scenario.seed}", "Nothing is kept; ")
     return RunInMemory(summary=content, scenario_text=to_toml(scenario), tables=tables)

@@ -34,6 +34,7 @@ from scenarios.wiring.network.bandwidth import Carried, build_carrier
 from scenarios.wiring.network.cables import WiredNetwork, build_network
 from scenarios.wiring.network.multiplied import Multiplier
 from scenarios.wiring.network.payload import build_sizes, codec_s, models_down, updates_up
+from scenarios.wiring.own_failures import refusing_own
 from scenarios.wiring.script.targets import Targets
 from scenarios.wiring.servers.kinds import compose
 from scenarios.wiring.servers.server import Server
@@ -70,7 +71,7 @@ def build(
         # here: without this call the collector would start only after many runs.
         gc.collect()
     cautions: list[Caution] = []
-    with collecting(cautions):
+    with refusing_own(scenario), collecting(cautions):
         world = _wire(scenario, learner, trained, multiplier, cluster, cautions)
         _ = world.simulation
     cautions += before_run(_outlook(world))

@@ -9,6 +9,7 @@ sub-channels, shares of a bandwidth, and the clients that the buffered server se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -212,11 +213,8 @@ class Replay:
             simulation.load_state_dict(state)
         loop.dispatch.repeat(self._log.selected[number])
         simulation.limit_time(limit_s)
-        try:
-            with refusing(self.scenario, simulation):
-                simulation.run(until_round=simulation.server.round + 1)
-        except (_ClosedError, NobodyLeftError, NothingScheduledError):
-            pass
+        with refusing(self.scenario, simulation), suppress(_ClosedError, NobodyLeftError, NothingScheduledError):
+            simulation.run(until_round=simulation.server.round + 1)
         return alteration.result
 
 

@@ -277,7 +277,7 @@ def test_a_bug_in_a_policy_shows_where_it_is(shell):
             "{kind='lab.parts:Negative',upper_s=1.0}",
             "'lab.parts:Negative': quantile(0) returns array([-1., -1., -1., -1., -1., -1.])",
         ),
-        ("{kind='lab.parts:Scalar',upper_s=1.0}", "quantile(0) returns 0.5; must be 6 numbers, each finite and >= 0"),
+        ("{kind='lab.parts:Scalar',upper_s=1.0}", "quantile(0) returns 0.5; must be an array of 6 numbers, each finite and >= 0"),
         ("{kind='lab.parts:Lowest'}", "uplink.delay.per_round is missing; add it"),
         ("{kind='lab.parts:Lacks'}", "uplink.delay: 'lab.parts:Lacks' lacks quantile, mean_s; see DelayLaw in"),
         ("{kind='lab.parts:Uniform'}", "uplink.delay.upper_s is missing; add it"),

@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 import typing
 
+import numpy as np
 import pydantic
 import pytest
 
 import netsim
+from models.policies.slotted.bp_index import BpIndex
 from scenarios.registry import in_process
 from scenarios.registry.components import _ComponentOf
 from scenarios.registry.kinds import BUILT_IN, NESTED
 from scenarios.runs.folders.own_code import own_code
+from scenarios.runs.in_memory import run_in_memory
 from scenarios.runs.reading import parse
 from scenarios.runs.run import go_on, run
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.simulation import build
-from tests.helpers.own_of_every_kind import CASES, FUNCTIONS, MODULE, name_of, tables
+from tests.helpers.own_of_every_kind import CASES, FUNCTIONS, MODULE, PEERS, name_of, tables
 from tests.helpers.small_scenario import small_tables
 
 pytest.importorskip("torch", reason="needs torch, which is not installed: pip install 'netsim[fl]'")
@@ -109,6 +112,77 @@ def test_what_ones_own_returns_is_checked_as_it_runs(group, name, message, tmp_p
     with pytest.raises(UserError) as refusal:
         run(parse(tables(group, f"own_all:{name}")), tmp_path / "run")
     assert str(refusal.value).startswith(f"{CASES[group][1]}.kind = 'own_all:{name}': {message}; ")
+
+
+WRONG = (None, "text", -1, np.full(3, np.nan), np.zeros(99), [1, "x"])
+CALLED = [
+    ("bandwidth", "mean_rate"),
+    ("channel", "success_probability"),
+    ("delay", "quantile"),
+    ("delay", "mean_s"),
+    ("detector", "update"),
+    ("matcher", "match"),
+    ("noise", "quantile"),
+    ("policy", "index"),
+    ("protocol", "kept"),
+    ("reward", "measure"),
+    ("schedule", "epsilon"),
+    ("schedule", "leak"),
+    ("states", "at"),
+]
+"""Methods whose answers the engine uses in the runs of `CASES`, after the world is built."""
+
+
+@pytest.mark.parametrize(("group", "method"), CALLED)
+def test_an_answer_of_another_form_is_refused_with_its_key(group, method, monkeypatch):
+    own = __import__("own_all")
+    study = tables(group, f"own_all:{name_of(group)}")
+    if method == "index":
+        own.Index = type("Index", (BpIndex,), {"__module__": "own_all", "__qualname__": "Index"})
+        study = PEERS | {"policy": {"kind": "own_all:Index"}}
+    owner = own.Index if method == "index" else getattr(own, name_of(group))
+    original, path = getattr(owner, method), CASES[group][1]
+    for wrong in WRONG:
+        running = []
+        monkeypatch.setattr(owner, method, lambda *call: wrong if running else original(*call))  # noqa: B023
+        scenario = parse(study)
+        world = build(scenario)
+        running.append(True)
+        with pytest.raises(UserError) as refusal:
+            run_in_memory(world, scenario)
+        assert str(refusal.value).startswith(f"{path}.kind = 'own_all:{owner.__name__}': {method} returned ")
+        assert f"; fix its {method} (round " in str(refusal.value)
+
+
+def test_an_answer_of_another_form_is_refused_as_the_run_is_put_together(monkeypatch):
+    own = __import__("own_all")
+    monkeypatch.setattr(own.Bandwidth, "mean_rate", lambda *call: None)
+    message = "downlink.bandwidth: 'own_all:Bandwidth': mean_rate returns None; must be an array of 6 numbers, each finite and > "
+    assert refused("bandwidth", "own_all:Bandwidth") == message + "0"
+    exec("def fails(*call):\n    return 1 / 0", vars(own))
+    monkeypatch.setattr(own.Bandwidth, "mean_rate", own.fails)
+    message = "downlink.bandwidth.kind = 'own_all:Bandwidth': ZeroDivisionError: division by zero"
+    assert refused("bandwidth", "own_all:Bandwidth").startswith(message)
+
+
+def test_presence_of_another_form_is_refused(monkeypatch):
+    own = __import__("own_all")
+
+    class Shrinks(own.Availability):
+        def advance(self, now_s, draws):
+            self.next_change_s = self.next_change_s[1:]
+
+    monkeypatch.setattr(own, "Availability", Shrinks)
+    Shrinks.__module__, Shrinks.__qualname__ = "own_all", "Availability"
+    message = "availability.kind = 'own_all:Availability': advance returned None; must be followed by on (K,), truth values, "
+    assert refused_in_run("availability").startswith(message)
+
+
+def refused_in_run(group):
+    scenario = parse(tables(group, f"own_all:{name_of(group)}"))
+    with pytest.raises(UserError) as refusal:
+        run_in_memory(build(scenario), scenario)
+    return str(refusal.value)
 
 
 def test_a_compression_of_ones_own_has_a_size_before_the_run():
