@@ -19,7 +19,8 @@ import pytest
 from netsim.core.rows import DetectionRow
 from netsim.records.tables import UNFINISHED
 from scenarios.cli.main import main
-from scenarios.runs.folders import checkpoint, read_summary
+from scenarios.runs.folders import checkpoint
+from scenarios.runs.folders.replacement import read_summary
 from scenarios.runs.reading import load, parse
 from scenarios.runs.run import go_on, run
 from scenarios.runs.summary.running_sums import Totals
