@@ -77,3 +77,24 @@ WORLDS |= {
     | {"clients": {"count": 12}, "server": {"kind": OWN + "QuietServer", "per_round": 10, "bonus_s": 0.15, "least_s": 0.8}},
     "own, grace": WORLD | {"server": {"kind": OWN + "GraceByQuorum", "per_round": 4, "quorum": 2, "grace_s": 0.7}},
 }
+_SERVERS: dict[str, dict[str, Any]] = {
+    **{name: WORLDS[name] for name in ("buffered", "semi-synchronous", "safa", "compass", "asynchronous", "fl-fa")},
+    "synchronous": WORLD | {"server": {"per_round": 4, "when_short": "wait"}},
+    "own, quiet": WORLDS["own, quiet"],
+    "own, grace": WORLDS["own, grace"],
+}
+_JAMMED = {
+    "channels": CHANNELS,
+    "scheduler": {"kind": "random"},
+    "uplink": varied(0.1, 0.2),
+    "jammers": [{"name": "noise", "law": {"kind": "random"}, "dwell_s": 0.7}],
+}
+for _name, _tables in _SERVERS.items():
+    WORLDS.setdefault(f"{_name}, absences", _tables | ABSENT)
+    WORLDS.setdefault(f"{_name}, jammed", _tables | _JAMMED)
+    if "channels" not in _tables:
+        WORLDS.setdefault(f"{_name}, queue", _tables | {"uplink": WORLD["uplink"] | {"sub_channels": 1}})
+INEXACT = frozenset(
+    name for name in WORLDS if "absences" in name or "semi-synchronous" in name or name == "compass, jammed"
+)
+"""Worlds in which a client's return, a time of the clock or a group's latest time lies on the path."""

@@ -11,13 +11,11 @@ import pytest
 
 from analysis.stragglers.critical_path import critical_path
 from analysis.stragglers.records import run_records
-from tests.helpers.derivative_worlds import WORLDS
+from tests.helpers.derivative_worlds import INEXACT, WORLDS
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
 from tests.helpers.suites import each_nth
 
 PHASES = ("download", "compute", "upload")
-INEXACT = ("absences", "buffered, absences", "semi-synchronous")
-"""Worlds in which a client's return, or a time of the clock, lies on the path."""
 
 
 @pytest.mark.parametrize("name", each_nth(3, WORLDS))
@@ -47,6 +45,24 @@ def test_a_phase_that_is_longer_in_every_round_moves_the_end_as_often_as_the_pat
     for phase, client in [*most, ("compute", 0)]:
         moved = (end_s(tables, Phase(phase, None, int(client))) - was_s) / LONGER_S
         assert moved == pytest.approx(held.get((phase, client), 0), abs=2e-3), (phase, client)
+
+
+def test_updates_that_are_sent_again_are_on_the_path_as_often_as_they_move_the_end() -> None:
+    tables, was_s = WORLDS["asynchronous"], end_s(WORLDS["asynchronous"])
+    run = run_records(played(tables))
+    path = critical_path(run)
+    assert run.attempts["started_round"].notna().sum() > 5
+    assert set(path["phase"]) <= {"download", "compute", "upload"}
+    held = path.groupby(["phase", "client"])["attempt"].nunique()
+    moved = [(end_s(tables, Phase("upload", None, client)) - was_s) / LONGER_S for client in range(6)]
+    assert moved == pytest.approx([held.get(("upload", client), 0) for client in range(6)], abs=2e-3)
+    assert sum(moved) > 10
+
+
+def test_the_opening_that_waits_for_a_client_is_part_of_the_path() -> None:
+    path = critical_path(run_records(played(WORLDS["waits"])))
+    assert set(path["phase"]) <= {"download", "compute", "upload"}
+    assert path["attempt"].notna().all()
 
 
 def _address(phase: str, number: int, attempts: Any) -> Phase:

@@ -12,7 +12,7 @@ from analysis.stragglers.critical_path import critical_path
 from analysis.stragglers.records import run_records
 from scenarios.runs.reading import parse
 from scenarios.runs.run import run
-from tests.helpers.derivative_worlds import varied
+from tests.helpers.derivative_worlds import ABSENT, varied
 from tests.helpers.longer_phases import LONGER_S, Phase, end_s, played
 from tests.helpers.peer_training import CONSTANT, EXPONENTIAL, protocol, study
 from tests.helpers.suites import each_nth
@@ -63,15 +63,31 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", each_nth(3, PROTOCOLS))
-def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str) -> None:
-    server = {"kind": "peers", "protocol": PROTOCOLS[name]}
-    delays = {"delay": EXPONENTIAL | {"shift_s": 0.1, "mean_excess_s": 0.3}, "topology": {"kind": "ring"}}
-    tables = study(rounds=8, clients={"count": 6}, server=server, peers=delays, compute=varied(0.5, 1.0), output={}, seed=5)
+LOSSY = {"channel": {"kind": "bernoulli", "success": 0.7}}
+TROUBLES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "losses": {"peers": LOSSY},
+    "absences": ABSENT,
+    "jammed": {"jammers": [{"name": "noise", "law": {"kind": "random"}, "dwell_s": 0.7}]},
+    "outages": {"outages": [{"name": "mast", "mean_up_s": 3.0, "mean_down_s": 1.0}]},
+}
+RESENT = [name for name in PROTOCOLS if name in ("train-first", "ad-psgd", "push-sum", "choco", "matcha")]
+"""Protocols that can send a message again until it arrives."""
+CASES = [(name, "none") for name in PROTOCOLS] + [(name, trouble) for name in RESENT for trouble in TROUBLES if trouble != "none"]
+
+
+@pytest.mark.parametrize(("name", "trouble"), each_nth(4, CASES))
+def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str, trouble: str) -> None:
+    protocol = PROTOCOLS[name] | ({} if trouble == "none" else {"retry_s": 0.4})
+    others = TROUBLES[trouble]
+    links = {"delay": EXPONENTIAL | {"shift_s": 0.1, "mean_excess_s": 0.3}, "topology": {"kind": "ring"}}
+    server = {"kind": "peers", "protocol": protocol}
+    tables = study(rounds=8, clients={"count": 6}, server=server, compute=varied(0.5, 1.0), output={}, seed=5)
+    tables |= others | {"peers": links | others.get("peers", {})}
     path, was_s = critical_path(run_records(played(tables))), end_s(tables)
     held = path[path["exact"] & (path["phase"] == "compute")].groupby("client")["attempt"].nunique()
-    # When a peer of gossip learning sends, its clock alone says.
-    assert path["exact"].all() == (name != "gossip-learning")
+    # When a peer of gossip learning sends, its clock alone says, and when a peer returns, its presence does.
+    assert path["exact"].all() == (name != "gossip-learning" and trouble != "absences")
     assert (path["start_s"].to_numpy()[1:] == path["end_s"].to_numpy()[:-1]).all()
     assert path["start_s"].iloc[0] == 0
     for client in range(6):

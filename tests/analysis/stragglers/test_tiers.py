@@ -33,6 +33,7 @@ WORLDS: dict[str, dict[str, Any]] = {
     "asynchronous below": study(tier(rounds=2, server={"kind": "buffered", "buffer": 2}), **ROUGH),
     "going on": study(tier(rounds=2, goes_on=True), **ROUGH),
     "going on for long": study(tier(rounds=4, goes_on=True), **ROUGH),
+    "outages": study(tier(rounds=2), **ROUGH, outages=[{"name": "mast", "mean_up_s": 9.0, "mean_down_s": 1.0}]),
     "three tiers": study(
         tier(name="region", rounds=2), tier(count=4, above="region", rounds=2), **ROUGH | {"clients": {"count": 8}, "rounds": 3}
     ),
