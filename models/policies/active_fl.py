@@ -32,10 +32,10 @@ from netsim.core.state import StateFields
 
 
 class ActiveFl(NoProbes, StateFields):
-    """Selects by the losses of the first pass of each client's last delivered update; a lost update changes nothing.
+    """Policy that selects by the losses of the first pass of each client's last delivered update.
 
-    Only selectable clients count: alpha1 is a share of these. If fewer clients have a weight than are to be drawn, all of them
-    are selected and the rest uniformly.
+    A lost update changes nothing. Only selectable clients count: alpha1 is a share of these. If fewer clients have a weight
+    than are to be drawn, all of them are selected and the rest uniformly.
 
     Example:
         >>> import numpy as np
@@ -80,12 +80,16 @@ class ActiveFl(NoProbes, StateFields):
             raise ParameterError("unseen", unseen, "must be explore, first or evaluate-all")
         self._per_round = per_round
         self._root = np.sqrt(np.asarray(data_sizes, np.float64))
+        """(K,) sqrt(n_k)."""
         self._alpha1, self._alpha2, self._alpha3 = alpha1, alpha2, alpha3
         self._asks = unseen == "evaluate-all"
         self._one_by_one = per_model is not None
         self._unseen = np.inf if unseen == "first" else -np.inf
+        """Valuation of a client that has reported no loss."""
         self._known = np.zeros(clients, np.bool_)
+        """(K,) True for clients that have reported a loss."""
         self._value: FloatArray = np.zeros(clients)
+        """(K,) v_k of these clients."""
 
     @property
     def valuations(self) -> FloatArray:
@@ -99,35 +103,38 @@ class ActiveFl(NoProbes, StateFields):
     def select(self, view: View) -> IntArray:
         """Return min(m, selectable) clients, ascending; shape (n,)."""
         self._learn(view.probed.clients, view.probed.loss)
-        able, rng = view.selectable, view.rng
-        wanted = min(self._per_round, int(np.count_nonzero(able)))
-        by_value = wanted - count_explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
-        value = self.valuations
-        first = able & (value == np.inf)
-        chosen = uniform_draws(first, by_value, rng)
-        left = by_value - len(chosen)
-        if left:
-            weights = self._alpha2 * np.where(np.isfinite(value), value, 0.0)
-            drawn = successive_draws(weights, self._keep_valued(able & ~first, value, rng), left, rng)
-            chosen = np.concatenate((chosen, drawn))
-        others = able.copy()
+        selectable, rng = view.selectable, view.rng
+        wanted = min(self._per_round, int(np.count_nonzero(selectable)))
+        by_valuation = wanted - count_explored(wanted, self._alpha3, one_by_one=self._one_by_one, rng=rng)
+        valuations = self.valuations
+        first = selectable & (valuations == np.inf)
+        chosen = uniform_draws(first, by_valuation, rng)
+        missing = by_valuation - len(chosen)
+        if missing:
+            log_weights = self._alpha2 * np.where(np.isfinite(valuations), valuations, 0.0)
+            candidates = self._keep_valued(selectable & ~first, valuations, rng)
+            chosen = np.concatenate((chosen, successive_draws(log_weights, candidates, missing, rng)))
+        others = selectable.copy()
         others[chosen] = False
         return np.sort(np.concatenate((chosen, uniform_draws(others, wanted - len(chosen), rng))))
 
-    def _keep_valued(self, able: BoolArray, value: FloatArray, rng: np.random.Generator) -> BoolArray:
-        """Mark the clients of `able` that can be drawn by valuation; (K,). The alpha1 of least valuation are left out, ties at
-        random.
+    def _keep_valued(self, able: BoolArray, valuations: FloatArray, rng: np.random.Generator) -> BoolArray:
+        """Mark the clients of `able` (K,) that can be drawn by valuation; (K,).
+
+        A share alpha1 of `able` is set aside: clients without a valuation, then those of the least, ties at random.
         """
-        kept = able & (value > -np.inf)
+        kept = able & (valuations > -np.inf)
+        # 1e-9: a product that is a whole number up to rounding counts as that number.
         aside = int(np.floor(self._alpha1 * np.count_nonzero(able) + 1e-9)) - int(np.count_nonzero(able & ~kept))
         if aside <= 0:
             return kept
-        stays = largest(value, kept, max(int(np.count_nonzero(kept)) - aside, 0), rng)
+        stays = largest(valuations, kept, max(int(np.count_nonzero(kept)) - aside, 0), rng)
         kept = np.zeros(len(able), np.bool_)
         kept[stays] = True
         return kept
 
     def observe(self, outcome: Outcome) -> None:
+        """Store the valuations of the clients whose updates arrived."""
         arrived = ~outcome.censored
         self._learn(outcome.clients[arrived], fill_missing_losses(outcome.reports.loss[arrived]))
 

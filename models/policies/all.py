@@ -11,7 +11,7 @@ from models.policies.protocols import IgnoresOpinions, IntArray, NoMemory, NoPro
 
 
 class All(NoMemory, NoProbes, IgnoresOpinions):
-    """Selects every selectable client, even if they are more than `server.per_round`. It has no parameters.
+    """Policy that selects every selectable client, even if they are more than `server.per_round`. It has no parameters.
 
     Example:
         >>> import numpy as np
@@ -28,4 +28,5 @@ class All(NoMemory, NoProbes, IgnoresOpinions):
         pass
 
     def select(self, view: View) -> IntArray:
+        """Return all selectable clients, ascending; shape (n,)."""
         return np.flatnonzero(view.selectable)

@@ -31,9 +31,10 @@ def successive_draws(log_weights: FloatArray, able: BoolArray, size: int, rng: n
     weights = log_weights[clients]
     with np.errstate(divide="ignore"):  # u = 0 is the last to be drawn
         gumbel = -np.log(-np.log(u[clients]))
-    boundless = weights == np.inf
-    if boundless.any():
-        order = np.lexsort((np.where(boundless, 0.0, weights) + gumbel, boundless))
+    infinite = weights == np.inf
+    if infinite.any():
+        # inf + gumbel would be inf for all of them: sort by (infinite, key) instead.
+        order = np.lexsort((np.where(infinite, 0.0, weights) + gumbel, infinite))
         return np.sort(clients[order[len(order) - size :]])
     keys = weights + gumbel
     return np.sort(clients[np.argpartition(keys, len(keys) - size)[len(keys) - size :]])
@@ -52,8 +53,9 @@ def uniform_draws(able: BoolArray, size: int, rng: np.random.Generator) -> IntAr
 
 
 def largest(scores: FloatArray, able: BoolArray, size: int, rng: np.random.Generator) -> IntArray:
-    """Return the `size` clients of `able` (K,) with the largest `scores` (K,), ascending; ties at the last place uniformly at
-    random.
+    """Return the `size` clients of `able` (K,) with the largest `scores` (K,), ascending; all of `able` if they are no more.
+
+    Clients that tie for the last places are drawn uniformly.
     """
     u = rng.random(len(scores))
     clients = np.flatnonzero(able)

@@ -9,8 +9,9 @@ from models.policies.protocols import IntArray, NoMemory, NoProbes, Truth, View,
 
 
 class Fastest(NoMemory, NoProbes):
-    """Selects the m selectable clients of lowest mean latency under the laws in force as the round begins; ties: lower client
-    first.
+    """Policy that selects the m selectable clients of lowest mean latency, under the laws in force as the round begins.
+
+    Ties go to the lower client.
 
     Example:
         >>> import numpy as np
@@ -33,6 +34,7 @@ class Fastest(NoMemory, NoProbes):
         self._truth = truth
 
     def select(self, view: View) -> IntArray:
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         candidates = np.flatnonzero(view.selectable)
         mean_latency_s = self._truth.mean_latency_s(view.round, view.time_s)[candidates]
         return np.sort(candidates[top_by_score(-mean_latency_s, self._per_round, None)])

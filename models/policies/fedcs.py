@@ -11,7 +11,7 @@ client that is ready first.
 from __future__ import annotations
 
 import heapq
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -32,7 +32,7 @@ from models.policies.protocols import (
 
 
 class FedCs(NoMemory, NoProbes):
-    """Selects clients that are expected to finish in time; no client if none is. Keeps nothing from round to round.
+    """Policy that selects clients that are expected to finish in time; no client if none is. It keeps nothing between rounds.
 
     The limit covers download, training, upload and `reserve_s` for the server's own work; multicast of the model takes as long
     as the longest expected download of the selected (`sequential`). The server needs a deadline, or rounds of fixed length.
@@ -91,66 +91,77 @@ class FedCs(NoMemory, NoProbes):
         """Return the clients that fit into the round, ascending; shape (n,), n may be 0."""
         probed = view.probed
         candidates = probed.clients[probed.answered & view.selectable[probed.clients]]
-        phases = ("download", "compute", "upload")
-        means = {phase: self._truth.mean_phase_s(phase, view.round, view.time_s)[candidates] for phase in phases}
+        download_s, train_s, upload_s = (
+            self._truth.mean_phase_s(phase, view.round, view.time_s)[candidates] for phase in ("download", "compute", "upload")
+        )
         if self._one_by_one:
             order = view.rng.permutation(len(candidates))  # equal times are taken at random
-            kept = order[greedy(means["download"][order], means["compute"][order], means["upload"][order], self._limit_s)]
+            kept = order[greedy(download_s[order], train_s[order], upload_s[order], self._limit_s)]
             return np.sort(candidates[kept[: self._most]])
         fits = np.zeros(self._clients, np.bool_)
-        fits[candidates[sum(means.values(), np.zeros(len(candidates))) <= self._limit_s]] = True
+        fits[candidates[download_s + train_s + upload_s <= self._limit_s]] = True
         return uniform_draws(fits, self._most, view.rng)
+
+
+class _Entry(NamedTuple):
+    """Entry of a heap of candidates."""
+
+    time_s: float
+    place: int
+    """Position of the candidate."""
 
 
 def greedy(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
     """Return the positions of the accepted candidates, in the order of acceptance, from their estimates (n,) in seconds.
 
-    Each step removes the candidate of least increase, dist(S + k) - dist(S) + upload + max(0, train - Theta), where dist is the
-    longest download of a set; ties by position. It is accepted if dist + Theta' < `limit_s`. With equal downloads this takes
-    O(n log n), with the same result as `_search_quadratic`, which handles all others.
+    Candidates that are accepted form the set S; Theta is the end of their uploads, dist their longest download. Each step takes
+    the candidate k of least increase, dist(S + k) - dist(S) + upload + max(0, train - Theta); ties by position. It is accepted
+    if dist and Theta with it add up to less than `limit_s`, else dropped. With equal downloads this takes O(n log n), with the
+    same result as `_search_quadratic`, which handles all others.
     """
     if not len(upload_s) or not (download_s == download_s[0]).all():
         return _search_quadratic(download_s, train_s, upload_s, limit_s)
     # The increase is `upload` of a candidate whose training ends by Theta (heap `ready`) and training + upload - Theta of the
     # others (heap `late`). Theta only grows, so a candidate moves from `late` to `ready` once, in the order of heap `trains`.
-    # Removed candidates stay in the heaps until they come to the head.
-    late = [(float(t + u), place) for place, (t, u) in enumerate(zip(train_s, upload_s, strict=True))]
-    trains = [(float(t), place) for place, t in enumerate(train_s)]
-    ready: list[tuple[float, int]] = []
+    # Candidates that were taken stay in the heaps until they come to the head.
+    late = [_Entry(float(t + u), place) for place, (t, u) in enumerate(zip(train_s, upload_s, strict=True))]
+    trains = [_Entry(float(t), place) for place, t in enumerate(train_s)]
+    ready: list[_Entry] = []
     heapq.heapify(late)
     heapq.heapify(trains)
     taken = np.zeros(len(upload_s), np.bool_)
-    theta, dist, accepted = 0.0, 0.0, []
+    theta_s, dist_s, accepted = 0.0, 0.0, []
     for _ in range(len(upload_s)):
-        while trains and trains[0][0] <= theta:
-            place = heapq.heappop(trains)[1]
+        while trains and trains[0].time_s <= theta_s:
+            place = heapq.heappop(trains).place
             if not taken[place]:
-                heapq.heappush(ready, (float(upload_s[place]), place))
-        while late and (taken[late[0][1]] or train_s[late[0][1]] <= theta):
+                heapq.heappush(ready, _Entry(float(upload_s[place]), place))
+        while late and (taken[late[0].place] or train_s[late[0].place] <= theta_s):
             heapq.heappop(late)
-        while ready and taken[ready[0][1]]:
+        while ready and taken[ready[0].place]:
             heapq.heappop(ready)
-        first = [(ready[0][0], ready[0][1])] if ready else []
-        second = [(late[0][0] - theta, late[0][1])] if late else []
-        place = min(first + second)[1]
+        heads = [ready[0]] if ready else []
+        if late:
+            heads.append(_Entry(late[0].time_s - theta_s, late[0].place))
+        place = min(heads).place
         taken[place] = True
-        ends = theta + float(upload_s[place] + max(0.0, train_s[place] - theta))
-        if max(dist, float(download_s[place])) + ends < limit_s:
+        end_s = theta_s + float(upload_s[place] + max(0.0, train_s[place] - theta_s))
+        if max(dist_s, float(download_s[place])) + end_s < limit_s:
             accepted.append(place)
-            theta, dist = ends, max(dist, float(download_s[place]))
+            theta_s, dist_s = end_s, max(dist_s, float(download_s[place]))
     return np.array(accepted, np.int64)
 
 
 def _search_quadratic(download_s: FloatArray, train_s: FloatArray, upload_s: FloatArray, limit_s: float) -> IntArray:
     """Return what `greedy` returns, by comparing all remaining candidates in each step, in O(n^2)."""
-    left = np.ones(len(upload_s), np.bool_)
-    theta, dist, accepted = 0.0, 0.0, []
+    is_left = np.ones(len(upload_s), np.bool_)
+    theta_s, dist_s, accepted = 0.0, 0.0, []
     for _ in range(len(upload_s)):
-        grows = np.maximum(download_s, dist) - dist + upload_s + np.maximum(train_s - theta, 0.0)
-        place = int(np.argmin(np.where(left, grows, np.inf)))
-        left[place] = False
-        ends = theta + float(upload_s[place] + max(0.0, train_s[place] - theta))
-        if max(dist, float(download_s[place])) + ends < limit_s:
+        increases_s = np.maximum(download_s, dist_s) - dist_s + upload_s + np.maximum(train_s - theta_s, 0.0)
+        place = int(np.argmin(np.where(is_left, increases_s, np.inf)))
+        is_left[place] = False
+        end_s = theta_s + float(upload_s[place] + max(0.0, train_s[place] - theta_s))
+        if max(dist_s, float(download_s[place])) + end_s < limit_s:
             accepted.append(place)
-            theta, dist = ends, max(dist, float(download_s[place]))
+            theta_s, dist_s = end_s, max(dist_s, float(download_s[place]))
     return np.array(accepted, np.int64)

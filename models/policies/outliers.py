@@ -48,9 +48,11 @@ class Outliers(StateFields):
     state_fields = ("_loss", "_version", "credits")
 
     def __init__(self, clients: int, parameters: OutlierParameters) -> None:
-        self._with = parameters
+        self._parameters = parameters
         self._loss: FloatArray = np.full(clients, np.nan)
+        """(K,) last loss of each client; NaN before the first."""
         self._version: IntArray = np.full(clients, -_VERSIONS)
+        """(K,) version of the model that this loss belongs to; too old to be compared before the first."""
         self.credits: IntArray = np.full(clients, parameters.credits)
         """(K,) credits left; none at 0 or below."""
 
@@ -60,20 +62,22 @@ class Outliers(StateFields):
         return self.credits <= 0
 
     def observe(self, clients: IntArray, losses: FloatArray, versions: IntArray) -> None:
-        """Take in delivered updates of distinct `clients` (n,), in this order: their losses and the `versions` that they
-        started from.
+        """Compare the losses (n,) of delivered updates one after the other, and take credits from clients that are outliers.
+
+        `clients` (n,) are distinct; `versions` (n,): the versions of the model that the updates started from.
         """
-        least = self._with.compared
+        least = self._parameters.compared
         if least is None or not len(clients):
             return
-        # Clients whose loss may be compared with one of these; the loop looks at no others.
+        # Clients with a loss that may be compared with one of these; the loop looks at no others.
         recent = np.union1d(np.flatnonzero(self._version > versions.min() - _VERSIONS), clients)
         for client, loss, version in zip(clients.tolist(), losses.tolist(), versions.tolist(), strict=True):
             self._loss[client], self._version[client] = loss, version
-            near = (self._version[recent] <= version) & (self._version[recent] > version - _VERSIONS)
-            among = recent[near & ~np.isnan(self._loss[recent])]
-            if len(among) >= least:
-                self.credits[among[find_noise(self._loss[among], self._with.radius, least // 2)]] -= 1
+            in_window = (self._version[recent] <= version) & (self._version[recent] > version - _VERSIONS)
+            compared = recent[in_window & ~np.isnan(self._loss[recent])]
+            if len(compared) >= least:
+                is_noise = find_noise(self._loss[compared], self._parameters.radius, least // 2)
+                self.credits[compared[is_noise]] -= 1
 
 
 def find_noise(values: FloatArray, radius: float, least: int) -> BoolArray:

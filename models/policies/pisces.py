@@ -34,7 +34,7 @@ _LAST = 5  # values of staleness that are averaged
 
 
 class Pisces(NoProbes, StateFields):
-    """Selects by loss, discounted by staleness. On a server without staleness it selects by loss alone.
+    """Policy that selects by loss, discounted by staleness. On a server without staleness it selects by loss alone.
 
     A client that is banned as an outlier is selected only if no other client can be.
 
@@ -70,7 +70,9 @@ class Pisces(NoProbes, StateFields):
         self._per_round, self._sizes = per_round, np.asarray(data_sizes, np.float64)
         self._exploration, self._decay, self._least, self._discount = exploration, decay, least_exploration, discount
         self._utility: FloatArray = np.zeros(clients)
+        """(K,) U_k of the last delivered update."""
         self._seen: BoolArray = np.zeros(clients, np.bool_)
+        """(K,) True for clients that have delivered an update."""
         self._staleness: IntArray = np.full((_LAST, clients), -1)
         """(5, K) the last values of each client, newest first; -1 where there are fewer."""
         self._outliers = Outliers(clients, outliers)
@@ -82,8 +84,8 @@ class Pisces(NoProbes, StateFields):
     def scores(self) -> FloatArray:
         """Return V_k (K,); -inf for clients that have delivered nothing."""
         known = self._staleness >= 0
-        mean = np.where(known, self._staleness, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        return np.where(self._seen, self._utility / (mean + 1.0) ** self._discount, -np.inf)
+        mean_staleness = np.where(known, self._staleness, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        return np.where(self._seen, self._utility / (mean_staleness + 1.0) ** self._discount, -np.inf)
 
     def select(self, view: View) -> IntArray:
         """Return min(m, selectable) clients, ascending; shape (n,)."""
@@ -99,6 +101,7 @@ class Pisces(NoProbes, StateFields):
         return np.sort(np.concatenate((best, uniform_draws(unseen, wanted - count_seen, rng))))
 
     def observe(self, outcome: Outcome) -> None:
+        """Store utility and staleness of the updates that arrived, and look for outliers among their losses."""
         arrived = ~outcome.censored
         clients, losses = outcome.clients[arrived], outcome.reports.loss_rms[arrived]
         staleness = outcome.reports.staleness[arrived]

@@ -32,7 +32,7 @@ Variant = Literal["pow-d", "rpow-d", "adapow-d"]
 
 
 class PowerOfChoice(NoProbes, StateFields):
-    """Selects the m of largest loss among d candidates; ties uniformly at random.
+    """Policy that selects the m clients of largest loss among d candidates; ties uniformly at random.
 
     Candidates that have not answered are not selected; if none has, m selectable clients are drawn uniformly. Data sizes may be
     0: such a client is a candidate only if all clients are.
@@ -106,25 +106,26 @@ class PowerOfChoice(NoProbes, StateFields):
 
     def select(self, view: View) -> IntArray:
         """Return m of the candidates, ascending; fewer if fewer have answered or are selectable."""
-        able, rng = view.selectable, view.rng
+        selectable, rng = view.selectable, view.rng
         if not self._asks:
             assert self._candidates is not None
-            drawn = successive_draws(self._log_share, able, self._candidates, rng)
+            drawn = successive_draws(self._log_share, selectable, self._candidates, rng)
             return largest(self._last, self._mask_of(drawn), self._per_round, rng)
         probed = view.probed
-        answered = probed.answered & able[probed.clients]
+        answered = probed.answered & selectable[probed.clients]
         if not answered.any():
-            return uniform_draws(able, self._per_round, rng)
+            return uniform_draws(selectable, self._per_round, rng)
         losses = np.full(self._clients, -np.inf)
         losses[probed.clients[answered]] = probed.loss[answered]
         return largest(losses, self._mask_of(probed.clients[answered]), self._per_round, rng)
 
     def _mask_of(self, clients: IntArray) -> BoolArray:
-        """Return a mask (K,) of `clients` (n,)."""
+        """Return a mask (K,), True for `clients` (n,)."""
         mask = np.zeros(self._clients, np.bool_)
         mask[clients] = True
         return mask
 
     def observe(self, outcome: Outcome) -> None:
+        """Store the losses of the clients whose updates arrived."""
         arrived = ~outcome.censored
         self._last[outcome.clients[arrived]] = fill_missing_losses(outcome.reports.loss[arrived])

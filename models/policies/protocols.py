@@ -22,45 +22,72 @@ class View(Protocol):
     """State of a round before its selection, as the engine's `RoundView` offers it."""
 
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """Number of the round, from 1."""
+
     @property
     def time_s(self) -> float: ...
     @property
-    def selectable(self) -> BoolArray: ...
+    def selectable(self) -> BoolArray:
+        """(K,) True for clients that are present and not busy."""
+
     @property
-    def participations(self) -> IntArray: ...
+    def participations(self) -> IntArray:
+        """(K,) noisy updates that each client has released so far."""
+
     @property
-    def rng(self) -> np.random.Generator: ...
+    def rng(self) -> np.random.Generator:
+        """The policy's own generator of this round."""
+
     @property
-    def probed(self) -> Probed: ...
+    def probed(self) -> Probed:
+        """Answers to the probes of this round."""
 
 
 class Reported(Protocol):
-    """Reports that came with the updates of a round, as the engine's `Reports` offers them; NaN or -1 where no update arrived."""
+    """Reports that came with the updates of a round, as the engine's `Reports` offers them; NaN or -1 where no update arrived.
+
+    Arrays (n,) have an entry for each selected client.
+    """
 
     @property
-    def staleness(self) -> IntArray: ...
+    def staleness(self) -> IntArray:
+        """Versions of the model made since the one that the client received."""
+
     @property
-    def samples(self) -> IntArray: ...
+    def samples(self) -> IntArray:
+        """Samples that local training processed."""
+
     @property
-    def loss(self) -> FloatArray: ...
+    def loss(self) -> FloatArray:
+        """Mean loss of local training."""
+
     @property
-    def loss_rms(self) -> FloatArray: ...
+    def loss_rms(self) -> FloatArray:
+        """Root mean square of the losses of local training."""
 
 
 class Probed(Protocol):
-    """Answers of the clients that were probed before the selection, as the engine's `Probed` offers them."""
+    """Answers of the clients that were probed before the selection, as the engine's `Probed` offers them; NaN without an answer.
+
+    Arrays (d,) have an entry for each probed client.
+    """
 
     @property
     def clients(self) -> IntArray: ...
     @property
     def answered(self) -> BoolArray: ...
     @property
-    def loss(self) -> FloatArray: ...
+    def loss(self) -> FloatArray:
+        """Mean loss of the present model on the client's samples."""
+
     @property
-    def elapsed_s(self) -> FloatArray: ...
+    def elapsed_s(self) -> FloatArray:
+        """Seconds from the sending of the model to the arrival of the answer."""
+
     @property
-    def accuracy(self) -> FloatArray | None: ...
+    def accuracy(self) -> FloatArray | None:
+        """Accuracy of the present model on the client's own test data; None if not requested."""
 
 
 class Outcome(Protocol):
@@ -73,13 +100,21 @@ class Outcome(Protocol):
     @property
     def end_s(self) -> float: ...
     @property
-    def clients(self) -> IntArray: ...
+    def clients(self) -> IntArray:
+        """(n,) clients selected in the round."""
+
     @property
-    def latency_s(self) -> FloatArray: ...
+    def latency_s(self) -> FloatArray:
+        """(n,) seconds from selection to delivery; if censored, the time after which the server stopped waiting."""
+
     @property
-    def censored(self) -> BoolArray: ...
+    def censored(self) -> BoolArray:
+        """(n,) True where no update arrived before the round closed."""
+
     @property
-    def updates(self) -> FloatArray | None: ...
+    def updates(self) -> FloatArray | None:
+        """(delivered, d) updates of the delivered clients, for policies with `needs_updates`."""
+
     @property
     def reports(self) -> Reported: ...
 
@@ -105,7 +140,10 @@ class Presence(Protocol):
 
 
 class NoProbes:
-    """Defaults of a policy that needs no losses and sends no probes. Policies override what they do need."""
+    """Defaults of a policy that needs no losses and sends no probes. Policies override what they do need.
+
+    `netsim.core.protocols.SelectionPolicy` documents the attributes.
+    """
 
     needs_losses = False
     probes = False
@@ -133,16 +171,17 @@ class NoMemory(StateFields):
     """Methods of a policy that learns nothing from its rounds and keeps no state."""
 
     def observe(self, outcome: Outcome) -> None:
-        pass
+        """Ignore the outcome of a round."""
 
 
 class IgnoresOpinions:
-    """Methods of a policy that slotted servers accept, although it learns nothing from opinions."""
+    """Methods of a policy that slotted servers accept, although it learns nothing from opinions (clients' tests of the model)."""
 
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        pass
+        """Ignore the opinions of a slot."""
 
     def notes(self) -> dict[str, int]:
+        """Return no facts for the summary of the run."""
         return {}
 
 

@@ -8,7 +8,7 @@ from models.policies.protocols import IgnoresOpinions, IntArray, NoMemory, NoPro
 
 
 class Random(NoMemory, NoProbes, IgnoresOpinions):
-    """Selects m selectable clients, every such set equally likely; all selectable clients if they are m or fewer.
+    """Policy that draws m selectable clients, every such set equally likely; all selectable clients if they are m or fewer.
 
     Example:
         >>> import numpy as np
@@ -25,6 +25,7 @@ class Random(NoMemory, NoProbes, IgnoresOpinions):
         self._per_round = per_round
 
     def select(self, view: View) -> IntArray:
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         candidates = np.flatnonzero(view.selectable)
         if len(candidates) <= self._per_round:
             return candidates

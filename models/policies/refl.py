@@ -38,7 +38,7 @@ _DIGITS = 9
 
 
 class Refl(NoProbes, StateFields):
-    """Selects clients that will soon be away. A client that has not answered the request is selected only if none has.
+    """Policy that selects clients that will soon be away. A client that did not answer the request is selected only if none did.
 
     Example:
         >>> import numpy as np
@@ -93,10 +93,10 @@ class Refl(NoProbes, StateFields):
     def count_expected(self, now_s: float) -> int:
         """Return B, the number of updates under way that are expected within mu from `now_s`, overdue ones included."""
         under_way = ~np.isnan(self._since_s)
-        known = self._latency_s[~np.isnan(self._latency_s)]
-        usual_s = float(known.mean()) if len(known) else self.mean_round_s
-        lasts_s = np.where(np.isnan(self._latency_s), usual_s, self._latency_s)[under_way]
-        return int(np.count_nonzero(self._since_s[under_way] + lasts_s <= now_s + self.mean_round_s))
+        known_s = self._latency_s[~np.isnan(self._latency_s)]
+        usual_s = float(known_s.mean()) if len(known_s) else self.mean_round_s
+        expected_s = np.where(np.isnan(self._latency_s), usual_s, self._latency_s)[under_way]
+        return int(np.count_nonzero(self._since_s[under_way] + expected_s <= now_s + self.mean_round_s))
 
     def probe(self, view: View) -> IntArray:
         """Return all selectable clients."""
@@ -121,16 +121,17 @@ class Refl(NoProbes, StateFields):
         return largest(-self._rank(view.time_s), answered, wanted, view.rng)
 
     def _rank(self, now_s: float) -> FloatArray:
-        """Return the ranks (K,) of the clients, the least first: their forecasts, or 0 and 1 with `priority`."""
-        mean_s = self.mean_round_s
-        later = np.round(self._presence.forecast(now_s + mean_s, now_s + 2 * mean_s), _DIGITS)
+        """Return the ranks (K,) of the clients, the least is selected first: their forecasts, or 0 and 1 with `priority`."""
+        mu_s = self.mean_round_s
+        second_mu = np.round(self._presence.forecast(now_s + mu_s, now_s + 2 * mu_s), _DIGITS)
         if not self._priority:
-            return later
-        sooner = np.round(self._presence.forecast(now_s, now_s + mean_s), _DIGITS)
-        leaves: BoolArray = (sooner == 1.0) & (later < 1.0)
+            return second_mu
+        first_mu = np.round(self._presence.forecast(now_s, now_s + mu_s), _DIGITS)
+        leaves: BoolArray = (first_mu == 1.0) & (second_mu < 1.0)
         return np.where(leaves, 0.0, 1.0)
 
     def observe(self, outcome: Outcome) -> None:
+        """Update mu by the duration of the round, and store the latencies of the updates that arrived."""
         self.mean_round_s = (1 - self._memory) * (outcome.end_s - outcome.start_s) + self._memory * self.mean_round_s
         self._since_s[outcome.clients] = np.nan
         arrived = ~outcome.censored

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -73,8 +73,17 @@ class RankingParameters:
             raise ParameterError("tested", self.tested, "has no meaning where measure = 'loss', which asks no client")
 
 
+class _Figures(NamedTuple):
+    """Figures by which tiers are ranked; greater is better."""
+
+    clients: IntArray
+    """(n,)"""
+    values: FloatArray
+    """(n,) accuracy, or loss with the sign changed."""
+
+
 class Tifl(NoProbes, StateFields):
-    """Selects m clients of the tier drawn for the round; slower tiers, then faster ones, fill it up if it has too few.
+    """Policy that selects m clients of the tier drawn for the round; slower tiers, then faster ones, fill it up.
 
     Without `ranking.fill` fewer are selected, and slower or faster tiers help only if no client of the drawn tier is selectable.
 
@@ -134,17 +143,22 @@ class Tifl(NoProbes, StateFields):
         self._share: FloatArray = np.full(tiers, 1.0 / tiers) if self._adaptive else _read_probabilities(probabilities, tiers)
         self._credits: FloatArray = np.full(tiers, math.inf if ranking.credits is None else float(ranking.credits))
         self._profiled = 0
+        """Profiling rounds begun; one more than `sync_rounds` once the tiers are known."""
         self._sum_s: FloatArray = np.zeros(clients)
+        """(K,) sum of the latencies in profiling rounds."""
         self.tier_of: IntArray = np.full(clients, -1, np.int8).astype(np.int64)
         """(K,) tier of each client, from 0, the fastest; -1: silent in profiling, or not profiled yet."""
         self._loss: FloatArray = np.full(clients, np.nan)
         self._before: FloatArray = np.full(tiers, np.nan)
         """(tiers,) figures of the last ranking, greater is better."""
         self._last_tier = -1
+        """Tier selected last; -1: none yet."""
 
     def probe(self, view: View) -> IntArray:
-        """Return all selectable clients in the `sync_rounds` profiling calls; then, before a ranking by accuracy, clients of
-        every tier.
+        """Return the clients to probe. The engine calls it again, until it returns none.
+
+        The first `sync_rounds` calls profile all selectable clients. Later, clients of every tier are asked for their accuracy
+        before a ranking by accuracy.
         """
         self.tests = False
         if 0 < self._profiled <= self._sync_rounds and len(view.probed.clients):
@@ -174,22 +188,23 @@ class Tifl(NoProbes, StateFields):
         if self._profiled == self._sync_rounds:
             mean_s, width = self._sum_s / self._sync_rounds, self._split == "equal-width"
             self.tier_of = split_into_tiers(mean_s, self._tiers, self._timeout_s, width=width, rng=view.rng)
-            self._profiled += 1  # what clients answer from now on is something else
+            self._profiled += 1  # Later answers are accuracies, not latencies.
 
     def select(self, view: View) -> IntArray:
-        """Return min(m, selectable) clients, ascending; shape (n,). If all clients were silent in profiling, they are drawn
-        uniformly.
+        """Return the clients of a round, at most m, ascending; shape (n,).
+
+        If all clients were silent in profiling, they are drawn uniformly.
         """
-        able, rng = view.selectable, view.rng
+        rng = view.rng
         if self._ranking_is_due(view.round):
-            self._rank(*(self._losses() if self._by_losses else _answers(view)), rng)
+            self._rank(self._losses() if self._by_losses else _answers(view), rng)
         tier = self._draw_tier(rng)
         chosen: list[IntArray] = []
         missing = self._per_round
-        for other in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
+        for candidate in [*range(tier, self._tiers), *range(tier - 1, -1, -1), -1]:
             # Silent clients (tier -1) fill up no tier: they are selected only if no other client can be.
-            if missing and ((self._fill and other >= 0) or missing == self._per_round):
-                chosen.append(uniform_draws(able & (self.tier_of == other), missing, rng))
+            if missing and ((self._fill and candidate >= 0) or missing == self._per_round):
+                chosen.append(uniform_draws(view.selectable & (self.tier_of == candidate), missing, rng))
                 missing -= len(chosen[-1])
         self._last_tier = tier
         self._credits[tier] = max(self._credits[tier] - 1.0, 0.0)
@@ -200,42 +215,44 @@ class Tifl(NoProbes, StateFields):
 
         Uniform where those shares are all 0; among all non-empty tiers if none has credits; among all tiers if all are empty.
         """
-        there = np.bincount(self.tier_of[self.tier_of >= 0], minlength=self._tiers) > 0
-        left = there & (self._credits > 0)
-        share = np.where(left, self._share, 0.0)
+        not_empty = np.bincount(self.tier_of[self.tier_of >= 0], minlength=self._tiers) > 0
+        with_credits = not_empty & (self._credits > 0)
+        share = np.where(with_credits, self._share, 0.0)
         if not share.any():
-            share = (left if left.any() else there if there.any() else np.ones(self._tiers)).astype(np.float64)
+            equal = with_credits if with_credits.any() else not_empty if not_empty.any() else np.ones(self._tiers)
+            share = equal.astype(np.float64)
         return int(rng.choice(self._tiers, p=share / share.sum()))
 
-    def _losses(self) -> tuple[IntArray, FloatArray]:
-        """Return the clients that have reported a loss, and their last losses with the sign changed; both (n,)."""
-        known = np.flatnonzero(~np.isnan(self._loss))
-        return known, -self._loss[known]
+    def _losses(self) -> _Figures:
+        """Return the last losses of the clients that have reported one, with the sign changed."""
+        clients = np.flatnonzero(~np.isnan(self._loss))
+        return _Figures(clients, -self._loss[clients])
 
-    def _rank(self, clients: IntArray, figures: FloatArray, rng: np.random.Generator) -> None:
-        """Update the probabilities of tiers from the `figures` (n,) of `clients` (n,), greater is better; equal tiers at
-        random.
+    def _rank(self, figures: _Figures, rng: np.random.Generator) -> None:
+        """Update the probabilities of tiers from the mean `figures` of their clients; equal tiers are ranked at random.
 
         They stay as they are if the tier last selected is better than at the last ranking.
         """
-        placed = self.tier_of[clients] >= 0
-        tiers, figures = self.tier_of[clients[placed]], figures[placed]
+        in_tier = self.tier_of[figures.clients] >= 0
+        tiers = self.tier_of[figures.clients[in_tier]]
         counts = np.bincount(tiers, minlength=self._tiers)
         with np.errstate(invalid="ignore", divide="ignore"):
-            now = np.bincount(tiers, weights=figures, minlength=self._tiers) / counts
+            now = np.bincount(tiers, weights=figures.values[in_tier], minlength=self._tiers) / counts
         before, self._before = self._before, now
         last = self._last_tier
         if last < 0 or now[last] > before[last] or np.isnan(now[last]):
             return
         # Tiers by their figures, least first; a tier without a figure counts as the worst.
-        worst = np.nan_to_num(now, nan=-math.inf)
-        ties = rng.random(self._tiers) if len(np.unique(worst)) < self._tiers else worst
-        ranked = [int(tier) for tier in np.lexsort((ties, worst)) if self._credits[tier] > 0]
+        comparable = np.nan_to_num(now, nan=-math.inf)
+        # Draw only if there are ties: other runs keep their random numbers.
+        ties = rng.random(self._tiers) if len(np.unique(comparable)) < self._tiers else comparable
+        ranked = [int(tier) for tier in np.lexsort((ties, comparable)) if self._credits[tier] > 0]
         self._share = np.zeros(self._tiers)
         if ranked:
             self._share[ranked] = adaptive_shares(len(ranked), shifted=self._shifted)
 
     def observe(self, outcome: Outcome) -> None:
+        """Store the losses that came with updates."""
         loss = outcome.reports.loss
         reported = ~np.isnan(loss)
         self._loss[outcome.clients[reported]] = loss[reported]
@@ -250,13 +267,13 @@ def _refuse_adaptive(ranking: RankingParameters) -> None:
             raise ParameterError(name, value, "has no meaning unless probabilities = 'adaptive'")
 
 
-def _answers(view: View) -> tuple[IntArray, FloatArray]:
-    """Return the clients that answered with an accuracy, and these accuracies; both (n,)."""
+def _answers(view: View) -> _Figures:
+    """Return the accuracies with which clients answered the probes of this round."""
     probed = view.probed
     if probed.accuracy is None:
-        return np.zeros(0, np.int64), np.zeros(0)
+        return _Figures(np.zeros(0, np.int64), np.zeros(0))
     answered = probed.answered & ~np.isnan(probed.accuracy)
-    return probed.clients[answered], probed.accuracy[answered]
+    return _Figures(probed.clients[answered], probed.accuracy[answered])
 
 
 def split_into_tiers(mean_s: FloatArray, tiers: int, timeout_s: float, *, width: bool, rng: np.random.Generator) -> IntArray:
@@ -265,29 +282,29 @@ def split_into_tiers(mean_s: FloatArray, tiers: int, timeout_s: float, *, width:
     `width`: tiers have equal ranges of latency. Otherwise they have equal numbers of clients, the remainder in the slowest
     tiers, and equal latencies at a border are split at random.
     """
-    found: IntArray = np.full(len(mean_s), -1, np.int64)
-    there = np.flatnonzero(mean_s < timeout_s)
-    if not len(there):
-        return found
+    tier_of: IntArray = np.full(len(mean_s), -1, np.int64)
+    clients = np.flatnonzero(mean_s < timeout_s)
+    if not len(clients):
+        return tier_of
     if width:
-        least, greatest = mean_s[there].min(), mean_s[there].max()
+        least, greatest = mean_s[clients].min(), mean_s[clients].max()
         step = (greatest - least) / tiers
-        found[there] = np.minimum((mean_s[there] - least) // step, tiers - 1).astype(np.int64) if step else 0
-        return found
-    each, rest = divmod(len(there), tiers)
-    sizes = [each + (tier >= tiers - rest) for tier in range(tiers)]
-    found[there[np.lexsort((rng.random(len(there)), mean_s[there]))]] = np.repeat(np.arange(tiers), sizes)
-    return found
+        tier_of[clients] = np.minimum((mean_s[clients] - least) // step, tiers - 1).astype(np.int64) if step else 0
+        return tier_of
+    each, remainder = divmod(len(clients), tiers)
+    sizes = [each + (tier >= tiers - remainder) for tier in range(tiers)]
+    fastest_first = clients[np.lexsort((rng.random(len(clients)), mean_s[clients]))]
+    tier_of[fastest_first] = np.repeat(np.arange(tiers), sizes)
+    return tier_of
 
 
 def adaptive_shares(count: int, *, shifted: bool) -> FloatArray:
-    """Return P_i (q,) of `count` = q tiers ranked from the worst to the best. The formula would give a single tier 0; it gets
-    1.
-    """
+    """Return the probabilities P_i (q,) of `count` = q tiers, ranked from the worst to the best."""
     if count == 1:
+        # The formula of the paper would give a single tier 0 / 0.
         return np.ones(1)
-    left = np.arange(count, 0, -1.0) - (0.0 if shifted else 1.0)
-    shares: FloatArray = left / left.sum()
+    weights = np.arange(count, 0, -1.0) - (0.0 if shifted else 1.0)
+    shares: FloatArray = weights / weights.sum()
     return shares
 
 

@@ -32,10 +32,11 @@ _WINDOW_ROUNDS = 250
 
 
 class AoiAware(StateFields):
-    """Follows `scheduler` while ages are low; the threshold is h(t) = 1 / (largest empirical mean), infinite if no mean is > 0.
+    """Scheduler that follows another while ages are low, and gives clients of high age the channels of best empirical mean.
 
-    Channels without observations come last, the lower first. The scheduler learns from every round; M-Exp3 treats an overridden
-    round by its own `credit`.
+    An age is high above h(t) = 1 / (largest empirical mean), infinite if no mean is > 0. Channels without observations come
+    last, the lower first. The wrapped `scheduler` learns from every round, also from overridden ones; M-Exp3 has the parameter
+    `credit` for these.
 
     Example:
         >>> import numpy as np
@@ -97,18 +98,20 @@ class AoiAware(StateFields):
         self._running = _make_running_means(means, channels, scheduler, window_rounds, discount)
 
     contends = False
+    """False: every client has a channel of its own."""
 
     def detects(self) -> bool:
+        """Return True if the wrapped scheduler detects changes."""
         return self._scheduler.forgets
 
     @property
     def matcher(self) -> Matcher:
-        """The scheduler's."""
+        """Matcher of the wrapped scheduler."""
         return self._scheduler.matcher
 
     @matcher.setter
     def matcher(self, matcher: Matcher) -> None:
-        """Matcher of the wrapped scheduler."""
+        """Replace the matcher of the wrapped scheduler."""
         self._scheduler.matcher = matcher
 
     @property
@@ -118,7 +121,7 @@ class AoiAware(StateFields):
 
     @property
     def forgets(self) -> bool:
-        """True if the wrapped scheduler forgets."""
+        """True if the wrapped scheduler drops the observations before a change from its means."""
         return self._scheduler.forgets
 
     @property
@@ -127,8 +130,9 @@ class AoiAware(StateFields):
         return self._scheduler.declared
 
     def assign(self, view: SlotView) -> IntArray:
+        """Return the channel of each client; (K,): the wrapped scheduler's choice, overridden where ages are high."""
         means = self._running.means()
-        # nan compares as false with everything.
+        # Channels without observations, of mean nan, drop out: nan > 0 is false.
         best = max([mean for mean in means if mean > 0.0], default=0.0)
         threshold = 1.0 / best if best else inf
         ages: list[int] = view.ages.tolist()
@@ -142,6 +146,7 @@ class AoiAware(StateFields):
         overdue = [client for client in rotation_order(view.round, self._clients) if ages[client] > threshold]
         if not overdue:
             return assigned
+        # Oldest first. The sort is stable: clients of equal age stay in the order of rotation.
         overdue.sort(key=ages.__getitem__, reverse=True)
         return np.array(_promote(overdue, self._sort_by_mean(means), assigned.tolist()), np.int64)
 
@@ -161,28 +166,29 @@ class AoiAware(StateFields):
 
 
 def _promote(overdue: list[int], best_first: list[int], assigned: list[int]) -> list[int]:
-    """Return `assigned` after each of `overdue` in turn has taken the next of `best_first`, in exchange with its former holder.
+    """Give the overdue clients the best channels, and return the channel of each client: `assigned`, changed in place.
 
-    `overdue` holds clients, oldest first; `best_first` channels; `assigned` the channel of each client, which is changed in
-    place.
+    `overdue` holds clients, oldest first; `best_first` channels. A client that holds the channel of an overdue one gets the
+    other's former channel in exchange, so that all channels stay distinct.
     """
-    holder = {channel: client for client, channel in enumerate(assigned)}
+    holder_of = {channel: client for client, channel in enumerate(assigned)}
     for client, channel in zip(overdue, best_first, strict=False):
-        former, other = assigned[client], holder.get(channel)
+        former_channel, holder = assigned[client], holder_of.get(channel)
         assigned[client] = channel
-        holder[channel] = client
-        if other is None:
-            del holder[former]
-        elif other != client:
-            assigned[other] = former
-            holder[former] = other
+        holder_of[channel] = client
+        if holder is None:
+            del holder_of[former_channel]
+        elif holder != client:
+            assigned[holder] = former_channel
+            holder_of[former_channel] = holder
     return assigned
 
 
 def _make_running_means(
     means: str, channels: int, scheduler: Scheduler, window_rounds: int | None, discount: float | None
 ) -> RunningMeans:
-    """Return the means that the options describe. Raises ParameterError for options that contradict each other."""
+    """Return the empirical means that `AoiAware` exploits, by its options. Raises ParameterError if they contradict each other.
+    """
     if window_rounds is not None and means != "window":
         raise ParameterError("window_rounds", window_rounds, f"has no meaning where means = {means!r}")
     if discount is not None and means != "discount":

@@ -8,7 +8,9 @@ from models.schedulers.protocols import ChosenMatcher
 
 
 class Cucb(IndexPolicy):
-    """Selects the K channels of largest mean_i + sqrt(3 ln t / (2 D_i)); no detector, no forced exploration, no restart.
+    """Scheduler that selects the K channels of largest mean_i + sqrt(3 ln t / (2 D_i)), D_i the observations of channel i.
+
+    It has no detector, no forced exploration and no restart.
 
     Example:
         >>> import numpy as np

@@ -66,13 +66,12 @@ class GlrCucb(IndexPolicy):
 
 
 def alpha_for_segments(rounds: int, *, channels: int, segments: int) -> float:
-    """Return min(1, sqrt(C_T N ln T / T)), the share of forced exploration for `segments` = C_T stationary intervals; 0 for T =
-    1.
+    """Return alpha = min(1, sqrt(C_T N ln T / T)), the share of rounds with forced exploration; 0 for T = 1.
 
-    alpha T rounds are spent on exploring, and every change waits about N ln T / alpha rounds until it has been seen often
-    enough. This alpha makes both equal, and with delta = 1 / T gives the order of Lemma 4 (Zhou et al. 2020, Corollary 4.3,
-    which the paper cites). Both papers give orders; the constant 1 is a choice. Raises ParameterError for `rounds` < 1 or
-    `segments` < 1.
+    C_T = `segments` is the number of stationary intervals, N = `channels`, T = `rounds`. alpha T rounds are spent on exploring,
+    and every change waits about N ln T / alpha rounds until it has been seen often enough. This alpha makes both equal, and
+    with delta = 1 / T gives the order of Lemma 4 (Zhou et al. 2020, Corollary 4.3, which the paper cites). Both papers give
+    orders; the constant 1 is a choice. Raises ParameterError for `rounds` < 1 or `segments` < 1.
     """
     check_rounds(rounds)
     if segments < 1:
@@ -81,8 +80,9 @@ def alpha_for_segments(rounds: int, *, channels: int, segments: int) -> float:
 
 
 def _period(channels: int, rounds: int | None, alpha: float | None, segments: int | None, forced: bool) -> int:
-    """Return the rounds between two forced explorations of a channel, 0 without any. Raises ParameterError for contradicting
-    values.
+    """Return floor(N / alpha), the rounds from one forced exploration of a channel to the next; 0 if none is forced.
+
+    alpha is given, follows from `segments`, or is the default. Raises ParameterError for values that contradict each other.
     """
     if rounds is not None:
         check_rounds(rounds)

@@ -1,4 +1,8 @@
-"""Base class of combinatorial UCB over channels (Chen et al. 2013; Li et al., eq. 29), with forced exploration and restarts."""
+"""Base class of combinatorial UCB over channels (Chen et al. 2013; Li et al., eq. 29), with forced exploration and restarts.
+
+Its own base, `RankedScheduler`, keeps the counts and means of the channels and has the matcher, which gives the selected
+channels to the clients.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +16,13 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class IndexPolicy(RankedScheduler):
-    """Selects the K channels of largest mean_i + sqrt(3 ln(t - tau) / (2 D_i)), infinite while D_i = 0; ties go to the lower
-    channel.
+    """Scheduler that selects the K channels of largest index mean_i + sqrt(3 ln(t - tau) / (2 D_i)).
 
-    tau is the round of the last restart (0: none), D_i the number of observations of channel i since then and mean_i their
-    mean. `period` > 0 forces exploration: if i = (t - tau) mod `period` is a channel, it is used with K - 1 others drawn
-    uniformly, and the set is ranked by the same index. After every transmission the channel's detector sees the observation. A
-    declared change resets all D_i and all detectors and sets tau to this round; the remaining channels of the round are not
-    tested.
+    The index is infinite while D_i = 0, and ties go to the lower channel. t is the round, tau the round of the last restart (0:
+    none), D_i the number of observations of channel i since then and mean_i their mean. `period` > 0 forces exploration: if
+    i = (t - tau) mod `period` is a channel, it is used with K - 1 others drawn uniformly, and the set is ranked by the same
+    index. After every transmission the channel's detector sees the observation. A declared change resets all D_i and all
+    detectors and sets tau to this round; the remaining channels of the round are not tested.
     """
 
     state_fields = ("_restarts", "_detectors")
@@ -67,6 +70,7 @@ class IndexPolicy(RankedScheduler):
         return [mean + width * root for mean, root in zip(self._means_or_inf, self._inverse_roots, strict=True)]
 
     def _rank(self, view: SlotView) -> list[int]:
+        """Return the K selected channels, by index, best first; one of them is the explored one if exploration is forced."""
         index = self.index(view.round)
         # In the first N rounds of each period, one channel after the other is explored by force.
         explored = (view.round - self._tau) % self._period if self._period else self._channels
@@ -75,9 +79,11 @@ class IndexPolicy(RankedScheduler):
         # K - 1 random ones of the other channels; their numbers skip that of the explored one.
         draws = view.rng.permutation(self._channels - 1)[: self._clients - 1].tolist()
         others = [draw + (draw >= explored) for draw in draws]
+        # The inner sort makes ties go to the lower channel.
         return sorted(sorted([explored, *others]), key=index.__getitem__, reverse=True)
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
+        """Update the indices of the channels `used`, then test them for changes; `won`: True where an update got through."""
         for channel in used:
             self._means_or_inf[channel] = self._scores[channel]
             self._inverse_roots[channel] = 1.0 / sqrt(self._counts[channel])
@@ -103,6 +109,7 @@ class IndexPolicy(RankedScheduler):
         # The index is mean + width / sqrt(D_i), and inf + 0 where there is no observation.
         self._means_or_inf = [inf] * self._channels
         self._inverse_roots = [0.0] * self._channels
+        """1 / sqrt(D_i) of each channel."""
 
     def on_load(self) -> None:
         """Recompute the indices from the restored counts."""

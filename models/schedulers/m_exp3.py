@@ -19,10 +19,11 @@ from models.schedulers.super_arm_weights import SuperArm, SuperArmWeights
 
 
 class MExp3(RankedScheduler):
-    """Draws a super-arm with p_I = (1 - gamma) w_I / W + gamma / C; a reward X multiplies its weight by exp(gamma X / (p_I C)).
+    """Scheduler that draws one of the C = C(N, K) sets of channels, called super-arms, each by its weight.
 
-    X is the number of Good channels of I. Exact for any C(N, K) up to 1e300; time and memory grow with the number of arms
-    drawn. Channels are ranked by empirical mean (eq. 31).
+    Super-arm I is drawn with p_I = (1 - gamma) w_I / W + gamma / C, W the sum of all weights. Its reward X, the number of Good
+    channels of I, multiplies w_I by exp(gamma X / (p_I C)). Exact for any C up to 1e300; time and memory grow with the number
+    of arms drawn. The channels of the drawn arm are ranked by empirical mean (eq. 31).
 
     A wrapper may override the draw. A channel of the credited arm that was not used then counts as Bad. If fewer than K
     channels were used, they are credited to the drawn arm if it holds them all, and to no arm otherwise.
@@ -97,6 +98,11 @@ class MExp3(RankedScheduler):
         return (1.0 - self._gamma) * self._weights.relative(arm) + self._gamma
 
     def _rank(self, view: SlotView) -> list[int]:
+        """Draw a super-arm, and return its channels by empirical mean, best first.
+
+        The draw is uniform with probability gamma, and where the weight is spread evenly over all arms; else by the weights
+        that rewards added.
+        """
         rng = view.rng
         common = self._weights.common_share
         if common == 1.0 or rng.random() < self._gamma + (1.0 - self._gamma) * common:
@@ -108,6 +114,7 @@ class MExp3(RankedScheduler):
         return sorted(self._drawn, key=self._scores.__getitem__, reverse=True)
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
+        """Reward the credited super-arm for the channels `used` in which an update got through (`won` True)."""
         arm = self._arm_to_credit(used)
         self._drawn = ()
         if arm:
@@ -124,10 +131,11 @@ class MExp3(RankedScheduler):
 
 
 def tune_gamma(rounds: int, *, clients: int, channels: int) -> float:
-    """Return min(1, sqrt(C ln C / ((e - 1) T))) for T = `rounds` and C = C(N, K) arms of rewards in [0, 1]; 1 for a single arm.
+    """Return gamma = min(1, sqrt(C ln C / ((e - 1) T))) for T = `rounds` and C = C(N, K) arms; 1 for a single arm.
 
-    Auer et al. 2002, Corollary 3.2 with g = T, a bound on the total reward of an arm. With it Exp3 loses at most 2 sqrt(e - 1)
-    sqrt(T C ln C) to the best arm, from which Li et al. derive Theorem 3 (eq. 19). Raises ParameterError for `rounds` < 1.
+    It is for rewards in [0, 1]: Auer et al. 2002, Corollary 3.2 with g = T, a bound on the total reward of an arm. With it Exp3
+    loses at most 2 sqrt(e - 1) sqrt(T C ln C) to the best arm, from which Li et al. derive Theorem 3 (eq. 19). Raises
+    ParameterError for `rounds` < 1.
     """
     check_rounds(rounds)
     arms = math.comb(channels, clients)

@@ -8,7 +8,7 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class Random(RankedScheduler):
-    """Selects every set of K channels with equal probability, ranked by empirical mean for the matcher (None: random matching).
+    """Scheduler that draws K of N channels uniformly; the matcher (None: a random one) gets them by empirical mean, best first.
 
     Example:
         >>> import numpy as np
@@ -22,4 +22,5 @@ class Random(RankedScheduler):
         super().__init__(clients=clients, channels=channels, matcher=RandomMatching() if matcher is None else matcher)
 
     def _rank(self, view: SlotView) -> list[int]:
+        """Draw K distinct channels, and return them by empirical mean, best first."""
         return self._sort_by_score(view.rng.permutation(self._channels)[: self._clients].tolist())

@@ -40,4 +40,4 @@ class RandomAccess(StateFields):
         return np.asarray(view.rng.integers(self._channels, size=self._clients))
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
-        pass
+        """Ignore the outcome of a round: it learns nothing."""

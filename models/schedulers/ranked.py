@@ -17,24 +17,30 @@ from models.schedulers.matchers.rotation import Rotation
 from models.schedulers.protocols import BoolArray, Declared, FloatArray, IntArray, Matcher, SlotView, check_sizes
 from netsim.core.state import StateFields
 
-# Score of a channel without observations: below every mean, but finite.
 NEVER = -1.0
+"""Score of a channel without observations: below every mean, but finite."""
 
 
 class RankedScheduler(StateFields, ABC):
-    """Ranks K of N channels in `_rank`, lets `matcher` (None: rotation) give them to the clients, and counts their successes."""
+    """Base class of schedulers: subclasses rank K of N channels in `_rank`, and `matcher` (None: rotation) gives them to clients.
+
+    It counts the uses and the successes of each channel.
+    """
 
     state_fields: ClassVar[tuple[str, ...]] = ("_counts", "_wins", "matcher")
     contends = False
+    """False: every client has a channel of its own."""
 
     def __init__(self, *, clients: int, channels: int, matcher: Matcher | None = None) -> None:
         check_sizes(clients, channels)
         self.matcher: Matcher = Rotation() if matcher is None else matcher
         self._clients, self._channels = clients, channels
         self._counts = [0] * channels
+        """Transmissions over each channel since the last restart."""
         self._wins = [0] * channels
-        # wins / counts, by which channels are ranked; NEVER without observations.
+        """Those of them that got through."""
         self._scores = [NEVER] * channels
+        """wins / counts, by which channels are ranked; NEVER without observations."""
 
     @property
     def restarts(self) -> list[int]:
@@ -56,9 +62,11 @@ class RankedScheduler(StateFields, ABC):
         return ()
 
     def assign(self, view: SlotView) -> IntArray:
+        """Return the channel of each client; (K,), distinct."""
         return np.array(self.matcher.match(view, self._rank(view)), np.int64)
 
     def observe(self, view: SlotView, channels: IntArray, good: BoolArray) -> None:
+        """Count the closed round: the `channels` (n,) that were used, and True in `good` (n,) where an update got through."""
         used, won = channels.tolist(), good.tolist()
         counts, wins, scores = self._counts, self._wins, self._scores
         for channel, success in zip(used, won, strict=True):
@@ -69,10 +77,11 @@ class RankedScheduler(StateFields, ABC):
 
     def means(self) -> FloatArray:
         """Return the empirical success of each channel; (N,), nan without observations (since the last restart)."""
-        return np.array([w / n if n else nan for w, n in zip(self._wins, self._counts, strict=True)])
+        return np.array([wins / count if count else nan for wins, count in zip(self._wins, self._counts, strict=True)])
 
     def on_load(self) -> None:
-        self._scores = [w / n if n else NEVER for w, n in zip(self._wins, self._counts, strict=True)]
+        """Recompute the scores from the restored counts."""
+        self._scores = [wins / count if count else NEVER for wins, count in zip(self._wins, self._counts, strict=True)]
 
     def _sort_by_score(self, channels: list[int]) -> list[int]:
         """Return `channels` by empirical mean, best first; channels without observations last, equal ones in the given order."""
@@ -89,4 +98,7 @@ class RankedScheduler(StateFields, ABC):
         """Return K distinct channels, best first."""
 
     def _learn(self, round: int, used: list[int], won: list[bool]) -> None:
-        """Learn from the round beyond the counts, which hold it already."""
+        """Learn more from a closed round than the counts, which hold it already; by default nothing.
+
+        `used`: the channels; `won`: True where an update got through.
+        """

@@ -8,7 +8,7 @@ from netsim.core.state import StateFields
 
 
 class RoundRobin(RankedScheduler):
-    """Uses the channels (t - 1 + j) mod N, j = 0..K-1, in round t.
+    """Scheduler that uses the channels (t - 1 + j) mod N, j = 0..K-1, in round t.
 
     Without a matcher (None) client j takes the j-th of them, so that in N rounds every client uses every channel once. With a
     matcher they are ranked by empirical mean, and it assigns them.
@@ -26,6 +26,7 @@ class RoundRobin(RankedScheduler):
         self._in_order = matcher is None
 
     def _rank(self, view: SlotView) -> list[int]:
+        """Return the K channels of the round: in order of j without a matcher, else by empirical mean, best first."""
         channels = [(view.round - 1 + j) % self._channels for j in range(self._clients)]
         return channels if self._in_order else self._sort_by_score(channels)
 

@@ -1,10 +1,13 @@
-"""Empirical success of channels in the AoI-aware wrapper: over all history, over a window of rounds, or discounted."""
+"""Empirical success of channels for the AoI-aware wrapper: over all history, over a window of rounds, or discounted.
+
+Counts are transmissions over each channel, wins those that got through; a mean is wins / count.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from math import nan
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -56,14 +59,22 @@ class DiscountedMeans(StateFields):
     def observe(self, channels: IntArray, good: BoolArray) -> None:
         if self._discount < 1.0:
             # A count that has faded to nothing is dropped: its mean would become 0 / 0.
-            faded = [counts if (counts := n * self._discount) > 1e-250 else 0.0 for n in self._counts]
-            self._counts, self._wins = faded, [w * self._discount for w in self._wins]
+            faded = [new if (new := count * self._discount) > 1e-250 else 0.0 for count in self._counts]
+            self._counts, self._wins = faded, [wins * self._discount for wins in self._wins]
         for channel, success in zip(channels.tolist(), good.tolist(), strict=True):
             self._counts[channel] += 1.0
             self._wins[channel] += success
 
     def means(self) -> list[float]:
-        return [w / n if n else nan for w, n in zip(self._wins, self._counts, strict=True)]
+        return [wins / count if count else nan for wins, count in zip(self._wins, self._counts, strict=True)]
+
+
+class _Observations(NamedTuple):
+    """Outcomes of one round."""
+
+    channels: list[int]
+    good: list[bool]
+    """True where an update got through."""
 
 
 class WindowedMeans:
@@ -75,26 +86,30 @@ class WindowedMeans:
         self._window_rounds = window_rounds
         self._counts = [0] * channels
         self._wins = [0] * channels
-        self._rounds: deque[tuple[list[int], list[bool]]] = deque()
+        self._rounds: deque[_Observations] = deque()
+        """Rounds of the window, oldest first."""
 
     def observe(self, channels: IntArray, good: BoolArray) -> None:
-        self._rounds.append((channels.tolist(), good.tolist()))
+        self._rounds.append(_Observations(channels.tolist(), good.tolist()))
         self._count(self._rounds[-1], 1)
         if len(self._rounds) > self._window_rounds:
             self._count(self._rounds.popleft(), -1)
 
-    def _count(self, entry: tuple[list[int], list[bool]], sign: int) -> None:
-        for channel, success in zip(*entry, strict=True):
+    def _count(self, observations: _Observations, sign: int) -> None:
+        """Add the observations of a round to the counts (`sign` 1), or take them away (-1)."""
+        for channel, success in zip(observations.channels, observations.good, strict=True):
             self._counts[channel] += sign
             self._wins[channel] += sign * success
 
     def means(self) -> list[float]:
-        return [w / n if n else nan for w, n in zip(self._wins, self._counts, strict=True)]
+        return [wins / count if count else nan for wins, count in zip(self._wins, self._counts, strict=True)]
 
     def state_dict(self) -> State:
+        """Return the rounds of the window; the counts follow from them."""
         return {"rounds": [[np.array(channels, np.int64), np.array(good, np.bool_)] for channels, good in self._rounds]}
 
     def load_state_dict(self, state: State) -> None:
+        """Observe the rounds of a saved window again."""
         self._counts, self._wins = [0] * len(self._counts), [0] * len(self._wins)
         self._rounds.clear()
         for channels, good in state["rounds"]:

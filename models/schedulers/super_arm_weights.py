@@ -1,6 +1,7 @@
-"""Weights of all C super-arms of M-Exp3, of which only the drawn ones are stored.
+"""Weights of all C super-arms (sets of channels) of M-Exp3, of which only the drawn ones are stored.
 
-With Exp3.S sharing every weight grows by the same amount a round, so w_I = b + v_I. b is common to all arms, and v_I >= 0 is
+The weight of arm I is w_I, and W is the sum of all. With Exp3.S sharing every weight grows by the same amount a round, so
+w_I = b + v_I. b is common to all arms, and v_I >= 0 is
 what the rewards of arm I have added to it; 0 unless I was drawn. A reward multiplies w_I by g >= 1: v_I <- v_I g + b (g - 1),
 and sharing is b <- b + a. Nothing is ever subtracted and no other arm is touched, so storing only the drawn arms is exact. A
 draw by weight is a uniform draw from all C arms with probability C b / W, or else a draw of a stored arm by v.
@@ -43,8 +44,10 @@ class SuperArmWeights:
         self._mantissa: list[float] = []
         self._power: list[int] = []
         self._common, self._common_power = 0.5, 1
+        # Sums are kept in units of 2^scale.
         self._scale = 0
         self._flat = 0.0
+        """C b, the part of W that all arms share."""
         self._rescale()
 
     def __len__(self) -> int:
@@ -60,11 +63,15 @@ class SuperArmWeights:
         total = self._flat + self._tree[1]
         place = self._places.get(arm)
         if place is None:
+            # Arms that are not stored have v = 0.
             return self._flat / total
         return self._flat / total + self._count * (self._tree[self._room + place] / total)
 
     def pick(self, u: float) -> SuperArm:
-        """Return a stored arm drawn by v, from a uniform `u` in [0, 1); call it while `common_share` < 1."""
+        """Draw a stored arm with probability v / (sum of all v), from a uniform `u` in [0, 1).
+
+        Call it while `common_share` < 1: else no arm has a v above 0. It walks down the tree of sums (`_build`).
+        """
         tree, room = self._tree, self._room
         left_over = u * tree[1]
         node = 1
@@ -101,8 +108,8 @@ class SuperArmWeights:
             self._rescale()
 
     def _reward(self, place: int, gain: float) -> int:
-        """Replace v by v g + b (g - 1), g = exp(`gain`), and return its new power of two."""
-        # exp overflows above 709: whole powers of two of a large g go into the exponent.
+        """Replace v of the arm at `place` by v g + b (g - 1), g = exp(`gain`), and return its new power of two."""
+        # exp overflows above 709: whole powers of two of a large g go into the exponent. Then g - 1 rounds to g.
         doublings = int(gain / _LN_2) if gain > 500.0 else 0
         factor = exp(gain - doublings * _LN_2)
         rise = factor if doublings else expm1(gain)
@@ -125,7 +132,7 @@ class SuperArmWeights:
         return place
 
     def _put(self, place: int, value: float) -> None:
-        """Set v of a stored arm in the tree of sums."""
+        """Set v of the arm at `place` to `value`, in units of 2^scale, and update the sums above it in the tree."""
         tree = self._tree
         node = self._room + place
         tree[node] = value
@@ -139,8 +146,9 @@ class SuperArmWeights:
         self._build()
 
     def _build(self) -> None:
-        """Compute the sums of v at the common power of two, as a binary tree in one list: node n is the sum of nodes 2n and 2n
-        + 1.
+        """Compute the sums of v, in units of 2^scale, as a binary tree in one list.
+
+        Node n is the sum of nodes 2n and 2n + 1, so node 1 is the sum of all; the leaf of the arm at place j is node room + j.
         """
         self._flat = ldexp(self._common * self._count, self._common_power - self._scale)
         self._room = room = 1 << max(1, (len(self._arms) - 1).bit_length())

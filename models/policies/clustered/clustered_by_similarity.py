@@ -32,7 +32,10 @@ Similarity = Literal["arccos", "l2", "l1"]
 
 
 def compute_distances(kind: Similarity, rows: NDArray[np.floating], others: NDArray[np.floating]) -> FloatArray:
-    """Return the distance of each of `rows` (n, d) from each of `others` (K, d); shape (n, K)."""
+    """Return the distance of each of `rows` (n, d) from each of `others` (K, d); shape (n, K).
+
+    `kind`: the angle ("arccos"), Euclidean ("l2") or absolute ("l1").
+    """
     if kind == "l1":
         return cdist(rows, others, "cityblock")
     if kind == "l2":
@@ -40,13 +43,16 @@ def compute_distances(kind: Similarity, rows: NDArray[np.floating], others: NDAr
     norms = np.linalg.norm(rows, axis=1)[:, None] * np.linalg.norm(others, axis=1)
     cosine = np.divide(rows @ others.T, norms, out=np.zeros_like(norms), where=norms > 0)
     angle: FloatArray = np.arccos(np.clip(cosine, -1.0, 1.0))
+    # Two zero vectors have no angle; it counts as 0 (see the readings above).
     angle[np.ix_(np.flatnonzero(np.all(rows == 0, axis=1)), np.flatnonzero(np.all(others == 0, axis=1)))] = 0.0
     return angle
 
 
 def cut_tree(tree: FloatArray, masses: FloatArray) -> list[IntArray]:
-    """Return the largest subtrees of a linkage `tree` (n-1, 4) of total mass <= 1, as groups of leaves; `masses` (n,), each <=
-    1.
+    """Return the largest subtrees of total mass <= 1, as groups of leaves.
+
+    `tree` (n-1, 4) as SciPy's `linkage` returns it: row j joins two nodes into node n + j. `masses` (n,) of the leaves, each at
+    most 1.
     """
     groups: dict[int, IntArray] = {i: np.array([i]) for i in range(len(masses))}
     mass: dict[int, float] = dict(enumerate(masses.tolist()))
@@ -63,6 +69,7 @@ def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[
 
     A client that does not fit whole is split: it continues in the next distribution.
     """
+    # By mass; of equal masses the group of the lowest client comes first.
     ranked = sorted(groups, key=lambda group: (-float(masses[group].sum()), int(group[0])))
     clients = [group.tolist() for group in ranked[:count]]
     parts = [masses[group].tolist() for group in ranked[:count]]
@@ -86,7 +93,7 @@ def fill_groups(groups: list[IntArray], masses: FloatArray, count: int) -> list[
 
 
 class ClusteredBySimilarity(NoProbes, StateFields):
-    """Draws one client from each of m distributions made of clients with similar updates (Algorithm 2).
+    """Policy that draws one client from each of m distributions made of clients with similar updates (Algorithm 2).
 
     Memory and state hold 4 K d bytes of representatives (single precision) and 8 K^2 of distances, from the first delivered
     update.
@@ -122,7 +129,9 @@ class ClusteredBySimilarity(NoProbes, StateFields):
         masses = per_round * self._shares
         whole = np.floor(masses + ROUNDING)
         self._own = [make_distribution(np.array([i]), np.ones(1)) for i in np.flatnonzero(whole) for _ in range(int(whole[i]))]
+        """Distributions of a single client, which has 1/m of the data or more."""
         self._masses: FloatArray = np.maximum(masses - whole, 0.0)
+        """(K,) m times each client's share of the data, less what `_own` holds."""
         self._count = per_round - len(self._own)
         # It has no columns before the first update, which shows the length of a gradient.
         self._gradients: NDArray[np.float32] = np.zeros((clients, 0), np.float32)
@@ -137,6 +146,7 @@ class ClusteredBySimilarity(NoProbes, StateFields):
         return self._distributions
 
     def select(self, view: View) -> IntArray:
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         return draw_set(self.distributions, self._shares, view.selectable, view.rng)
 
     def observe(self, outcome: Outcome) -> None:
@@ -170,6 +180,7 @@ class ClusteredBySimilarity(NoProbes, StateFields):
         self._distributions = None
 
     def on_load(self) -> None:
+        """Forget the distributions, which follow from the restored distances."""
         self._distributions = None
 
     def _cluster(self) -> list[Distribution]:

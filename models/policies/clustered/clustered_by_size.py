@@ -13,7 +13,7 @@ from models.policies.protocols import FloatArray, IntArray, NoMemory, NoProbes, 
 
 
 class ClusteredBySize(NoMemory, NoProbes):
-    """Draws one client from each of m distributions that the sizes of the clients' data fill (Algorithm 1).
+    """Policy that draws one client from each of m distributions, which the sizes of the clients' data fill (Algorithm 1).
 
     Example:
         >>> import numpy as np
@@ -31,4 +31,5 @@ class ClusteredBySize(NoMemory, NoProbes):
         self.distributions = fill_distributions(order, per_round * self._shares[order])
 
     def select(self, view: View) -> IntArray:
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         return draw_set(self.distributions, self._shares, view.selectable, view.rng)

@@ -23,10 +23,12 @@ ROUNDING = 1e-9
 
 
 class Distribution(NamedTuple):
-    """Clients (n,), and the upper ends of their intervals in [0, 1], ascending (n,)."""
+    """Distribution over clients: each has an interval of [0, 1], as long as its probability."""
 
     clients: IntArray
+    """(n,)"""
     upper: FloatArray
+    """(n,) upper ends of the intervals, ascending; the last is 1."""
 
     def probabilities(self) -> FloatArray:
         """Return r_{k,i} of `clients`; shape (n,)."""
@@ -53,6 +55,7 @@ def fill_distributions(order: IntArray, masses: FloatArray) -> list[Distribution
     upper = np.cumsum(masses)
     count = round(float(upper[-1]))
     upper *= count / upper[-1]
+    # Client `order[i]` has the interval from upper[i - 1] to upper[i], distribution k that from k to k + 1.
     filled = []
     for k in range(count):
         first = int(np.searchsorted(upper, k + ROUNDING, side="right"))
@@ -85,9 +88,11 @@ def draw_set(distributions: list[Distribution], shares: FloatArray, selectable: 
         are_free = free[distribution.clients]
         clients, masses = distribution.clients[are_free], distribution.probabilities()[are_free]
         if masses.sum() <= 0.0:
+            # The distribution has no free client left: draw among all, by their data.
             clients = np.flatnonzero(free)
             masses = shares[clients]
         if masses.sum() <= 0.0:
+            # No free client has data.
             masses = np.ones(len(clients))
         client = make_distribution(clients, masses).pick(rng.random())
         free[client] = False

@@ -34,7 +34,7 @@ _MOST_BLACKLISTED = 0.3  # share of all clients
 
 
 class Oort(NoProbes, StateFields):
-    """Selects by the root mean square of losses and by speed; a client is unknown before its first delivery.
+    """Policy that selects by the root mean square of losses and by speed; a client is unseen before its first delivery.
 
     A duration is the time from selection to delivery. For an update that did not arrive it is the time waited, if that is
     longer than the known duration (`credit_cut` adds the mean utility of the others, as the authors' code does).
@@ -78,9 +78,13 @@ class Oort(NoProbes, StateFields):
         self.last_round: FloatArray = np.zeros(clients)
         """(K,) L_k, the round of the last participation."""
         self._duration_s: FloatArray = np.full(clients, np.nan)
+        """(K,) D_k; NaN before the first selection, which fills in the expected latencies."""
         self._count: IntArray = np.zeros(clients, np.int64)
+        """(K,) delivered updates of each client."""
         self._seen: BoolArray = np.zeros(clients, np.bool_)
+        """(K,) True for clients that have delivered, or were credited for an update that was cut."""
         self._exploited: BoolArray = np.zeros(clients, np.bool_)
+        """(K,) True for clients that were last selected by score, not explored."""
         self._all_seen = False
 
     def exploration(self, round: int) -> float:
@@ -95,16 +99,15 @@ class Oort(NoProbes, StateFields):
         rng, able = view.rng, self._remove_blacklisted(view.selectable, view.rng)
         seen, unseen = able & self._seen, able & ~self._seen
         wanted = min(self._per_round, int(np.count_nonzero(able)))
-        new = count_explored(wanted, self.exploration(view.round), one_by_one=self._one_by_one, rng=rng)
-        known = min(wanted - new, int(np.count_nonzero(seen)))
+        count_unseen = count_explored(wanted, self.exploration(view.round), one_by_one=self._one_by_one, rng=rng)
+        count_seen = min(wanted - count_unseen, int(np.count_nonzero(seen)))
         # Places that too few seen clients leave empty go to unseen ones, and the other way round.
-        new = min(wanted - known, int(np.count_nonzero(unseen)))
-        known = wanted - new
-        best = self._exploit(seen, known, view.round, rng)
+        count_unseen = min(wanted - count_seen, int(np.count_nonzero(unseen)))
+        best = self._exploit(seen, wanted - count_unseen, view.round, rng)
         self._exploited[best] = True
-        fresh = self._explore(unseen, new, view.round, rng)
-        self._exploited[fresh] = False
-        return np.sort(np.concatenate((best, fresh)))
+        explored = self._explore(unseen, count_unseen, view.round, rng)
+        self._exploited[explored] = False
+        return np.sort(np.concatenate((best, explored)))
 
     def _remove_blacklisted(self, able: BoolArray, rng: np.random.Generator) -> BoolArray:
         """Return `able` (K,) without the blacklisted clients; some of these stay if fewer than m clients would be left."""
@@ -112,12 +115,12 @@ class Oort(NoProbes, StateFields):
         if limit is None:
             return able
         counts = self._count.astype(np.float64)
-        listed = np.zeros(len(able), np.bool_)
-        listed[largest(counts, self._count > limit, int(_MOST_BLACKLISTED * len(able)), rng)] = True
+        is_blacklisted = np.zeros(len(able), np.bool_)
+        is_blacklisted[largest(counts, self._count > limit, int(_MOST_BLACKLISTED * len(able)), rng)] = True
         spare = max(int(np.count_nonzero(able)) - self._per_round, 0)
-        left = able.copy()
-        left[largest(counts, listed & able, spare, rng)] = False
-        return left
+        remaining = able.copy()
+        remaining[largest(counts, is_blacklisted & able, spare, rng)] = False
+        return remaining
 
     def scores(self, clients: BoolArray, round: int) -> FloatArray:
         """Return the scores (n,) in `round` of the seen clients marked in `clients` (K,), in ascending order of clients."""
@@ -137,7 +140,7 @@ class Oort(NoProbes, StateFields):
         return np.asarray(score * slower)
 
     def _exploit(self, seen: BoolArray, size: int, round: int, rng: np.random.Generator) -> IntArray:
-        """Draw `size` of the clients marked in `seen` by score.
+        """Draw `size` of the clients marked in `seen` (K,), with probabilities proportional to their scores.
 
         Clients need at least `cut_off` times the `size`-th best score.
         """
@@ -166,6 +169,7 @@ class Oort(NoProbes, StateFields):
         return successive_draws(log_weights, unseen, size, rng)
 
     def observe(self, outcome: Outcome) -> None:
+        """Update utilities and durations by the updates of a round, and tell the pacer the utility that scores have brought."""
         arrived = ~outcome.censored
         delivered, cut = outcome.clients[arrived], outcome.clients[~arrived]
         held, trained = self._sizes[delivered], outcome.reports.samples[arrived]
@@ -195,11 +199,11 @@ def clip_and_scale(utility: FloatArray, clip: float, *, scale: bool) -> FloatArr
     """
     if not len(utility):
         return utility
-    cut = np.minimum(utility, percentile_of(utility, clip))
+    clipped = np.minimum(utility, percentile_of(utility, clip))
     if not scale:
-        return cut
+        return clipped
     least, greatest = 0.999 * float(utility.min()), float(utility.max())
-    scaled: FloatArray = (cut - least) / max(greatest - least, 1e-4)
+    scaled: FloatArray = (clipped - least) / max(greatest - least, 1e-4)
     return scaled
 
 

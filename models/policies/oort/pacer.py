@@ -25,7 +25,7 @@ def percentile_of(values: FloatArray, share: float) -> float:
 
 
 class Pacer(ABC):
-    """Base class of pacers: keeps the utility of the last 2W rounds, and calls `judge` every W rounds."""
+    """Base class of pacers: it keeps the utility of the last 2W rounds (W = `window`), and calls `judge` every W rounds."""
 
     def __init__(self, window: int) -> None:
         self._window = window
@@ -96,6 +96,7 @@ class SecondsPacer(Pacer):
         self._target_s, self._step_s = target_s, step_s
 
     def judge(self, before: float, now: float) -> None:
+        # Less utility: a longer round lets slower clients of greater utility take part.
         if before > now:
             self._target_s += self._step_s
 

@@ -25,14 +25,14 @@ import numpy as np
 from models.policies.protocols import FloatArray, IntArray
 
 Uniform = Callable[[], float]
+"""Function that returns one uniform of [0, 1) a call."""
 
 
 def uniform_source(rng: np.random.Generator) -> Uniform:
-    """Return a function that returns one uniform of [0, 1) a call, drawn from `rng` in blocks, which is faster than single
-    draws.
-    """
+    """Return a source of uniforms from `rng`. It draws them in blocks, which is faster than single draws."""
 
     def draw() -> Iterator[float]:
+        """Yield uniforms without end."""
         while True:
             yield from rng.random(1024).tolist()
 
@@ -73,18 +73,17 @@ class Graph(Protocol):
         """Prepare the neighbourhood of the set at which the walk stands."""
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
-        """Draw a uniform neighbour of the prepared set: the position in `members` of the leaving client, and the client that
-        enters.
+        """Draw a uniform neighbour of the set `members`, for which `prepare` was called; `inside` (n,) marks its members.
 
-        `inside` marks the members among all n clients.
+        Returns the position in `members` of the client that leaves, and the client that enters.
         """
 
 
 def _draw_outsider(inside: bytearray, uniform: Uniform) -> int:
     """Draw a client that is not marked in `inside`, uniformly, by rejection."""
-    n = len(inside)
+    clients = len(inside)
     while True:
-        client = int(uniform() * n)
+        client = int(uniform() * clients)
         if not inside[client]:
             return client
 
@@ -93,18 +92,20 @@ class AnySwap:
     """Vanilla-SA's graph: every one-for-one swap is a neighbour, m (K - m) of them."""
 
     def prepare(self, members: list[int]) -> None:
-        pass
+        """Do nothing: every set has the same kind of neighbours."""
 
     def propose(self, members: list[int], inside: bytearray, uniform: Uniform) -> tuple[int, int]:
         return int(uniform() * len(members)), _draw_outsider(inside, uniform)
 
 
 class ListSwap:
-    """SA-PAUSE's graph, from the values that order its three lists."""
+    """SA-PAUSE's graph, from the values (n,) that order each of its three lists."""
 
     def __init__(self, lists: Sequence[FloatArray]) -> None:
         self._order: list[list[int]] = []
+        """Clients of each list, ascending by value."""
         self._rank: list[list[int]] = []
+        """Rank of each client on each list, from 0."""
         for values in lists:
             order = np.argsort(values, kind="stable")
             rank = np.empty_like(order)
@@ -165,14 +166,16 @@ class Walk:
         self._refresh()
 
     def step(self, temperature: float) -> bool:
-        """Draw one uniform neighbour and move there if it is no worse, or with probability exp(gain/temperature). Return True
-        if it moved.
+        """Draw one uniform neighbour and move there if it is no worse, else with probability exp(gain/temperature).
+
+        Returns True if it moved.
         """
         position, incoming = self._graph.propose(self.members, self._inside, self._uniform)
         outgoing = self.members[position]
-        left = self._second if self._ucb[outgoing] == self._lowest else self._lowest
+        # The energy of the neighbour, without forming the set: the least ucb of the members that stay, or of the new one.
+        lowest_staying = self._second if self._ucb[outgoing] == self._lowest else self._lowest
         total = self._total - self._modular[outgoing] + self._modular[incoming]
-        gain = min(left, self._ucb[incoming]) + total - self.energy
+        gain = min(lowest_staying, self._ucb[incoming]) + total - self.energy
         # A temperature may underflow to 0, where no worse set is accepted and the quotient has no value.
         if gain < 0.0 and (temperature == 0.0 or self._uniform() >= math.exp(gain / temperature)):
             return False

@@ -40,23 +40,24 @@ def best_by_enumeration(ucb: FloatArray, modular: FloatArray, size: int, rng: np
         return np.arange(n)
     check_count(n, size)
     flat = itertools.chain.from_iterable(itertools.combinations(range(n), size))
-    best = (-math.inf, -math.inf)
+    best_key = (-math.inf, -math.inf)
     winners: list[IntArray] = []
-    left = math.comb(n, size)
-    while left:
-        rows = min(left, _CHUNK)
-        left -= rows
+    sets_left = math.comb(n, size)
+    while sets_left:
+        rows = min(sets_left, _CHUNK)
+        sets_left -= rows
         sets = np.fromiter(flat, np.int64, rows * size).reshape(rows, size)
         lowest = ucb[sets].min(axis=1)
         sums = modular[sets].sum(axis=1)
-        values = lowest + sums
-        top = values.max()
-        # Infinite energies are compared by what is added to the infinity.
-        keys = np.where(lowest == math.inf, sums, -math.inf) if top == math.inf else values
-        key = (float(top), float(keys.max()))
-        if key >= best:
-            found = sets[keys == key[1]]
-            winners = [*winners, found] if key == best else [found]
-            best = key
+        energies = lowest + sums
+        greatest = energies.max()
+        # Infinite energies are compared by their modular sums, which are added to the infinity.
+        scores = np.where(lowest == math.inf, sums, -math.inf) if greatest == math.inf else energies
+        best_score = scores.max()
+        key = (float(greatest), float(best_score))
+        if key >= best_key:
+            best_sets = sets[scores == best_score]
+            winners = [*winners, best_sets] if key == best_key else [best_sets]
+            best_key = key
     tied = np.concatenate(winners)
     return np.asarray(tied[0] if rng is None else tied[rng.integers(len(tied))])

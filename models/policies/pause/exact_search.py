@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from heapq import heapify, heapreplace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +33,9 @@ _BLOCK = 16384
 
 
 def energy(ucb: FloatArray, modular: FloatArray, members: IntArray) -> float:
-    """Return E(S) of eq. 18 of the set `members`, from the ucb and modular scores of all clients (K,); inf if all are
-    unexplored.
+    """Return E(S) of eq. 18 of the set S = `members` (m,), from the ucb (K,) and modular scores (K,) of all clients.
+
+    It is inf if all members are unexplored.
     """
     return float(ucb[members].min() + modular[members].sum())
 
@@ -76,17 +78,19 @@ def best_set(ucb: FloatArray, modular: FloatArray, size: int, rng: np.random.Gen
     if highest == math.inf:
         slowest = highest
     elif n <= _SMALL:
-        slowest = _sweep(ucb, modular, size)[0]
+        slowest = _sweep(ucb, modular, size).slowest_ucb
     else:
         slowest = _pruned_sweep(ucb, modular, size, highest)
-    reaching = ucb >= slowest
-    if np.count_nonzero(reaching) > _SMALL:
+    # The best set holds the largest modular scores among the clients that are no slower than its slowest member.
+    fast_enough = ucb >= slowest
+    if np.count_nonzero(fast_enough) > _SMALL:
+        # Leave out clients of low score first, if enough others remain: the same set from fewer numbers.
         stride = len(ucb) // _SMALL
-        good = reaching & (modular >= _level(modular[::stride][reaching[::stride]], stride, size))
-        if np.count_nonzero(good) >= size:
-            reaching = good
-    reached = np.flatnonzero(reaching)
-    return reached[top_by_score(modular[reached], size, rng)]
+        promising = fast_enough & (modular >= _level(modular[::stride][fast_enough[::stride]], stride, size))
+        if np.count_nonzero(promising) >= size:
+            fast_enough = promising
+    candidates = np.flatnonzero(fast_enough)
+    return candidates[top_by_score(modular[candidates], size, rng)]
 
 
 def _nth_largest(values: FloatArray, n: int) -> float:
@@ -106,16 +110,26 @@ def _nth_largest(values: FloatArray, n: int) -> float:
 
 
 def _level(sample: FloatArray, stride: int, n: int) -> float:
-    """Return a level that about max(_LEFT, 4 n) numbers reach, estimated from a `sample` of one in `stride`; -inf if that is
-    too small.
+    """Return a level that about max(_LEFT, 4 n) numbers reach, estimated from a `sample` of one number in `stride`.
+
+    It is -inf if the sample is too small.
     """
     rank = max(_LEFT, 4 * n) // stride + 1
     return float(np.partition(sample, len(sample) - rank)[len(sample) - rank]) if rank <= len(sample) else -math.inf
 
 
-def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = math.inf) -> tuple[float, float]:
-    """Return the minimal ucb of the best set, and its energy. `ceiling` bounds the modular sum of all sets and ends the sweep
-    early.
+class _BestSet(NamedTuple):
+    """Best set that a sweep has found."""
+
+    slowest_ucb: float
+    """Least ucb of its members."""
+    energy: float
+
+
+def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = math.inf) -> _BestSet:
+    """Find the best set by the sweep in the head of this file.
+
+    `ceiling` bounds the modular sum of all sets: the sweep ends where no client to come can make a better set.
     """
     order = np.argsort(ucb)[::-1]
     kept: list[float] = modular[order[:size]].tolist()
@@ -136,12 +150,11 @@ def _sweep(ucb: FloatArray, modular: FloatArray, size: int, ceiling: float = mat
                 if value + total > best:
                     best = value + total
                     slowest = value
-    return slowest, best
+    return _BestSet(slowest, best)
 
 
 def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: float) -> float:
-    """Return what `_sweep` returns first, the minimal ucb of the best set, from a sweep over the clients that can belong to
-    one.
+    """Return the least ucb of the best set, as `_sweep` finds it, from a sweep over the clients that can belong to a best set.
 
     No set has a minimum above `highest`, the size-th largest ucb. So E(S) <= min(ucb_k, highest) + modular_k + the size - 1
     largest modular scores, for every member k of S. A client whose bound is below the energy of some set is in no best set.
@@ -149,18 +162,19 @@ def _pruned_sweep(ucb: FloatArray, modular: FloatArray, size: int, highest: floa
     """
     least = _nth_largest(modular, size)
     top = modular[modular > least]
-    others = float(top.sum()) + (size - 1 - len(top)) * least
+    others = float(top.sum()) + (size - 1 - len(top)) * least  # sum of the size - 1 largest modular scores
     stride = len(ucb) // _SMALL
     level = _level(np.minimum(ucb[::stride], highest) + modular[::stride], stride, size)
-    guess = _bound_reaches(ucb, modular, highest, level)
-    if len(guess) < size:
-        return _sweep(ucb, modular, size)[0]
-    slowest, reached = _sweep(ucb[guess], modular[guess], size)
-    cutoff = reached - others - 1e-9 * (1.0 + abs(reached) + abs(others))
+    first = _bound_reaches(ucb, modular, highest, level)
+    if len(first) < size:
+        return _sweep(ucb, modular, size).slowest_ucb
+    guess = _sweep(ucb[first], modular[first], size)
+    # A margin for rounding, so that no member of a best set is left out.
+    cutoff = guess.energy - others - 1e-9 * (1.0 + abs(guess.energy) + abs(others))
     if cutoff >= level:
-        return slowest
-    alive = _bound_reaches(ucb, modular, highest, cutoff)
-    return _sweep(ucb[alive], modular[alive], size, others + least)[0]
+        return guess.slowest_ucb
+    possible = _bound_reaches(ucb, modular, highest, cutoff)
+    return _sweep(ucb[possible], modular[possible], size, others + least).slowest_ucb
 
 
 def _bound_reaches(ucb: FloatArray, modular: FloatArray, highest: float, level: float) -> IntArray:

@@ -16,7 +16,7 @@ from netsim.core.state import StateFields
 
 
 class Genie(NoProbes, StateFields):
-    """Selects the set that maximises eq. 10 under the laws in force as the round begins; ties go to the lower client.
+    """Policy that selects the set that maximises eq. 10 under the laws in force as the round begins; ties to the lower client.
 
     Example:
         >>> import numpy as np
@@ -60,10 +60,12 @@ class Genie(NoProbes, StateFields):
         self._tau_min_s = parameters.tau_min_s
 
     def select(self, view: View) -> IntArray:
+        """Return min(m, selectable) clients, ascending; shape (n,)."""
         candidates = np.flatnonzero(view.selectable)
         modular = self._rewards.update_by_counts(view.round)[candidates]
         ratios = self._truth.mean_ratio(self._tau_min_s, view.round, view.time_s)[candidates]
         return np.sort(candidates[best_set(ratios, modular, self._per_round, None)])
 
     def observe(self, outcome: Outcome) -> None:
+        """Count the selections of the round, T_k."""
         self._rewards.count(outcome.clients)

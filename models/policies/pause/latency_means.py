@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,13 +38,22 @@ class LatencyMeans(StateFields):
         for client, ratio in zip(clients.tolist(), ratios.tolist(), strict=True):
             detector = self._detectors[client]
             if detector.update(ratio):
+                # Begin again with this observation alone.
                 detector.reset()
                 detector.update(ratio)
                 self._counts[client], self._sums[client] = 1.0, ratio
                 self.restarts.append((round, client))
 
-    def mean_and_width(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and 1/sqrt(number) of the observations of `clients` (n,); both (n,), 0 where there are none."""
+    def summarise(self, clients: IntArray) -> MeanAndWidth:
+        """Return the means of the observations of `clients` (n,), and their widths; 0 where there are no observations."""
         counts = self._counts[clients]
         divisor = np.maximum(counts, 1.0)
-        return self._sums[clients] / divisor, np.minimum(counts, 1.0) / np.sqrt(divisor)
+        return MeanAndWidth(self._sums[clients] / divisor, np.minimum(counts, 1.0) / np.sqrt(divisor))
+
+
+class MeanAndWidth(NamedTuple):
+    """Statistics of the observations of some clients; each (n,)."""
+
+    mean: FloatArray
+    width: FloatArray
+    """1/sqrt(number of observations), to which the confidence bound of eq. 13 is proportional."""

@@ -60,6 +60,7 @@ class Rewards(StateFields):
         if per_model is not None:
             check_at_least("per_model", per_model, 1)
         self._target = (per_round if per_model is None else per_model) * data_shares(data_sizes, clients)
+        """(K,) m n_k / n: share of the rounds in which a client would take part by its data."""
         self._schedule = schedule
         self._alpha = parameters.alpha / per_round
         self._beta = parameters.beta
@@ -84,17 +85,18 @@ class Rewards(StateFields):
             self._releases[changed] = now
             self.privacy[changed] = self._privacy_of(now)
             self._weighted_privacy[changed] = self._gamma * self.privacy[changed]
-        d, score = self.generalization, self._modular
-        np.divide(self.counts, round, out=d)
-        np.subtract(self._target, d, out=d)
-        np.abs(d, out=score)
-        # g = sign(d) |d|^beta, written into buffers: K is large. beta = 2 needs no power, which costs far more than a product.
+        # g = sign(d) |d|^beta with d = target - T_k / t (eq. 8), written into buffers, because K is large: `g` holds d first, and
+        # `score` |d|. beta = 2 needs no power, which costs far more than a product.
+        g, score = self.generalization, self._modular
+        np.divide(self.counts, round, out=g)
+        np.subtract(self._target, g, out=g)
+        np.abs(g, out=score)
         if self._beta == 2.0:
-            d *= score
+            g *= score
         else:
             np.power(score, self._beta, out=score)
-            np.copysign(score, d, out=d)
-        np.multiply(d, self._alpha, out=score)
+            np.copysign(score, g, out=g)
+        np.multiply(g, self._alpha, out=score)
         score += self._weighted_privacy
         return score
 

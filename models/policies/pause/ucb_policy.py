@@ -39,7 +39,7 @@ class Terms(NamedTuple):
 
 
 class UcbPolicy(StateFields, ABC, NoProbes):
-    """Selects by ucb, generalization and privacy rewards. Subclasses search for the best set, in `_search`.
+    """Base class of policies that select by ucb, generalization and privacy rewards. Subclasses search for the best set.
 
     Every selection gives one observation of tau_min/tau, at the close of its round. The paper knows no censoring: the latency
     of a client that was lost, late or aborted is taken as the time at which the server stopped waiting. T_k of eq. 8 and 13
@@ -125,6 +125,7 @@ class UcbPolicy(StateFields, ABC, NoProbes):
         return np.sort(np.concatenate([chosen, rng.choice(others, short, replace=False)]))
 
     def observe(self, outcome: Outcome) -> None:
+        """Count the selections of the round, and learn from the latencies of all its clients."""
         clients = outcome.clients
         self._rewards.count(clients)
         self._latency.observe(outcome.round, clients, latency_ratio(self._tau_min_s, outcome.latency_s))
@@ -136,11 +137,12 @@ class UcbPolicy(StateFields, ABC, NoProbes):
         return self._latency.restarts.copy()
 
     def on_load(self) -> None:
+        """Recompute the ucb of all clients from the restored means."""
         self._refresh(np.arange(len(self._exploit)))
 
     def _refresh(self, clients: IntArray) -> None:
         """Recompute the two parts of the ucb of `clients` from their running means."""
-        mean, width = self._latency.mean_and_width(clients)
+        mean, width = self._latency.summarise(clients)
         self._width[clients] = width
         self._exploit[clients] = np.where(width > 0.0, self._zeta * mean, math.inf)
 

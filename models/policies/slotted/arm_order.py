@@ -1,4 +1,4 @@
-"""The m-subsets of K clients in an order that is made as it is used.
+"""The m-subsets of K clients (super-arms) in an order that is made as it is used.
 
 Memory and time grow with the number of subsets taken, not with C(K, m).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_right
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,10 @@ def check_ties(name: str, ties: str) -> None:
 
 
 def unrank_subset(rank: int, size: int, clients: int) -> Arm:
-    """Return the subset at place `rank` in the colexicographic order of all `size`-subsets of range(`clients`); ascending."""
+    """Return the subset at place `rank` in the colexicographic order of all `size`-subsets of range(`clients`); ascending.
+
+    In this order the subset c_1 < c_2 < .. < c_size stands at place C(c_1, 1) + C(c_2, 2) + .. + C(c_size, size).
+    """
     chosen: list[int] = []
 
     def count_below(client: int) -> int:
@@ -34,11 +37,11 @@ def unrank_subset(rank: int, size: int, clients: int) -> Arm:
         return math.comb(client, size - len(chosen))
 
     for k in range(size, 0, -1):
-        # The largest c with C(c, k) <= rank.
-        c = bisect_right(range(clients), rank, key=count_below) - 1
-        chosen.append(c)
-        rank -= math.comb(c, k)
-        clients = c
+        # c_k is the largest c with C(c, k) <= rank.
+        client = bisect_right(range(clients), rank, key=count_below) - 1
+        chosen.append(client)
+        rank -= math.comb(client, k)
+        clients = client
     return tuple(reversed(chosen))
 
 
@@ -51,8 +54,10 @@ class Shuffle:
     def __init__(self, count: int, ties: Ties) -> None:
         self.count = count
         self.drawn = 0
+        """Numbers drawn so far."""
         self._random = ties == "random"
         self._moved: dict[int, int] = {}
+        """Numbers at places where another number stood at first, by place."""
 
     def draw(self, rng: np.random.Generator) -> int:
         """Return the next number; call it while `drawn` < `count`."""
@@ -68,7 +73,7 @@ class Shuffle:
         return number
 
     def state_dict(self) -> State:
-        # Numbers are saved as text, because there can be more subsets than a 64-bit integer counts.
+        """Return the progress; numbers as text, because there can be more subsets than a 64-bit integer counts."""
         moved = [[str(place), str(number)] for place, number in self._moved.items()]
         return {"drawn": str(self.drawn), "moved": moved}
 
@@ -86,6 +91,14 @@ def _draw_below(count: int, rng: np.random.Generator) -> int:
         number = int.from_bytes(rng.bytes((bits + 7) // 8), "little") >> (-bits % 8)
         if number < count:
             return number
+
+
+class _Waiting(NamedTuple):
+    """Profile on the heap of `ByMean`: the heap orders by mean, then at random, then by profile."""
+
+    negative_mean: float
+    tie: float
+    profile: Arm
 
 
 class ByMean:
@@ -106,16 +119,19 @@ class ByMean:
         self._members = [np.flatnonzero(values == level).tolist() for level in levels]
         self._size = size
         self._home: Arm = tuple(level for level, members in enumerate(self._members) for _ in members)[:size]
-        self._heap: list[tuple[float, float, Arm]] = [(-self._mean(self._home), 0.0, self._home)]
+        self._heap = [_Waiting(-self._mean(self._home), 0.0, self._home)]
         self._profile: Arm = ()
+        """Levels of the members of the present profile, ascending."""
         self._value = math.nan
+        """Mean of the subsets of the present profile."""
         self._order = Shuffle(0, ties)
+        """Order of its subsets, as numbers."""
 
     def best(self) -> float:
         """Return the mean of the next subset; -inf after the last."""
         if self._order.drawn < self._order.count:
             return self._value
-        return -self._heap[0][0] if self._heap else -math.inf
+        return -self._heap[0].negative_mean if self._heap else -math.inf
 
     def take(self, rng: np.random.Generator) -> Arm:
         """Return the next subset, ascending; call it while `best` is finite."""
@@ -136,12 +152,13 @@ class ByMean:
         self._enter(profile, -negative)
         for child in self._children(profile):
             tie = float(rng.random()) if self._ties == "random" else 0.0
-            heapq.heappush(self._heap, (-self._mean(child), tie, child))
+            heapq.heappush(self._heap, _Waiting(-self._mean(child), tie, child))
 
     def _enter(self, profile: Arm, value: float) -> None:
         """Make `profile` the present one, with all of its subsets still to come."""
         self._profile, self._value = profile, value
-        self._order = Shuffle(math.prod(math.comb(len(self._members[v]), n) for v, n in _runs(profile)), self._ties)
+        subsets = math.prod(math.comb(len(self._members[level]), count) for level, count in _runs(profile))
+        self._order = Shuffle(subsets, self._ties)
 
     def _children(self, profile: Arm) -> list[Arm]:
         """Return the children of `profile`: one member, up to the first that is not at home, is one level lower.
@@ -160,14 +177,15 @@ class ByMean:
         return children
 
     def _mean(self, profile: Arm) -> float:
+        """Return the mean value of the members of a profile."""
         return math.fsum([self._values[level] for level in profile]) / self._size
 
     def state_dict(self) -> State:
         # Sorted, so that equal enumerations have equal states: the order inside a heap depends on its history.
         waiting = sorted(self._heap)
         return {
-            "profiles": np.array([entry[2] for entry in waiting], np.int64).reshape(-1, self._size),
-            "ties": np.array([entry[1] for entry in waiting]),
+            "profiles": np.array([entry.profile for entry in waiting], np.int64).reshape(-1, self._size),
+            "ties": np.array([entry.tie for entry in waiting]),
             "profile": np.array(self._profile, np.int64),
             "order": self._order.state_dict(),
         }
@@ -175,7 +193,8 @@ class ByMean:
     def load_state_dict(self, state: State) -> None:
         """Restore the progress of an enumeration of the same values."""
         profiles = [tuple(profile) for profile in state["profiles"].tolist()]
-        self._heap = [(-self._mean(p), tie, p) for p, tie in zip(profiles, state["ties"].tolist(), strict=True)]
+        ties = state["ties"].tolist()
+        self._heap = [_Waiting(-self._mean(profile), tie, profile) for profile, tie in zip(profiles, ties, strict=True)]
         heapq.heapify(self._heap)
         profile = tuple(state["profile"].tolist())
         if profile:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,36 +25,52 @@ def check_mu(mu: float) -> None:
         raise ParameterError("mu", mu, f"must be >= 0 and at most {_LARGEST:g}")
 
 
+class BestIndex(NamedTuple):
+    """Greatest index in a table of arms."""
+
+    value: float
+    """-inf if the table is empty."""
+    times_selected: int
+    """n_a of its arm; 0 if the table is empty."""
+
+
+class _Entry(NamedTuple):
+    """Arm on a heap of arms that were selected equally often, the greatest mean first."""
+
+    negative_mean: float
+    arm: Arm
+
+
 class ArmTable:
-    """Counts and means of the selected arms; memory grows with their number."""
+    """Counts and means of the selected arms (sets of clients); memory grows with their number."""
 
     def __init__(self) -> None:
-        self._by_count: dict[int, list[tuple[float, Arm]]] = {}
+        self._by_count: dict[int, list[_Entry]] = {}
+        """Heap of the arms that were selected n_a times, by n_a."""
         self._arms = 0
 
     def __len__(self) -> int:
         return self._arms
 
-    def best(self, width: float) -> tuple[float, int]:
-        """Return the greatest index mean_a + `width` / sqrt(n_a), with width = mu sqrt(ln t), and the n_a of its arm.
+    def best(self, width: float) -> BestIndex:
+        """Return the greatest index mean_a + `width` / sqrt(n_a), with width = mu sqrt(ln t). `head` returns its arm.
 
-        (-inf, 0) if the table is empty. Of equal indices the arm selected less often comes first, then the one of lower
-        clients.
+        Of equal indices the arm selected less often comes first, then the arm of lower clients.
         """
-        best = (-math.inf, 0)
+        best = BestIndex(-math.inf, 0)
         for count, heap in self._by_count.items():
-            index = -heap[0][0] + width / math.sqrt(count)
-            if index > best[0] or (index == best[0] and count < best[1]):
-                best = (index, count)
+            index = -heap[0].negative_mean + width / math.sqrt(count)
+            if index > best.value or (index == best.value and count < best.times_selected):
+                best = BestIndex(index, count)
         return best
 
     def head(self, count: int) -> Arm:
         """Return the arm of greatest mean among those selected `count` times."""
-        return self._by_count[count][0][1]
+        return self._by_count[count][0].arm
 
     def add(self, arm: Arm, count: int, mean: float) -> None:
         """Enter an arm that is not yet in the table."""
-        heapq.heappush(self._by_count.setdefault(count, []), (-mean, arm))
+        heapq.heappush(self._by_count.setdefault(count, []), _Entry(-mean, arm))
         self._arms += 1
 
     def replay(self, count: int, reward: float) -> None:
@@ -67,11 +84,11 @@ class ArmTable:
 
     def state_dict(self) -> State:
         # Sorted, so that equal tables have equal states: the order inside a heap depends on its history.
-        rows = [(arm, count, -negative) for count, heap in sorted(self._by_count.items()) for negative, arm in sorted(heap)]
+        rows = [(count, entry) for count, heap in sorted(self._by_count.items()) for entry in sorted(heap)]
         return {
-            "arms": np.array([row[0] for row in rows], np.int64),
-            "counts": np.array([row[1] for row in rows], np.int64),
-            "means": np.array([row[2] for row in rows]),
+            "arms": np.array([entry.arm for _, entry in rows], np.int64),
+            "counts": np.array([count for count, _ in rows], np.int64),
+            "means": np.array([-entry.negative_mean for _, entry in rows]),
         }
 
     def load_state_dict(self, state: State) -> None:

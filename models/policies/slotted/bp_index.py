@@ -21,7 +21,9 @@ from netsim.core.state import StateFields
 
 
 class BpIndex(StateFields):
-    """Index mean_n + b_n / K + mu sqrt(ln t / n_n), the mean over the slots in which client n was selected.
+    """Index mean_n + b_n / K + mu sqrt(ln t / n_n): b_n is the belief of client n, mean_n the mean of its rewards.
+
+    A client has a reward in each slot in which it was selected; n_n counts them, and t is the slot.
 
     Example:
         >>> import numpy as np
@@ -85,15 +87,17 @@ class BpIndex(StateFields):
         return np.asarray(self._mean + belief / len(self._mean) + self._mu * np.sqrt(math.log(round) / self._count))
 
     def top(self, index: FloatArray, priority: FloatArray | None = None) -> IntArray:
-        """Return the m clients of greatest `index` (K,), ascending; ties go to the lower `priority` (K,), then to the lower
-        client.
+        """Return the m clients of greatest `index` (K,), ascending.
+
+        Ties go to the lower `priority` (K,), then to the lower client.
         """
         keys = (-index,) if priority is None else (priority, -index)
         return np.sort(np.lexsort(keys)[: self._per_round])
 
     def observe_opinions(self, round: int, clients: IntArray, opinions: FloatArray) -> None:
-        """Take in the test of slot `round`: `clients` were selected in it, `opinions` (K,) are all clients'. Called once a
-        slot.
+        """Learn from the test of the model in slot `round`; called once a slot.
+
+        `clients` (m,) were selected in it; `opinions` (K,) are those of all clients, in [0, 1].
         """
         values = check_opinions(opinions, len(self._mean))
         tested = np.arange(len(values)) if round == 1 and self._cold_start else np.asarray(clients, np.int64)

@@ -15,7 +15,7 @@ from netsim.core.state import StateFields
 
 
 class FixedSet(IgnoresOpinions, StateFields):
-    """Selects the same m clients in every slot, even if some are not selectable.
+    """Policy that selects the same m clients in every slot, even if some are not selectable.
 
     Example:
         >>> import numpy as np

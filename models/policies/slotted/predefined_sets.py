@@ -15,7 +15,7 @@ from netsim.core.state import StateFields
 
 
 class PredefinedSets(StateFields, IgnoresOpinions, ABC):
-    """Selects one of `sets` and of `random_sets` further sets, which are drawn once, in the first slot.
+    """Base class: it selects one of `sets` and of `random_sets` further sets, which are drawn once, in the first slot.
 
     The paper takes {0, 1, 10, 15, 19} (counted from 0) and four random sets. A set is selected even if some of its clients are
     not selectable. Subclasses choose the set, in `_choose`.

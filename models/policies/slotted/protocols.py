@@ -18,9 +18,12 @@ class SlotView(Protocol):
     """State of a slot before its selection: the part of the engine's `RoundView` that these policies read."""
 
     @property
-    def round(self) -> int: ...
+    def round(self) -> int:
+        """Number of the slot, from 1."""
+
     @property
-    def rng(self) -> np.random.Generator: ...
+    def rng(self) -> np.random.Generator:
+        """The policy's own generator of this slot."""
 
 
 def check_opinions(opinions: FloatArray, clients: int) -> FloatArray:

@@ -27,10 +27,10 @@ from netsim.core.state import StateFields
 
 
 class QuickInitUcb(StateFields):
-    """Selects m clients a slot and learns from the opinions of all K. An arm is selected even if its clients are not
-    selectable.
+    """Policy that selects a super-arm of m clients a slot and learns from the opinions of all K.
 
-    The credits of groups tie often. A new arm comes before a selected one of equal index.
+    An arm is selected even if its clients are not selectable. The credits of groups tie often. A new arm comes before a
+    selected one of equal index.
 
     Example:
         >>> import numpy as np
@@ -140,8 +140,8 @@ class QuickInitUcb(StateFields):
         self._slots += 1
 
     def _count(self, arm: Arm) -> None:
-        # An arm that was one of the first groups enters the table only when it is selected again.
         """Count the selection of `arm`, which is not in the table, as a new arm or as a repeat."""
+        # An arm that was one of the first groups enters the table only when it is selected again.
         known = arm in self._groups
         self.repeats += known
         self.arms_played += not known
@@ -154,6 +154,7 @@ class QuickInitUcb(StateFields):
         return tuple(sorted(np.take(self._order, np.arange(first, first + self._per_round), mode="wrap").tolist()))
 
     def _ranking(self) -> ByMean:
+        """Return all arms in decreasing sum of their clients' credits."""
         return ByMean(values=self.credits, size=self._per_round, ties=self._ties)
 
     def notes(self) -> dict[str, int]:
@@ -161,6 +162,7 @@ class QuickInitUcb(StateFields):
         return {"arms_played": self.arms_played, "repeats": self.repeats}
 
     def state_dict(self) -> State:
+        """Return the fields, and the progress through the arms not yet selected, which exists only after the first slots."""
         return super().state_dict() | {"unplayed": None if self._unplayed is None else self._unplayed.state_dict()}
 
     def load_state_dict(self, state: State) -> None:

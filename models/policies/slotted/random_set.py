@@ -10,7 +10,7 @@ from models.policies.slotted.protocols import SlotView
 
 
 class RandomSet(PredefinedSets):
-    """Selects one of `sets` and of `random_sets` further sets drawn once, in round 1; in every slot each is equally likely.
+    """Policy that draws one of `sets` and of `random_sets` further sets in every slot; the further sets are drawn in slot 1.
 
     The paper takes {0, 1, 10, 15, 19} (counted from 0) and four random sets. A set is selected even if some of its clients are
     not selectable.
@@ -24,4 +24,5 @@ class RandomSet(PredefinedSets):
     """
 
     def _choose(self, view: SlotView, count: int) -> int:
+        """Draw the number of the slot's set out of `count` sets."""
         return int(view.rng.integers(count))

@@ -7,7 +7,7 @@ from models.policies.slotted.protocols import SlotView
 
 
 class RoundRobin(PredefinedSets):
-    """Selects `sets` one after the other, then `random_sets` further sets drawn once, in round 1; then from the beginning.
+    """Policy that selects `sets` one after the other, then `random_sets` further sets drawn in slot 1; then from the beginning.
 
     The paper takes {0, 1, 10, 15, 19} (counted from 0) and four random sets. A set is selected even if some of its clients are
     not selectable.
@@ -21,4 +21,5 @@ class RoundRobin(PredefinedSets):
     """
 
     def _choose(self, view: SlotView, count: int) -> int:
+        """Return the number of the slot's set: the `count` sets take turns."""
         return (view.round - 1) % count

@@ -16,7 +16,7 @@ from netsim.core.state import StateFields
 
 
 class SuperArmUcb(StateFields):
-    """Selects each of the C(K, m) arms once, then the arm of greatest mean_a + mu sqrt(ln t / n_a).
+    """Policy that selects each of the C(K, m) arms (sets of m clients) once, then that of greatest mean_a + mu sqrt(ln t / n_a).
 
     Memory grows with the arms selected, so any C(K, m) is allowed; with more arms than slots this selects at random without
     repetition. An arm is selected even if its clients are not selectable.
@@ -49,6 +49,7 @@ class SuperArmUcb(StateFields):
         self._unplayed = Shuffle(math.comb(clients, per_round), order)
         self._table = ArmTable()
         self._pending: tuple[Arm, int] = ((), 0)
+        """Arm of the present slot, and the number of times that it was selected before."""
         self.repeats = 0
         """Number of slots that repeated an arm."""
 
@@ -63,7 +64,7 @@ class SuperArmUcb(StateFields):
             rank = self._unplayed.draw(view.rng)
             self._pending = (unrank_subset(rank, self._per_round, self._clients), 0)
         else:
-            _, count = self._table.best(self._mu * math.sqrt(math.log(view.round)))
+            count = self._table.best(self._mu * math.sqrt(math.log(view.round))).times_selected
             self._pending = (self._table.head(count), count)
         return np.array(self._pending[0], np.int64)
 

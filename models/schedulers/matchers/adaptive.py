@@ -14,8 +14,9 @@ from netsim.core.state import StateFields
 
 
 class Adaptive(StateFields):
-    """Gives the i-th channel to the i-th client by lambda_i = (1 - beta_t) C_i + beta_t a_i / (largest age so far).
+    """Matcher that ranks clients by lambda_i and gives the best channel to the first, and so on.
 
+    lambda_i = (1 - beta_t) C_i + beta_t a_i / (largest age so far), C_i the contribution of client i and a_i its age.
     beta_t = `beta` V_t / (largest V so far), with V_t = sum over clients of (a_i - mean age)^2, and 0 while all V were 0. Both
     maxima include the present round, are part of the saved state, and cover the rounds in which `match` is called. The paper
     leaves `beta` in [0, 1] open: 0 uses contribution alone; 1 uses age alone in a round whose V is the largest so far. Clients
@@ -42,15 +43,16 @@ class Adaptive(StateFields):
         self._largest_variance = 0.0
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
+        """Return the channel of each client: the order of their lambda meets that of `ranked` (channels, best first)."""
         priorities = self._priorities(view.ages.tolist(), view.contribution.tolist())
         order = sorted(rotation_order(view.round, len(ranked)), key=priorities.__getitem__, reverse=True)
         return match_by_rank(order, ranked)
 
     def _priorities(self, ages: list[int], contribution: list[float]) -> list[float]:
-        """Return lambda of each client, and update the two maxima."""
-        mean = sum(ages) / len(ages)
-        variance = sum([(age - mean) ** 2 for age in ages])
-        self._largest_age = largest = max(self._largest_age, *ages)
+        """Return lambda of each client, and update the two maxima: the largest age and the largest V so far."""
+        mean_age = sum(ages) / len(ages)
+        variance = sum([(age - mean_age) ** 2 for age in ages])
+        self._largest_age = largest_age = max(self._largest_age, *ages)
         self._largest_variance = max(self._largest_variance, variance)
-        beta = self._beta * variance / self._largest_variance if variance else 0.0
-        return [(1.0 - beta) * c + beta * (age / largest) for c, age in zip(contribution, ages, strict=True)]
+        beta_t = self._beta * variance / self._largest_variance if variance else 0.0
+        return [(1.0 - beta_t) * own + beta_t * (age / largest_age) for own, age in zip(contribution, ages, strict=True)]

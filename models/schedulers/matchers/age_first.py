@@ -8,7 +8,7 @@ from netsim.core.state import StateFields
 
 
 class AgeFirst(StateFields):
-    """Gives the best channel to the oldest client, and so on; clients of equal age follow the order of rotation.
+    """Matcher that gives the best channel to the oldest client, and so on; clients of equal age follow the order of rotation.
 
     Example:
         >>> import numpy as np
@@ -24,7 +24,7 @@ class AgeFirst(StateFields):
 
 
 def match_by_rank(order: list[int], ranked: list[int]) -> list[int]:
-    """Return the channel of each client, where client `order[r]` takes `ranked[r]`."""
+    """Return the channel of each client: client `order[r]` takes channel `ranked[r]`."""
     matched = [0] * len(ranked)
     for client, channel in zip(order, ranked, strict=True):
         matched[client] = channel

@@ -7,7 +7,7 @@ from netsim.core.state import StateFields
 
 
 class RandomMatching(StateFields):
-    """Chooses every matching with equal probability.
+    """Matcher that gives the channels to the clients at random, every matching equally likely.
 
     Example:
         >>> import numpy as np

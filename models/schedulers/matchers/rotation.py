@@ -7,7 +7,7 @@ from netsim.core.state import StateFields
 
 
 class Rotation(StateFields):
-    """Gives every client each rank in turn, regardless of ages.
+    """Matcher that gives every client each rank in turn, regardless of ages.
 
     Example:
         >>> import numpy as np
@@ -17,6 +17,7 @@ class Rotation(StateFields):
     """
 
     def match(self, view: SlotView, ranked: list[int]) -> list[int]:
+        """Return the channel of each client: `ranked` (channels, best first), rotated by the number of the round."""
         shift = view.round % len(ranked)
         return ranked[shift:] + ranked[:shift]
 

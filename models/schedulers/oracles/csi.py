@@ -11,9 +11,10 @@ from models.schedulers.ranked import RankedScheduler
 
 
 class Csi(RankedScheduler):
-    """Ranks Good channels first, the lower first; matched by age (None), so that the oldest clients get through if not all can.
+    """Scheduler that knows the states of a round and selects Good channels first, the lower first.
 
-    The states come from `truth`, or from `show` before each round, which takes precedence.
+    Without a matcher (None) they are matched by age, so that the oldest clients get through if not all can. The states come
+    from `show`, if it was called before the round, else from `truth`.
 
     Example:
         >>> import numpy as np
@@ -36,6 +37,7 @@ class Csi(RankedScheduler):
         self._shown = np.array(good, np.bool_)
 
     def _rank(self, view: SlotView) -> list[int]:
+        """Return the first K channels, those Good in this round before the Bad ones; forget the states that were shown."""
         states, self._shown = self._shown, None
         if states is None:
             if self._truth is None:

@@ -12,16 +12,18 @@ class MeansOracle(RankedScheduler):
     def __init__(self, *, clients: int, channels: int, truth: Truth, matcher: Matcher | None = None) -> None:
         super().__init__(clients=clients, channels=channels, matcher=matcher)
         self._truth = truth
-        self._ranked: tuple[FloatArray | None, list[int]] = None, []
-        """The means of the last round, and the channels ranked by them."""
+        self._last_means: FloatArray | None = None
+        self._ranked: list[int] = []
+        """Channels selected by the means of the last round, best first."""
 
     def show(self, good: BoolArray) -> None:
         """Ignore the states of the round: the oracle knows the means."""
 
     def _rank(self, view: SlotView) -> list[int]:
         means = self._truth.means(view.round)
-        # The same array as long as the means are the same.
-        if means is not self._ranked[0]:
+        # `truth` returns the same array as long as the means are the same: then the ranking is, too.
+        if means is not self._last_means:
             listed = means.tolist()
-            self._ranked = means, sorted(range(self._channels), key=listed.__getitem__, reverse=True)[: self._clients]
-        return self._ranked[1]
+            self._last_means = means
+            self._ranked = sorted(range(self._channels), key=listed.__getitem__, reverse=True)[: self._clients]
+        return self._ranked
