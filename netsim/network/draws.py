@@ -158,7 +158,7 @@ class RoundDraw(Generic[ValueT]):
     __slots__ = ("_array", "_array_until_s", "_source", "_u", "clients", "round", "until_s", "values")
 
     def __init__(self, source: Durations | Survivals, round: int, clients: IntArray, time_s: float) -> None:
-        self._source: Any = source
+        self._source = source
         self._u: FloatArray | None = None
         """Uniform numbers (n,) of the clients, drawn when they are needed first."""
         self.round = round

@@ -17,7 +17,7 @@ from models.overlays import generators
 from models.overlays.underlay import Cable as Length
 from models.overlays.underlay import Underlay
 from netsim.core.clock import LAST, Clock
-from netsim.core.protocols import DelayLaw, FloatArray
+from netsim.core.protocols import DelayLaw, FloatArray, IntArray
 from netsim.network.bandwidth.carriers import SERVER, NoCarrier
 from netsim.network.draws import Survivals
 from netsim.network.flows.corrections import PRESETS, Corrections
@@ -332,7 +332,9 @@ def _other_ends(scenario: Scenario, context: Context, layout: Layout) -> list[in
     return [nodes[edge] for edge in tree.coordinator]
 
 
-def carried_between_edges(wired: WiredNetwork, size: Any, nodes: Sequence[str], above: Sequence[int]) -> tuple[Carried, Carried]:
+def carried_between_edges(
+    wired: WiredNetwork, size: int | IntArray, nodes: Sequence[str], above: Sequence[int]
+) -> tuple[Carried, Carried]:
     """Return the carriers of models of `size` between edges, at `nodes` (E,), and the edges above (-1: the server).
 
     Raises UserError.
@@ -391,7 +393,7 @@ def _cable(plan: Plan, section: Network, context: Context) -> Cable:
 
 def _require_bandwidths(layout: Layout, cables: Sequence[Cable], scenario: Scenario, sizes: Sizes, others: Sequence[int]) -> None:
     """Refuse a cable without bandwidth that bytes between clients and the `others` (K,), server or edges, must cross."""
-    messages: list[tuple[str, bool, Any]] = [("model", True, sizes.down), ("update", False, sizes.up)]
+    messages: list[tuple[str, bool, int | IntArray]] = [("model", True, sizes.down), ("update", False, sizes.up)]
     if scenario.server.slotted and not scenario.server.peer_to_peer and scenario.opinions is not None:
         messages.append(("opinion", False, scenario.opinions.size_bytes))
     if scenario.flower is not None:
@@ -506,7 +508,7 @@ class _Expected:
         return takes_s
 
 
-def _carried(network: RoutedNetwork, direction: Direction, size: Any, ends: Sequence[tuple[int, int]]) -> Carried:
+def _carried(network: RoutedNetwork, direction: Direction, size: int | IntArray, ends: Sequence[tuple[int, int]]) -> Carried:
     """Return the carrier of one direction with its expected times; raises UserError for messages that take too long."""
     sizes = np.array(np.broadcast_to(size, (len(ends),)), np.float64)
     expected = _Expected(network, ends, sizes)

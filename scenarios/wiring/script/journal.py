@@ -23,7 +23,7 @@ class Journal:
     """
 
     def __init__(self) -> None:
-        self.entries: list[list[Any]] = []
+        self.entries: list[list[object]] = []
         self._next: int | None = None
         self._diverged: DivergedError | None = None
 
@@ -32,7 +32,7 @@ class Journal:
         """True during a replay."""
         return self._next is not None
 
-    def replay(self, entries: list[list[Any]]) -> None:
+    def replay(self, entries: list[list[object]]) -> None:
         """Compare the following acts with `entries`, up to the last one."""
         self.entries = entries
         self._next = 0
@@ -45,13 +45,13 @@ class Journal:
         self._compare(list(entry))
         return False
 
-    def act(self, entry: list[Any], do: Callable[[], None]) -> bool:
+    def act(self, entry: list[object], do: Callable[[], None]) -> bool:
         """Note an act and call `do` if it is new; return True if it is. Raises UserError if the act is, or was, refused."""
         if not self.note("act", *entry):
             assert self._next is not None
             if self._next < len(self.entries) and self.entries[self._next][0] == "refused":
                 self._next += 1
-                raise UserError(self.entries[self._next - 1][1])
+                raise UserError(str(self.entries[self._next - 1][1]))
             return False
         try:
             do()
@@ -60,7 +60,7 @@ class Journal:
             raise UserError(str(error)) from error
         return True
 
-    def read(self, name: str, value: Callable[[], Any]) -> object:
+    def read(self, name: str, value: Callable[[], object]) -> object:
         """Note a value that the script reads; return it, or the value noted before during a replay."""
         if self._next is None:
             present = value()
@@ -93,7 +93,7 @@ class Journal:
         if self._diverged is not None:
             raise self._diverged
 
-    def _compare(self, entry: list[Any], length: int | None = None) -> None:
+    def _compare(self, entry: list[object], length: int | None = None) -> None:
         """Compare `entry` with the next one of the replay, up to `length` items; raises DivergedError."""
         assert self._next is not None
         if self._next == len(self.entries):
@@ -109,7 +109,7 @@ class Journal:
         raise self._diverged
 
 
-def _entry_text(entry: list[Any]) -> str:
+def _entry_text(entry: list[object]) -> str:
     """Return an entry as text for messages, such as "wait for until_round 3"."""
     kind, *rest = entry
     return f"{'wait for' if kind == 'wait' else kind} {' '.join(str(word) for word in rest if word is not None)}"

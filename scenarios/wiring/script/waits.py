@@ -88,7 +88,7 @@ class Wait(ABC):
     """Latest round at whose opening the wait ends; inf if unknown."""
     watches_ends = False
     """True if the end of an attempt may end the wait."""
-    value: Any = None
+    value: object = None
     """Value that `yield` returns once the wait has ended: its event, round or time."""
 
     def begin(self) -> None:
@@ -104,10 +104,10 @@ class Wait(ABC):
         return False
 
     @abstractmethod
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         """Return the wait as plain data."""
 
-    def outcome(self) -> tuple[int, Any]:
+    def outcome(self) -> tuple[int, object]:
         """Return the index of the wait that ended among several (0 for a single wait), and its value, as plain data."""
         return 0, _plain(self.value)
 
@@ -115,7 +115,7 @@ class Wait(ABC):
         """Restore the noted outcome of the wait: `which` of several waits ended, with `value` as plain data."""
         self.value = _from_plain(value)
 
-    def state_dict(self) -> Any:
+    def state_dict(self) -> object:
         """Return the progress of the wait as plain data."""
         return None
 
@@ -149,7 +149,7 @@ class UntilRound(Wait):
         self.value = event.number
         return True
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         return ["until_slot" if self.slot else "until_round", self.number]
 
 
@@ -167,7 +167,7 @@ class UntilTime(Wait):
         self.value = event.time_s
         return isinstance(event, Reached) and event.time_s >= self.due_s
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         return ["until_time", self.due_s]
 
 
@@ -209,11 +209,11 @@ class UntilEnded(Wait):
             and (self._channels is None or event.channel in self._channels)
         )
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         sets = [None if numbers is None else sorted(numbers) for numbers in (self._clients, self._channels)]
         return ["until_end", self._outcome, self._cause, *sets, self._count]
 
-    def state_dict(self) -> Any:
+    def state_dict(self) -> object:
         return self._matched
 
     def load_state_dict(self, state: Any) -> None:
@@ -237,7 +237,7 @@ class UntilDeclared(Wait):
         self.value = event
         return any_change or matches
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         return [
             "until_change_declared",
             *(None if numbers is None else sorted(numbers) for numbers in (self._channels, self._clients)),
@@ -246,6 +246,8 @@ class UntilDeclared(Wait):
 
 class AnyOf(Wait):
     """Wait until one of several waits ends; if several end together, the first one counts. Its yield returns that wait."""
+
+    value: Wait | None = None
 
     def __init__(self, waits: list[Wait]) -> None:
         self.waits: list[Wait] = [inner for wait in waits for inner in (wait.waits if isinstance(wait, AnyOf) else [wait])]
@@ -267,18 +269,19 @@ class AnyOf(Wait):
         self.value = ended[0] if ended else None
         return bool(ended)
 
-    def outcome(self) -> tuple[int, Any]:
-        ended: Wait = self.value
+    def outcome(self) -> tuple[int, object]:
+        ended = self.value
+        assert ended is not None  # only a wait that has ended is asked
         return self.waits.index(ended), _plain(ended.value)
 
     def restore_outcome(self, which: int, value: object) -> None:
         self.value = self.waits[which]
         self.value.restore_outcome(0, value)
 
-    def plain(self) -> list[Any]:
+    def plain(self) -> list[object]:
         return ["any", *(wait.plain() for wait in self.waits)]
 
-    def state_dict(self) -> Any:
+    def state_dict(self) -> object:
         return [wait.state_dict() for wait in self.waits]
 
     def load_state_dict(self, state: Any) -> None:

@@ -173,7 +173,7 @@ class World(Observed):
         action: str,
         target: str,
         entities: str | None,
-        entry: list[Any],
+        entry: list[object],
         do: Callable[[], None],
         *,
         values: tuple[str | None, str | None] = (None, None),
@@ -205,7 +205,7 @@ class World(Observed):
         values = {name: read(value, f"{target}.{name}") for name, value in parameters.items()}
         overlay = Overlay(parameters=values, entities=entities, scale=scale, description=self._runner.locate_act())
         action = "scale" if scale else "change"
-        entry = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]
+        entry: list[object] = [action, target, to_list(entities), {name: plain(value) for name, value in parameters.items()}]
         number = self._change_law(action, target, label(some, entities), overlay, entry, add=True)
         return Change(lambda: self._restore(target, label(some, entities), overlay, number))
 
@@ -213,7 +213,15 @@ class World(Observed):
         self._change_law("restore", target, entities, overlay, ["restore", target, number], add=False, of=number)
 
     def _change_law(
-        self, action: str, key: str, entities: str | None, overlay: Overlay, entry: list[Any], *, add: bool, of: int | None = None
+        self,
+        action: str,
+        key: str,
+        entities: str | None,
+        overlay: Overlay,
+        entry: list[object],
+        *,
+        add: bool,
+        of: int | None = None,
     ) -> int:
         """Add an overlay to a law, or remove it; return the number of the act.
 
