@@ -95,7 +95,7 @@ class Sweep(StateFields):
         return view.reach[((view.dwell - 1) * self._step + np.arange(count)) % len(view.reach)]
 
     def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
-        count = min(self._checked_width, allowed)
+        count = min(self._width, allowed)
         return reach[:count] if self._step % len(reach) == 0 else _all_or_none(reach, count)
 
 
@@ -131,7 +131,7 @@ class Pulse(StateFields):
         return view.reach[: min(self._width, view.allowed)]
 
     def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
-        return reach[:0] if self._off else reach[: min(self._checked_width, allowed)]
+        return reach[:0] if self._off else reach[: min(self._width, allowed)]
 
 
 class Random(StateFields):
@@ -164,7 +164,7 @@ class Random(StateFields):
         return view.rng.permutation(view.reach)[: min(self._width, view.allowed)]
 
     def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
-        return _all_or_none(reach, min(self._checked_width, allowed) if self._duty == 1.0 else 0)
+        return _all_or_none(reach, min(self._width, allowed) if self._duty == 1.0 else 0)
 
 
 class File(StateFields):
