@@ -12,7 +12,7 @@ from netsim.core.state import StateFields
 
 
 class Cusum(StateFields):
-    """Declares a change when a one-sided sum of deviations from the mean of the first observations reaches `threshold`.
+    """Detector that declares a change when a one-sided sum of deviations from the first observations' mean reaches `threshold`.
 
     The first `warm_up` observations give the mean u. From then on up <- max(0, up + x - u - drift), and down <- max(0, down + u
     - x - drift). A mean that is estimated from few observations leads to false alarms: the method has them.

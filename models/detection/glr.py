@@ -23,8 +23,8 @@ from annotated_doc import Doc
 
 from models.detection.protocols import State, check_probability, check_unit
 
-# Greater than the rounding of a log-likelihood of 10^9 observations: so close to the threshold, the maximum is computed.
 _SLACK = 1e-6
+"""Distance from the threshold within which the maximum is computed: above the rounding of 10^9 observations' log-likelihood."""
 
 
 def threshold(count: int, delta: float) -> float:
@@ -57,17 +57,19 @@ class Glr(ABC):
         self._count = 0
         self._total = 0.0
         self._ceiling = 0.0
+        """Upper bound of A(D): its value when it was last computed."""
         self._clear()
 
     def update(self, x: float) -> bool:
         """Take in `x` in [0, 1]. Return True if the statistic has reached its threshold. Raises ParameterError for any other x.
         """
         if not 0.0 <= x <= 1.0:
-            check_unit(x)
+            check_unit(x)  # raises; the test before it saves a call for each observation
         self._count = count = self._count + 1
         self._total = total = self._total + x
         pooled = _log_likelihood(count, total)
         self._extend(count, total, pooled)
+        # `threshold(count, delta)`, without its second logarithm.
         limit = (1.0 + 1.0 / count) * (1.5 * log(count) + self._log_3_delta)
         if self._ceiling - pooled < limit - _SLACK:
             return False

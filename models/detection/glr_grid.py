@@ -17,7 +17,9 @@ from models.errors import ParameterError
 
 
 class GlrGrid(Glr):
-    """Declares a change when the GLR statistic over the split points `step`, 2 `step`, ... reaches the exact test's threshold.
+    """Detector that declares a change when the GLR statistic over the split points `step`, 2 `step`, ... reaches the threshold.
+
+    The threshold is that of the exact test.
 
     Memory and the time of an evaluation grow with D / `step`.
 
@@ -39,11 +41,13 @@ class GlrGrid(Glr):
         super().__init__(delta=delta)
 
     def _clear(self) -> None:
+        """Forget the split points."""
         self._splits = 0
         # Sums and log-likelihoods at the split points; rows beyond `_splits` are room to grow.
         self._grid = np.zeros((16, 2))
 
     def _extend(self, count: int, total: float, likelihood: float) -> None:
+        """Store the sum and the log-likelihood of the first `count` observations if a split point lies there."""
         if count % self._step:
             return
         if self._splits == len(self._grid):
@@ -52,24 +56,26 @@ class GlrGrid(Glr):
         self._splits += 1
 
     def _best(self, count: int, total: float) -> float:
-        """Maximise over all split points of the grid, as arrays."""
+        """Return the greatest l(1..s) + l(s+1..count) over the split points s of the grid; -inf without any."""
         from scipy.special import xlogy
 
         splits = self._splits
         if not splits:
             return -inf
         # The last split point may be the last observation itself; the segment behind it is empty and adds 0.
-        n = count - self._step * np.arange(1.0, splits + 1.0)
-        ones = total - self._grid[:splits, 0]
-        # Sums of fractions may leave [0, n] by rounding, where xlogy is NaN.
-        ones = np.clip(ones, 0.0, n)
-        values = self._grid[:splits, 1] + xlogy(ones, ones) + xlogy(n - ones, n - ones) - xlogy(n, n)
+        sums, likelihoods = self._grid[:splits, 0], self._grid[:splits, 1]
+        rest = count - self._step * np.arange(1.0, splits + 1.0)
+        # Sums of fractions may leave [0, rest] by rounding, where xlogy is NaN.
+        ones = np.clip(total - sums, 0.0, rest)
+        values = likelihoods + xlogy(ones, ones) + xlogy(rest - ones, rest - ones) - xlogy(rest, rest)
         return float(values.max())
 
     def _path(self) -> State:
+        """Return the sums and log-likelihoods at the split points, as an array."""
         return {"grid": self._grid[: self._splits].copy()}
 
     def _load_path(self, state: State) -> None:
+        """Restore the split points, with room to grow."""
         rows = state["grid"]
         self._splits = len(rows)
         self._grid = np.concatenate([rows, np.zeros((max(16, len(rows)), 2))])

@@ -14,7 +14,8 @@ class NoDetection(StateFields):
     """
 
     def update(self, x: float) -> bool:
+        """Return False: no change is declared."""
         return False
 
     def reset(self) -> None:
-        pass
+        """Do nothing: there are no observations to forget."""

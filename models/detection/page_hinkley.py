@@ -11,7 +11,7 @@ from netsim.core.state import StateFields
 
 
 class PageHinkley(StateFields):
-    """Declares a change when the cumulated deviation from the running mean has moved `threshold` away from its extreme.
+    """Detector that declares a change when the cumulated deviation from the running mean is `threshold` away from its extreme.
 
     Upwards this is sum_t (x_t - mean_t - drift) less its least value so far, mean_t being the mean of the first t observations;
     downwards likewise. Both are computed as sums that are cut off at 0, which is the same.

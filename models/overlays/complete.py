@@ -9,7 +9,7 @@ from models.overlays.silos import Silos, both_ways
 
 
 class Complete(StaticOverlay):
-    """All pairs, in both directions."""
+    """Overlay with an arc between all pairs of silos, in both directions."""
 
     kind = "complete"
 

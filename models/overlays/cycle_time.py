@@ -12,7 +12,10 @@ _NONE = -np.inf
 
 
 def matrix_of(count: int, arcs: Sequence[tuple[int, int, float]]) -> FloatArray:
-    """Return (n, n) weights by source and target; -inf where there is no arc."""
+    """Return (n, n) weights by source and target; -inf where there is no arc.
+
+    `arcs` are (source, target, weight); of parallel arcs the greatest weight counts.
+    """
     weights = np.full((count, count), _NONE)
     for source, target, weight in arcs:
         weights[source, target] = max(weights[source, target], weight)
@@ -29,6 +32,7 @@ def maximum_cycle_mean(weights: FloatArray) -> float:
     4.0
     """
     count = len(weights)
+    # Row k: F_k(v), from any start.
     walks = np.zeros((count + 1, count))
     for step in range(1, count + 1):
         walks[step] = (walks[step - 1][:, None] + weights).max(axis=0)
@@ -43,5 +47,5 @@ def maximum_cycle_mean(weights: FloatArray) -> float:
 
 
 def product(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return the greatest weights of walks over an arc of `first` and then one of `second`."""
+    """Return the greatest weights (n, n) of walks over an arc of `first` (n, n) and then an arc of `second` (n, n)."""
     return np.asarray((first[:, :, None] + second[None, :, :]).max(axis=1))

@@ -10,7 +10,7 @@ from models.overlays.trees import Pairs, grown_tree
 
 
 class DeltaMbst(StaticOverlay):
-    """The tree of least cycle time among delta-Prim, delta = 2 .. n - 1, and a path in the cube of the minimum spanning tree.
+    """Overlay of the tree of least cycle time: of delta-Prim's, delta = 2 .. n - 1, and a path in the cube of the minimum tree.
 
     The path is a 3-approximation of the bottleneck spanning tree of degree 2. The weights are those of the published code:
     s T_c + l + 2 max(M / C_up, M / C_down, M / A). Where access is slow, hops cost nothing.
@@ -32,19 +32,21 @@ def path_in_cube(tree: Pairs, count: int) -> Pairs:
     The cube of a tree has one between any two nodes (Karaganis 1968). Here it joins the ends of an edge: cut that edge, and in
     each part go from its end, in the same way, to a node beside that end.
     """
-    beside: list[list[int]] = [[] for _ in range(count)]
+    neighbours: list[list[int]] = [[] for _ in range(count)]
     for a, b in tree:
-        beside[a].append(b)
-        beside[b].append(a)
+        neighbours[a].append(b)
+        neighbours[b].append(a)
     a, b = tree[0]
-    order = _joining(a, b, beside)
-    return list(itertools.pairwise(order))
+    return list(itertools.pairwise(_order_nodes(a, b, neighbours)))
 
 
-def _joining(a: int, b: int, beside: list[list[int]]) -> list[int]:
-    """Return all nodes of the part of the tree that holds the edge (a, b), in an order from a to b; takes that edge out."""
-    beside[a].remove(b)
-    beside[b].remove(a)
-    first = _joining(a, beside[a][0], beside) if beside[a] else [a]
-    last = _joining(b, beside[b][0], beside) if beside[b] else [b]
+def _order_nodes(a: int, b: int, neighbours: list[list[int]]) -> list[int]:
+    """Return all nodes of the part of the tree that holds the edge (a, b), as a path in the cube from a to b.
+
+    Removes the edges that it has used from `neighbours`.
+    """
+    neighbours[a].remove(b)
+    neighbours[b].remove(a)
+    first = _order_nodes(a, neighbours[a][0], neighbours) if neighbours[a] else [a]
+    last = _order_nodes(b, neighbours[b][0], neighbours) if neighbours[b] else [b]
     return [*first, *reversed(last)]

@@ -16,15 +16,16 @@ def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
     >>> matchings(3, [(0, 1), (1, 2), (0, 2)])
     [[(1, 2)], [(0, 2)], [(0, 1)]]
     """
-    beside: list[list[int]] = [[] for _ in range(count)]
+    neighbours: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
-        beside[a].append(b)
-        beside[b].append(a)
-    colours = max(map(len, beside), default=0) + 1
+        neighbours[a].append(b)
+        neighbours[b].append(a)
+    colours = max(map(len, neighbours), default=0) + 1
     at: list[dict[int, int]] = [{} for _ in range(count)]
     """Neighbour of each node by the colour of the edge."""
     for edge in edges:
-        _colour(edge, at, beside, colours)
+        _colour(edge, at, neighbours, colours)
+    # Edges of one colour share no node: they are a matching.
     result: list[list[Pair]] = [[] for _ in range(colours)]
     for a, b in edges:
         result[next(colour for colour, other in at[a].items() if other == b)].append((a, b))
@@ -32,14 +33,15 @@ def matchings(count: int, edges: Sequence[Pair]) -> list[list[Pair]]:
 
 
 def _free(node: int, at: list[dict[int, int]], colours: int) -> int:
+    """Return the lowest colour that no edge of `node` has."""
     return next(colour for colour in range(colours) if colour not in at[node])
 
 
-def _colour(edge: Pair, at: list[dict[int, int]], beside: Sequence[Sequence[int]], colours: int) -> None:
+def _colour(edge: Pair, at: list[dict[int, int]], neighbours: Sequence[Sequence[int]], colours: int) -> None:
     """Colour `edge`, and recolour other edges if necessary; `at` remains a proper colouring.
 
     `at[node]` maps the colour of each edge of a node to the neighbour at its other end. An edge stands in two of these
-    dictionaries, which change together. `beside`: neighbours of each node. `colours` is above every degree, so that each node has
+    dictionaries, which change together. `neighbours`: those of each node. `colours` is above every degree, so that each node has
     a free colour.
     """
     centre, first = edge
@@ -47,11 +49,13 @@ def _colour(edge: Pair, at: list[dict[int, int]], beside: Sequence[Sequence[int]
     # A fan: neighbours of the centre, where the colour of each edge is free at the neighbour before it.
     fan = [first]
     while True:
-        taken = at[fan[-1]]
-        step = next((n for n in beside[centre] if n in colour_to and colour_to[n] not in taken and n not in fan), None)
-        if step is None:
+        used = at[fan[-1]]
+        following = next(
+            (node for node in neighbours[centre] if node in colour_to and colour_to[node] not in used and node not in fan), None
+        )
+        if following is None:
             break
-        fan.append(step)
+        fan.append(following)
     of_centre, of_last = _free(centre, at, colours), _free(fan[-1], at, colours)
     # Swap both colours along the path from the centre: after it `of_last` is free at the centre, too.
     path = _invert(centre, of_last, of_centre, at)
@@ -81,6 +85,7 @@ def _invert(start: int, first: int, second: int, at: list[dict[int, int]]) -> li
 
 
 def _colour_of(centre: int, node: int, at: list[dict[int, int]]) -> int | None:
+    """Return the colour of the edge between `centre` and `node`; None before it has one."""
     return next((colour for colour, other in at[centre].items() if other == node), None)
 
 

@@ -16,7 +16,7 @@ def strides(count: int) -> list[int]:
 
 
 class Exponential(StaticOverlay):
-    """All strides in every round."""
+    """Overlay with all strides in every round."""
 
     kind = "exponential"
 
@@ -26,7 +26,7 @@ class Exponential(StaticOverlay):
 
 
 class OnePeerExponential:
-    """One stride in each round, in turn: after log2 n rounds every silo has heard of all, where n is a power of two."""
+    """Overlay with one stride in each round, in turn: after log2 n rounds every silo has heard of all if n is a power of two."""
 
     kind = "one-peer"
     waiting = StaticOverlay.waiting
@@ -39,12 +39,14 @@ class OnePeerExponential:
 
     @property
     def arcs(self) -> Sequence[Arc]:
+        """All arcs that a round may use."""
         return [arc for arcs in self._rounds for arc in arcs]
 
     def round_arcs(self, round: int) -> Sequence[Arc]:
+        """Return the arcs of the round's stride; rounds count from 0."""
         return self._rounds[round % self.period]
 
     def cycle_ms(self) -> float:
-        """Return the maximum cycle mean over a whole period, for one round of it."""
+        """Return the mean time of a round in ms: the maximum cycle mean over a whole period, divided by its rounds."""
         times = [waiting_matrix(self.silos, arcs) for arcs in self._rounds]
         return maximum_cycle_mean(reduce(product, times)) / self.period

@@ -92,6 +92,7 @@ def waxman(*, nodes: int, alpha: float, beta: float, side_km: float, generator: 
     km = np.hypot(*(places[:, None] - places[None]).transpose(2, 0, 1))
     drawn = generator.random((nodes, nodes)) < alpha * np.exp(-km / (beta * max(float(km.max()), math.ulp(1.0))))
     pairs = {(a, b) for a, b in itertools.combinations(range(nodes), 2) if drawn[a, b]}
+    # Label of the piece that each node belongs to.
     piece = list(range(nodes))
     for a, b in [*sorted(pairs), *sorted(itertools.combinations(range(nodes), 2), key=lambda ends: km[ends])]:
         if piece[a] != piece[b]:

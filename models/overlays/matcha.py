@@ -23,7 +23,9 @@ GAP = 1e-3
 
 
 class Matcha:
-    """Matchings of the underlay's own links; a round lasts until the slowest message on a link that is on has arrived.
+    """Overlay of matchings of the underlay's own links, some of which are on in a round.
+
+    A round lasts until the slowest message on a link that is on has arrived.
 
     `budget`: expected share of the matchings that are on. The probabilities maximise the algebraic connectivity of the expected
     graph. Draws follow from `seed`.
@@ -49,44 +51,62 @@ class Matcha:
         return np.random.default_rng(self._seed).random((ROUNDS, len(self.groups))) < self.probabilities
 
     def _pairs(self, silos: Silos) -> list[Pair]:
+        """Return the pairs of silos that may exchange models: those that a cable joins."""
         return [(min(cable.a, cable.b), max(cable.a, cable.b)) for cable in silos.underlay.cables]
 
     @cached_property
     def _group_arcs(self) -> list[tuple[Arc, ...]]:
+        """Arcs of each matching, in both directions."""
         return [both_ways(group) for group in self.groups]
 
     @property
     def arcs(self) -> Sequence[Arc]:
+        """All arcs that a round may use, matching by matching."""
         return tuple(chain.from_iterable(self._group_arcs))
 
     def round_arcs(self, round: int) -> Sequence[Arc]:
+        """Return the arcs of the matchings that are on in `round`, from 0; draws repeat after `ROUNDS`."""
         return tuple(chain.from_iterable(compress(self._group_arcs, self._on[round % ROUNDS])))
 
     def cycle_ms(self) -> float:
-        """Return the mean over `ROUNDS` drawn rounds; a round without messages lasts s T_c."""
+        """Return the mean time of a round in ms, over `ROUNDS` drawn rounds; a round without messages lasts s T_c."""
         return float(np.mean([self._round_ms(round) for round in range(ROUNDS)]))
 
     @cached_property
-    def _table(self) -> tuple[IntArray, IntArray, FloatArray, FloatArray, IntArray]:
-        """Sources, targets, latencies and core times of all arcs, and the matching that each belongs to."""
+    def _table(self) -> _ArcTable:
+        """All arcs, as arrays."""
         arcs = self.arcs
-        latencies, cores = self.silos.route_ms(arcs)
-        owners = np.repeat(np.arange(len(self.groups)), [2 * len(group) for group in self.groups])
-        return np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs]), latencies, cores, owners
+        latencies_ms, cores_ms = self.silos.route_ms(arcs)
+        matching_of = np.repeat(np.arange(len(self.groups)), [2 * len(group) for group in self.groups])
+        sources, targets = np.array([arc.source for arc in arcs]), np.array([arc.target for arc in arcs])
+        return _ArcTable(sources, targets, latencies_ms, cores_ms, matching_of)
 
     def _round_ms(self, round: int) -> float:
         """Return the time of a round in ms: local training, then the slowest message of the links that are on.
 
         Fast path of `Silos.message_ms` over `round_arcs(round)`: arrays in place of an object for each arc, the same numbers.
         """
-        sources, targets, latencies, cores, owners = self._table
-        on = self._on[round % ROUNDS][owners]
+        table = self._table
+        on = self._on[round % ROUNDS][table.matching_of]
         if not on.any():
             return self.silos.work_ms
-        outgoing = np.bincount(sources[on], minlength=self.silos.count)[sources[on]]
-        incoming = np.bincount(targets[on], minlength=self.silos.count)[targets[on]]
-        shares = np.maximum(np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms), cores[on])
-        return float((latencies[on] + shares).max()) + self.silos.work_ms
+        sources, targets = table.sources[on], table.targets[on]
+        outgoing = np.bincount(sources, minlength=self.silos.count)[sources]
+        incoming = np.bincount(targets, minlength=self.silos.count)[targets]
+        shares = np.maximum(np.maximum(outgoing * self.silos.up_ms, incoming * self.silos.down_ms), table.cores_ms[on])
+        return float((table.latencies_ms[on] + shares).max()) + self.silos.work_ms
+
+
+class _ArcTable(NamedTuple):
+    """Arcs as arrays, each (arcs,)."""
+
+    sources: IntArray
+    targets: IntArray
+    latencies_ms: FloatArray
+    cores_ms: FloatArray
+    """Time of a model on the cables of the route."""
+    matching_of: IntArray
+    """Number of the matching that each arc belongs to."""
 
 
 class MatchaPlus(Matcha):
@@ -95,6 +115,7 @@ class MatchaPlus(Matcha):
     kind = "matcha+"
 
     def _pairs(self, silos: Silos) -> list[Pair]:
+        """Return all pairs of silos."""
         return [(a, b) for a in range(silos.count) for b in range(a + 1, silos.count)]
 
 
@@ -113,6 +134,8 @@ def _best_probabilities(count: int, groups: tuple[tuple[Pair, ...], ...], budget
     number = len(groups)
     ends = [np.array(group).T for group in groups]
     best, best_value = np.full(number, budget), -np.inf
+    # Each cut is a plane above the concave function: row (m,) of v' L_j v at an eigenvector v. The linear program finds the
+    # probabilities where the lowest plane is highest.
     chosen, cuts = best, []
     for _ in range(200):
         # Constant vectors are moved out of the way: where the graph falls apart, they share the eigenvalue 0 with others.
@@ -178,6 +201,7 @@ def draw_plan(count: int, pairs: Sequence[Pair], budget: float) -> DrawnMatching
     without_mean = np.eye(count) - 1.0 / count
 
     def contraction(step: float) -> float:
+        """Return the spectral norm of E[W^2] - J for W = I - step L."""
         return float(np.linalg.eigvalsh(without_mean - 2.0 * step * mean + step**2 * square)[-1])
 
     # The norm is a convex function of the step. It is 1 at 0 and at least 1 from step 1 on.

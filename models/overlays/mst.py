@@ -8,7 +8,7 @@ from models.overlays.trees import lightest_tree
 
 
 class Mst(StaticOverlay):
-    """The best undirected overlay where access links are fast."""
+    """Overlay of the minimum spanning tree: the best undirected one if access links are fast."""
 
     kind = "mst"
 

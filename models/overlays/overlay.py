@@ -28,18 +28,21 @@ class Overlay(Protocol):
         """Return the arcs of a round; rounds count from 0."""
 
     def cycle_ms(self) -> float:
-        """Return the mean time of a round at fixed shares (`by-degree`)."""
+        """Return the mean time of a round in ms, if each path has fixed shares of the links (`by-degree`)."""
 
 
 def waiting_matrix(silos: Silos, arcs: Sequence[Arc]) -> FloatArray:
-    """Return (n, n) times from the start of a round at i to the arrival of its message at j; s T_c at i itself."""
+    """Return (n, n) times in ms from the start of a round at i to the arrival of its message at j; s T_c at i itself.
+
+    It is -inf where i sends j no message.
+    """
     times = silos.work_ms + silos.message_ms(arcs)
     own = [(silo, silo, silos.work_ms) for silo in range(silos.count)]
     return matrix_of(silos.count, [*own, *((arc.source, arc.target, ms) for arc, ms in zip(arcs, times.tolist(), strict=True))])
 
 
 class StaticOverlay:
-    """An overlay with the same `arcs` in every round. A silo begins its next round when all messages for it are there."""
+    """Overlay with the same `arcs` in every round. A silo begins its next round when all messages for it are there."""
 
     kind = "static"
     waiting: Waiting = "neighbours"
@@ -50,8 +53,9 @@ class StaticOverlay:
         self.arcs: tuple[Arc, ...] = tuple(arcs)
 
     def round_arcs(self, round: int) -> Sequence[Arc]:
+        """Return `arcs`."""
         return self.arcs
 
     def cycle_ms(self) -> float:
-        """Return the maximum cycle mean of the delays (Karp)."""
+        """Return the mean time of a round in ms: the maximum cycle mean of the delays (Karp)."""
         return maximum_cycle_mean(waiting_matrix(self.silos, self.arcs))

@@ -13,7 +13,10 @@ from models.overlays.trees import grown_tree
 
 
 class Ring(StaticOverlay):
-    """A tour on s T_c + l + max(M / C_up, M / C_down, M / A). Local steps change the weights, and so the tour."""
+    """Overlay of a short tour through all silos, with weights s T_c + l + max(M / C_up, M / C_down, M / A).
+
+    Local steps change the weights, and so the tour.
+    """
 
     kind = "ring"
 
@@ -35,6 +38,7 @@ def christofides(weights: FloatArray) -> list[int]:
     tree = sorted((min(pair), max(pair)) for pair in grown_tree(weights))
     degrees = np.bincount(np.array(tree).ravel(), minlength=count)
     odd = np.flatnonzero(degrees % 2).tolist()
+    # NetworkX finds the matching of greatest weight: with weights of the other sign it is the lightest.
     graph = nx.Graph()
     graph.add_weighted_edges_from((a, b, -weights[a, b]) for place, a in enumerate(odd) for b in odd[place + 1 :])
     walk = nx.MultiGraph()

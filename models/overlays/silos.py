@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +35,17 @@ class Arc:
         return self.via or (self.source, self.target)
 
 
+class RouteTimes(NamedTuple):
+    """Times of the routes of some arcs, each (m,)."""
+
+    latencies_ms: FloatArray
+    cores_ms: FloatArray
+    """Time of a model on the cables of a route."""
+
+
 @dataclass(frozen=True)
 class Silos:
-    """Every site of `underlay` trains: `steps` local steps of `compute_ms` each on a model of `model_bits`.
+    """Sites of `underlay`, each of which trains: `steps` local steps of `compute_ms` each on a model of `model_bits`.
 
     `up_bits_per_s`, `down_bits_per_s`: access of every silo; `core_bits_per_s`: of every cable that names none. Raises
     ParameterError for numbers out of bounds.
@@ -66,7 +75,7 @@ class Silos:
 
     @property
     def work_ms(self) -> float:
-        """Local training of a round, s T_c."""
+        """Time of the local training of a round, s T_c."""
         return self.steps * self.compute_ms
 
     @property
@@ -110,19 +119,19 @@ class Silos:
         """(n, n) weights by which overlays are built: s T_c + l + M / A, A the bandwidth of the path."""
         return self.work_ms + self.latency_ms + self.core_ms
 
-    def route_ms(self, arcs: Sequence[Arc]) -> tuple[FloatArray, FloatArray]:
-        """Return latencies and core times of `arcs`, (m,) and (m,).
+    def route_ms(self, arcs: Sequence[Arc]) -> RouteTimes:
+        """Return the times of the routes of `arcs`.
 
         A relayed arc has the latencies of all its hops, and the core time of its last hop alone: so Marfoq's published star
         keeps only the bandwidth of the last link from its centre.
         """
         sources, targets = _ends(arcs)
-        latencies, cores = self.latency_ms[sources, targets], self.core_ms[sources, targets]
+        times = RouteTimes(self.latency_ms[sources, targets], self.core_ms[sources, targets])
         for place, arc in enumerate(arcs):
             if arc.via:
-                latencies[place] = sum(float(self.latency_ms[a, b]) for a, b in pairwise(arc.stops))
-                cores[place] = self.core_ms[arc.stops[-2], arc.stops[-1]]
-        return latencies, cores
+                times.latencies_ms[place] = sum(float(self.latency_ms[a, b]) for a, b in pairwise(arc.stops))
+                times.cores_ms[place] = self.core_ms[arc.stops[-2], arc.stops[-1]]
+        return times
 
     def message_ms(self, arcs: Sequence[Arc]) -> FloatArray:
         """Return the times of messages that are under way together (m,): latency, and bits at fixed shares.
@@ -135,12 +144,12 @@ class Silos:
         sources, targets = _ends(arcs)
         outgoing = np.bincount(sources, minlength=self.count)[sources]
         incoming = np.bincount(targets, minlength=self.count)[targets]
-        latencies, cores = self.route_ms(arcs)
-        return np.asarray(latencies + np.maximum(np.maximum(outgoing * self.up_ms, incoming * self.down_ms), cores))
+        latencies_ms, cores_ms = self.route_ms(arcs)
+        return np.asarray(latencies_ms + np.maximum(np.maximum(outgoing * self.up_ms, incoming * self.down_ms), cores_ms))
 
 
 def _ends(arcs: Sequence[Arc]) -> tuple[IntArray, IntArray]:
-    """Return sources and targets, (m,) and (m,)."""
+    """Return the sources (m,) and the targets (m,) of `arcs`."""
     return np.array([arc.source for arc in arcs], np.int64), np.array([arc.target for arc in arcs], np.int64)
 
 

@@ -9,7 +9,7 @@ from models.overlays.silos import Arc, Silos
 
 
 class Star(StaticOverlay):
-    """The first silo of the underlay is the centre: Marfoq's code takes the greatest load centrality, which is 0 for all.
+    """Overlay with a centre, the first silo of the underlay: Marfoq's code takes the greatest load centrality, 0 for all.
 
     An arc follows the shortest path in s T_c + l + M / A through other silos, as in that code: latencies add up, and the
     bandwidth is that of the last link. `direct`: every silo has its own route to the centre instead.
@@ -25,10 +25,11 @@ class Star(StaticOverlay):
         self._clients = silos.count - 1
 
     def cycle_ms(self) -> float:
-        """Return 2 (c - s T_c) + s T_c, c the largest mean over silos of the delays of both directions."""
-        times = self.silos.message_ms(self.arcs)
-        both = times[: self._clients] + times[self._clients :]
-        return float(both.max()) + self.silos.work_ms
+        """Return the time of a round in ms, 2 (c - s T_c) + s T_c, c the largest mean over silos of both directions' delays."""
+        # First the arcs from the centre, then those to it, both in the order of the silos.
+        times_ms = self.silos.message_ms(self.arcs)
+        there_and_back_ms = times_ms[: self._clients] + times_ms[self._clients :]
+        return float(there_and_back_ms.max()) + self.silos.work_ms
 
 
 def _shortest_paths(silos: Silos) -> list[tuple[int, ...]]:

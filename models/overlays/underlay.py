@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from models.errors import ParameterError
 
@@ -43,6 +43,17 @@ class Way:
     sites: tuple[int, ...]
     cables: tuple[int, ...]
     latency_ms: float
+
+
+class _Hop(NamedTuple):
+    """Hop over a cable, from one site to a neighbour."""
+
+    site: int
+    """Site at the other end."""
+    cable: int
+    """Number of the cable."""
+    length: float
+    """`Cable.length`."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +105,7 @@ class Underlay:
                 raise ParameterError("links", len(self.cables), reason, shown="")
 
     def _shown(self, site: int) -> str:
+        """Return the name of a site for messages, also of one that does not exist."""
         return self.sites[site] if 0 <= site < len(self.sites) else f"node {site}"
 
     @cached_property
@@ -102,20 +114,21 @@ class Underlay:
         return _Ways(self)
 
     @cached_property
-    def _beside(self) -> list[list[tuple[int, int, float]]]:
-        """Cables at each site, each as (site at its other end, number of the cable, length)."""
-        beside: list[list[tuple[int, int, float]]] = [[] for _ in self.sites]
+    def _hops(self) -> list[list[_Hop]]:
+        """Hops from each site, in the order of the cables."""
+        hops: list[list[_Hop]] = [[] for _ in self.sites]
         for number, cable in enumerate(self.cables):
-            beside[cable.a].append((cable.b, number, cable.length))
-            beside[cable.b].append((cable.a, number, cable.length))
-        return beside
+            hops[cable.a].append(_Hop(cable.b, number, cable.length))
+            hops[cable.b].append(_Hop(cable.a, number, cable.length))
+        return hops
 
     def ways_from(self, source: int) -> list[Way]:
         """Return the shortest routes from a site to all, by Dijkstra's algorithm."""
-        beside = self._beside
+        hops = self._hops
         lengths = {source: 0.0}
         before: dict[int, tuple[int, int]] = {}
-        # Among sites at one distance the first in order is settled first, or the one that was come to first.
+        # Entries (length, tie, site). Of sites at one distance, the one reached first is settled first with `ties` "cables", the
+        # first in order with "sites".
         steps = itertools.count(1)
         queue, settled = [(0.0, 0, source)], set()
         while queue:
@@ -123,10 +136,11 @@ class Underlay:
             if site in settled:
                 continue
             settled.add(site)
-            for other, cable, more in beside[site]:
-                if length + more < lengths.get(other, _NEVER):
-                    lengths[other], before[other] = length + more, (site, cable)
-                    heappush(queue, (length + more, next(steps) if self.ties == "cables" else 0, other))
+            for hop in hops[site]:
+                new_length = length + hop.length
+                if new_length < lengths.get(hop.site, _NEVER):
+                    lengths[hop.site], before[hop.site] = new_length, (site, hop.cable)
+                    heappush(queue, (new_length, next(steps) if self.ties == "cables" else 0, hop.site))
         return [self._way(source, target, before) for target in range(len(self.sites))]
 
     def _way(self, source: int, target: int, before: dict[int, tuple[int, int]]) -> Way:

@@ -68,6 +68,7 @@ class Ising:
     @staticmethod
     def fields(opinions: FloatArray) -> FloatArray:
         """Return log(phi(1) / phi(0)) of opinions (K,): the log-odds of each client's belief without neighbours."""
+        # With r the opinion, phi(1) = r^2 and phi(0) = 1 - r^2.
         r = np.clip(check_opinions(opinions), CLIP, 1 - CLIP)
         return np.asarray(2 * np.log(r) - np.log1p(-r * r))
 
@@ -78,24 +79,26 @@ class Opinion:
     @staticmethod
     def beliefs(opinions: FloatArray) -> FloatArray:
         """Return the beliefs (K,) of opinions (K,), with sum 1; equal if all opinions are 0."""
-        r = check_opinions(opinions)
-        squares = r * r
+        squares = check_opinions(opinions) ** 2
         total = squares.sum()
-        return np.asarray(squares / total) if total > 0 else np.full(len(r), 1 / len(r))
+        return np.asarray(squares / total) if total > 0 else np.full(len(squares), 1 / len(squares))
 
 
 def check_opinions(opinions: FloatArray) -> FloatArray:
     """Return `opinions` as float64 (K,). Raises ParameterError unless each is in [0, 1]."""
-    r = np.asarray(opinions, np.float64)
-    good = (r >= 0) & (r <= 1)
-    if r.ndim != 1 or not good.all():
-        problem = f"has shape {r.shape}" if r.ndim != 1 else f"= {float(r[np.argmin(good)])!r} of client {int(np.argmin(good))}"
-        raise ParameterError("opinions", r, "must be one number in [0, 1] for each client", shown=f" {problem}")
-    return r
+    values = np.asarray(opinions, np.float64)
+    good = (values >= 0) & (values <= 1)
+    if values.ndim != 1 or not good.all():
+        client = int(np.argmin(good))
+        problem = f"has shape {values.shape}" if values.ndim != 1 else f"= {float(values[client])!r} of client {client}"
+        raise ParameterError("opinions", values, "must be one number in [0, 1] for each client", shown=f" {problem}")
+    return values
 
 
 def convergence_constant(graph: PeerGraph, couplings: FloatArray) -> float:
-    """Return max over clients l and k in N(l) of the sum over i in N(l) without k of tanh|J_il| (Mooij and Kappen 2007).
+    """Return the largest sum of tanh|J| over all but one of a client's links (Mooij and Kappen 2007).
+
+    In the paper's letters: the max over clients l and k in N(l) of the sum over i in N(l) without k of tanh|J_il|.
 
     Below 1, a synchronous step shrinks the sum over edges of the differences of any two sets of messages by at least this
     factor: one fixed point, reached from any start. The condition is sufficient, not necessary (on a tree every coupling
@@ -114,12 +117,12 @@ def step(graph: PeerGraph, couplings: FloatArray, fields: FloatArray, messages: 
     caller leaves the receiver's last one in its place.
     """
     totals = fields + graph.sum_incoming(messages)
-    # The message to a neighbour leaves out the message from that neighbour.
+    # The message to a neighbour leaves out the message from that neighbour: log-odds h.
     cavity = totals[graph.source] - messages[graph.reverse]
     # log((e^(h+J) + e^-J) / (e^(h-J) + e^J)) for h, J >= 0, in a form that does not overflow for large h or J.
-    reach, bound = np.abs(cavity), 2 * np.abs(couplings)
-    less, more = np.minimum(reach, bound), np.maximum(reach, bound)
-    size = less + np.log1p(np.exp(-(reach + bound))) - np.log1p(np.exp(less - more))
+    abs_h, two_j = np.abs(cavity), 2 * np.abs(couplings)
+    smaller, larger = np.minimum(abs_h, two_j), np.maximum(abs_h, two_j)
+    size = smaller + np.log1p(np.exp(-(abs_h + two_j))) - np.log1p(np.exp(smaller - larger))
     return np.asarray(np.copysign(np.maximum(size, 0.0), cavity * np.sign(couplings)))
 
 
@@ -129,9 +132,9 @@ def make_message(cavity: float, coupling: float) -> float:
     `cavity`: the sender's log-odds, leaving out what the receiver has told it. Twin of `step` in plain numbers: both must
     give the same numbers.
     """
-    reach, bound = abs(cavity), 2 * abs(coupling)
-    less, more = (reach, bound) if reach < bound else (bound, reach)
-    size = less + math.log1p(math.exp(-(reach + bound))) - math.log1p(math.exp(less - more))
+    abs_h, two_j = abs(cavity), 2 * abs(coupling)
+    smaller, larger = (abs_h, two_j) if abs_h < two_j else (two_j, abs_h)
+    size = smaller + math.log1p(math.exp(-(abs_h + two_j))) - math.log1p(math.exp(smaller - larger))
     return math.copysign(max(size, 0.0), cavity if coupling >= 0 else -cavity)
 
 
@@ -140,8 +143,9 @@ def node_messages(
 ) -> list[float]:
     """Return the messages of one client to each of its neighbours, in plain numbers, for an engine that updates on arrival.
 
-    `received`, `couplings` and `sent` (the last message sent to each) are in the same order of neighbours. Damping mixes the
-    last message in: damping * sent + (1 - damping) * new, in log-odds.
+    `field`: the client's own log-odds. `received` (the last message from each neighbour), `couplings` and `sent` (the last
+    message to each) are in the same order of neighbours. Damping mixes the last message in: damping * sent + (1 - damping) *
+    new, in log-odds.
     """
     total = field + sum(received)
     return [
@@ -216,8 +220,9 @@ def check_limits(*, damping: float, tolerance: float, max_iterations: int) -> No
 
 
 def answers_until_quiet(graph: PeerGraph, couplings: FloatArray, *, tolerance: float, limit: int) -> float:
-    """Return the largest number of messages over an edge if each arrival is answered at once to every other neighbour, up to
-    `limit`.
+    """Return the largest number of messages over an edge, up to `limit`, if every arrival is answered at once.
+
+    A client answers a message by messages to all its other neighbours.
 
     An edge's message first changes by at most 2 J, and a link passes on at most tanh J of a change, J the largest |coupling|.
     So the messages are the walks, without turning back, that end in the edge before a change has fallen to `tolerance`. In most

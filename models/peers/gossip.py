@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class Payload(Protocol[Known]):
 
 
 class AllPairs:
-    """Messages with all the pairs that the sender knows. Knowledge is a set of bits in one integer: bit r for rank r."""
+    """Payload of messages with all the pairs that the sender knows. Knowledge is one integer: bit r is set for rank r."""
 
     def item(self, rank: int) -> int:
         return 1 << rank
@@ -81,9 +81,9 @@ class AllPairs:
     def top_ranks(self, held: int, size: int) -> tuple[int, ...]:
         ranks: list[int] = []
         while held and len(ranks) < size:
-            lowest = held & -held
-            ranks.append(lowest.bit_length() - 1)
-            held ^= lowest
+            lowest_bit = held & -held
+            ranks.append(lowest_bit.bit_length() - 1)
+            held ^= lowest_bit
         return tuple(ranks)
 
     def knows_top(self, held: int, size: int) -> bool:
@@ -92,10 +92,9 @@ class AllPairs:
 
 
 class BestPairs:
-    """Messages with the best `size` pairs that the sender knows; clients keep no more. Knowledge is an ascending tuple of
-    ranks.
+    """Payload of messages with the best `size` pairs that the sender knows; clients keep no more.
 
-    With a `size` below m no client ever names m clients, and there is no agreement.
+    Knowledge is an ascending tuple of ranks. With a `size` below m no client ever names m clients, and there is no agreement.
     """
 
     def __init__(self, *, size: int) -> None:
@@ -128,6 +127,7 @@ class BestPairs:
         return held[:size]
 
     def knows_top(self, held: tuple[int, ...], size: int) -> bool:
+        # Ranks are distinct and ascend from 0: the m-th is m - 1 only if all before it are there.
         return len(held) >= size and held[size - 1] == size - 1
 
 
@@ -167,25 +167,43 @@ class Spread(Generic[Known]):
     """Result of `spread`."""
 
     held: list[Known]
+    """Knowledge of each client in the end."""
     repetitions: int
     messages: int
     pairs: int
     """Pairs in all messages together."""
     agreed: bool
+    """True if all clients name the true top `size`."""
 
 
-def _forward(graph: PeerGraph, payload: Payload[Known], fresh: list[list[tuple[Known, int]]]) -> list[tuple[int, int, Known]]:
-    """Return flooding's messages of a repetition, (sender, receiver, knowledge): to every neighbour, without what came from it.
+class _News(NamedTuple, Generic[Known]):
+    """Knowledge that was new to a client in the last repetition."""
+
+    known: Known
+    sender: int
+    """Client that it came from; -1: the client's own."""
+
+
+class _Message(NamedTuple, Generic[Known]):
+    """Message of one repetition."""
+
+    sender: int
+    receiver: int
+    known: Known
+
+
+def _flood(graph: PeerGraph, payload: Payload[Known], news: list[list[_News[Known]]]) -> list[_Message[Known]]:
+    """Return flooding's messages of a repetition: each client's `news` to every neighbour, without what came from that neighbour.
     """
-    sent: list[tuple[int, int, Known]] = []
-    for client, news in enumerate(fresh):
-        if not news:
+    messages: list[_Message[Known]] = []
+    for client, own_news in enumerate(news):
+        if not own_news:
             continue
         for neighbour in graph.target[graph.outgoing(np.array([client]))].tolist():
-            others = [what for what, giver in news if giver != neighbour]
-            if others:
-                sent.append((client, neighbour, reduce(lambda a, b: payload.merge(a, b)[0], others)))
-    return sent
+            parts = [part.known for part in own_news if part.sender != neighbour]
+            if parts:
+                messages.append(_Message(client, neighbour, reduce(lambda a, b: payload.merge(a, b)[0], parts)))
+    return messages
 
 
 def spread(
@@ -218,8 +236,8 @@ def spread(
         raise ParameterError("max_repetitions", max_repetitions, "must be >= 1")
     now = [payload.item(rank) for rank in ranks.tolist()] if held is None else list(held)
     source, target = graph.source.tolist(), graph.target.tolist()
-    # What each client may still forward: (knowledge, sender).
-    fresh: list[list[tuple[Known, int]]] = [[(known, -1)] for known in now]
+    # What each client may still forward.
+    news: list[list[_News[Known]]] = [[_News(known, -1)] for known in now]
     messages = pairs = 0
 
     for repetition in range(max_repetitions + 1):
@@ -227,23 +245,25 @@ def spread(
         if agreed or repetition == max_repetitions:
             return Spread(now, repetition, messages, pairs, agreed)
         if forwarding == "flooding":
-            sent = _forward(graph, payload, fresh)
+            sent = _flood(graph, payload, news)
             if not sent:
                 return Spread(now, repetition, messages, pairs, False)
         else:
             sent = []
             assert uniforms is not None
             for edge in draw_contacts(graph, uniforms(repetition + 1)).tolist():
-                sent.append((source[edge], target[edge], now[source[edge]]))
+                sent.append(_Message(source[edge], target[edge], now[source[edge]]))
                 if forwarding == "push-pull":
                     answer = payload.difference(now[target[edge]], now[source[edge]])
                     if answer:
-                        sent.append((target[edge], source[edge], answer))
-        fresh = [[] for _ in now]
-        for sender, receiver, what in sent:
+                        sent.append(_Message(target[edge], source[edge], answer))
+        # All messages of a repetition were made before any arrives.
+        news = [[] for _ in now]
+        for message in sent:
+            receiver = message.receiver
             messages += 1
-            pairs += payload.pairs(what)
-            now[receiver], new = payload.merge(now[receiver], what)
+            pairs += payload.pairs(message.known)
+            now[receiver], new = payload.merge(now[receiver], message.known)
             if new:
-                fresh[receiver].append((new, sender))
+                news[receiver].append(_News(new, message.sender))
     raise AssertionError("the loop returns")

@@ -74,7 +74,8 @@ class PeerGraph:
         if twice.size:
             shown = f" names {low[twice[0]]}-{high[twice[0]]} twice"
             raise ParameterError("links", links, "each link must be named once", shown=shown)
-        # By address: edge 2l goes up link l (from the lower client to the higher), edge 2l + 1 comes down.
+        # In the order of addresses: edge 2l goes up link l (from the lower client to the higher), edge 2l + 1 comes down. So the
+        # address of the edge in the other direction differs in the last bit. `address` sorts the edges by (target, source).
         up_and_down = np.stack((low, high), axis=1)
         source, target = up_and_down.ravel(), up_and_down[:, ::-1].ravel()
         address = np.argsort(target * clients + source)
@@ -128,7 +129,7 @@ class PeerGraph:
         return np.asarray(labels, np.int64)
 
     def incoming(self, client: int) -> slice:
-        """Return the positions of the edges into `client`, in the order of its neighbours' numbers."""
+        """Return the positions, among the E edges, of the edges into `client`, in the order of its neighbours' numbers."""
         return slice(int(self.starts[client]), int(self.starts[client + 1]))
 
     def outgoing(self, clients: IntArray) -> IntArray:
@@ -141,19 +142,19 @@ class PeerGraph:
 
     def sum_incoming(self, values: FloatArray) -> FloatArray:
         """Return the sums over the edges into each client of `values` (E,); shape (K,), 0 for a client without neighbours."""
-        out = np.zeros(self.clients)
+        sums = np.zeros(self.clients)
         # reduceat cannot handle empty segments: clients without neighbours are left out.
         if self.edges:
-            out[self.linked] = np.add.reduceat(values, self.starts[self.linked])
-        return out
+            sums[self.linked] = np.add.reduceat(values, self.starts[self.linked])
+        return sums
 
     def max_incoming(self, values: FloatArray) -> FloatArray:
         """Return the maxima over the edges into each client of `values` (E,); shape (K,), -inf for a client without neighbours.
         """
-        out = np.full(self.clients, -math.inf)
+        maxima = np.full(self.clients, -math.inf)
         if self.edges:
-            out[self.linked] = np.maximum.reduceat(values, self.starts[self.linked])
-        return out
+            maxima[self.linked] = np.maximum.reduceat(values, self.starts[self.linked])
+        return maxima
 
 
 def _check_links(links: IntArray, clients: int) -> tuple[IntArray, IntArray]:

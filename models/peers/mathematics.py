@@ -88,15 +88,17 @@ class PeerGossip:
         if not 1 <= size <= graph.clients:
             raise ParameterError("size", size, f"must be between 1 and the number of clients, {graph.clients}")
         self._graph, self._size = graph, size
+        # The kind of knowledge, an integer or a tuple, is that of the payload: no type names both.
         self.payload: Any = AllPairs() if payload == "all" else BestPairs(size=size)
         self.keeps_all = payload == "all"
+        """True if clients keep all pairs that they receive."""
 
     def ranks(self, index: FloatArray, priority: FloatArray | None) -> IntArray:
         """Return each client's place, from 0, in the decreasing order of `index`; (K,)."""
         return compute_ranks(index, priority)
 
     def contacts(self, u: FloatArray) -> IntArray:
-        """Return the edge to a random neighbour of each client that has one."""
+        """Return the edge to a random neighbour of each client that has one, drawn by its uniform in `u` (K,)."""
         return draw_contacts(self._graph, u)
 
     def believers(self, held: Sequence[Any], ranks: IntArray) -> IntArray:

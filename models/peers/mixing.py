@@ -16,7 +16,7 @@ from models.errors import ParameterError
 from models.peers.graph import FloatArray, PeerGraph
 
 _SUM_TOLERANCE = 1e-9
-"""Most peers for which the eigenvalues of W are worked out: some seconds."""
+"""Distance of the sum of a row of W from 1 that is put down to rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,9 @@ class Mixing:
 
 
 def metropolis(*, graph: PeerGraph) -> Mixing:
-    """Metropolis-Hastings: W_ij = 1 / (1 + max(deg_i, deg_j)), the rest to oneself. Symmetric and doubly stochastic.
+    """Return Metropolis-Hastings weights: W_ij = 1 / (1 + max(deg_i, deg_j)), the rest to oneself.
+
+    W is symmetric and doubly stochastic.
 
     >>> from models.peers.regular import star
     >>> metropolis(graph=star(clients=4)).matrix().tolist()[0]
@@ -62,7 +64,7 @@ def metropolis(*, graph: PeerGraph) -> Mixing:
 
 
 def max_degree(*, graph: PeerGraph) -> Mixing:
-    """The same weight 1 / (1 + largest degree) on every edge, the rest to oneself. Symmetric and doubly stochastic.
+    """Return the same weight 1 / (1 + largest degree) for every edge, the rest to oneself. W is symmetric and doubly stochastic.
 
     >>> from models.peers.regular import star
     >>> max_degree(graph=star(clients=4)).matrix().tolist()[1]
@@ -73,7 +75,9 @@ def max_degree(*, graph: PeerGraph) -> Mixing:
 
 
 def uniform(*, graph: PeerGraph) -> Mixing:
-    """Mean of oneself and all neighbours, 1 / (1 + deg_i). It moves the mean of the models where degrees differ.
+    """Return the weights 1 / (1 + deg_i): the mean of oneself and all neighbours.
+
+    Columns do not sum to 1 where degrees differ, so mixing moves the mean of all models.
 
     >>> from models.peers.regular import star
     >>> uniform(graph=star(clients=4)).matrix().tolist()[1]
@@ -88,7 +92,7 @@ def given(
     graph: PeerGraph,
     weights: Annotated[list[list[float]], Doc("W, a row for each peer; 0 between peers that are no neighbours.")],
 ) -> Mixing:
-    """Weights as given. Each row must sum to 1; a number >= 0 for each pair of neighbours, and 0 elsewhere.
+    """Return the weights of a scenario: W with a number >= 0 for each pair of neighbours, 0 elsewhere, and rows that sum to 1.
 
     >>> from models.peers.regular import star
     >>> given(graph=star(clients=2), weights=[[0.75, 0.25], [0.25, 0.75]]).own.tolist()
@@ -96,7 +100,7 @@ def given(
     """
     try:
         matrix = np.array(weights, np.float64)
-    except ValueError:
+    except ValueError:  # rows of different lengths; refused below
         matrix = np.zeros(0)
     size = graph.clients
     if matrix.shape != (size, size):

@@ -47,13 +47,13 @@ def torus(
     rows: Annotated[int | None, Doc("Rows; absent: as nearly square as the number of clients allows.")] = None,
     link_km: LinkKm = 0.0,
 ) -> PeerGraph:
-    """Return a lattice whose last row and column are linked to the first.
+    """Return a lattice, with its last row and column linked to the first.
 
     >>> set(torus(clients=16).degree.tolist())
     {4}
     """
     if rows is None:
-        rows = max(r for r in range(1, math.isqrt(clients) + 1) if clients % r == 0)
+        rows = max(divisor for divisor in range(1, math.isqrt(clients) + 1) if clients % divisor == 0)
     if rows < 1 or clients % rows:
         raise ParameterError("rows", rows, f"must be >= 1 and divide the number of clients, {clients}")
     number = np.arange(clients).reshape(rows, -1)

@@ -17,16 +17,18 @@ from netsim.core.state import StateFields
 
 
 class Draws(Protocol):
-    """Addressed uniforms."""
+    """Addressed random numbers of a stream."""
 
-    def uniforms(self, index: int, size: int) -> FloatArray: ...
+    def uniforms(self, index: int, size: int) -> FloatArray:
+        """Return the uniforms (`size`,) in [0, 1) at `index`."""
 
 
 class Delivered(Protocol):
     """Part of the engine's `Deliveries` that is read here."""
 
     @property
-    def clients(self) -> IntArray: ...
+    def clients(self) -> IntArray:
+        """(n,) clients of the delivered updates."""
 
 
 class SyntheticOpinions(StateFields):
@@ -68,9 +70,12 @@ class SyntheticOpinions(StateFields):
         self._draws = draws
         self._own, self._noise, self._memory, self._start = own, noise, memory, start
         self._best = float(np.sort(self.worth)[-per_round:].mean())
+        """Mean worth of the best set."""
         self._level = start
+        # Sum of the worths of the updates delivered in the present slot, and their number.
         self._sum, self._count = 0.0, 0
         self._slots = 0
+        """Slots since the last reset."""
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> None:
         """Count the delivered updates."""
@@ -79,13 +84,13 @@ class SyntheticOpinions(StateFields):
         self.version += 1
 
     def evaluate(self, round: int, time_s: float, last: bool) -> None:
-        pass  # there is no model
+        """Do nothing: there is no model."""
 
     def retain(self, versions: list[int]) -> None:
-        pass  # there are no versions
+        """Do nothing: no versions of a model are kept."""
 
     def contribution(self) -> None:
-        pass  # the contributions of clients are unknown
+        """Return None: the contributions of clients are unknown."""
 
     def opinions(self, slot: int) -> FloatArray:
         """Return the opinions (K,) after `slot`; called once a slot (0: before the first)."""
@@ -96,11 +101,11 @@ class SyntheticOpinions(StateFields):
         return self._opinions(slot, self._level)
 
     def best_opinion(self, slot: int) -> float:
-        """Return the average opinion after `slot` if the m clients of greatest worth had trained in every slot since the last
-        reset.
+        """Return the average opinion after `slot` that the best set would have brought, trained in every slot since the reset.
 
-        It is on the same noise as `opinions`, and called after it.
+        It has the same noise as `opinions`, and is called after it.
         """
+        # The level moves from `start` towards the mean worth of the best set, by the factor `memory` a slot.
         level = self._best + self._memory**self._slots * (self._start - self._best)
         return float(self._opinions(slot, level).mean())
 

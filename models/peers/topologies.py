@@ -68,7 +68,8 @@ def nearest_neighbours(
     places = _scatter(clients, side_km, generator)
     _check_between("neighbours", neighbours, 1, clients - 1)
     near = np.asarray(KDTree(places).query(places, k=neighbours + 1)[1], np.int64)
-    # A client is not its own neighbour. If several clients share a place, a client may not find itself first, or at all.
+    # A client is not its own neighbour. If several clients share a place, a client may not find itself first, or at all: then
+    # its farthest neighbour is left out instead.
     owner = np.arange(clients)[:, None]
     keep = near != owner
     keep[keep.all(axis=1), -1] = False
@@ -170,7 +171,7 @@ def grid(
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
     if rows is None:
-        rows = max(r for r in range(1, math.isqrt(clients) + 1) if clients % r == 0)
+        rows = max(divisor for divisor in range(1, math.isqrt(clients) + 1) if clients % divisor == 0)
     if rows < 1 or clients % rows:
         raise ParameterError("rows", rows, f"must be >= 1 and divide the number of clients, {clients}")
     number = np.arange(clients).reshape(rows, -1)
@@ -296,7 +297,7 @@ def _read_links(path: str) -> Any:
 
 
 def _node_places(path: str, graph: Any, number: dict[str, int]) -> FloatArray | None:
-    """Return the places (K, 2) of the nodes, or None if no node has one."""
+    """Return the places (K, 2) of the nodes in km, or None if no node has one. `number`: the client of each node, by name."""
     having = [name for name, data in graph.nodes(data=True) if "x_km" in data and "y_km" in data]
     if not having:
         return None
@@ -350,8 +351,7 @@ def _scatter(clients: int, side_km: float, generator: np.random.Generator) -> Fl
 
 
 def _check_positive(name: str, value: float, unit: str) -> None:
-    # Powers of longer distances would overflow.
-    """Raise ParameterError unless 0 < `value` <= 1e9."""
+    """Raise ParameterError unless 0 < `value` <= 1e9: powers of longer distances would overflow."""
     if not 0 < value <= 1e9:
         raise ParameterError(name, value, f"must be finite and > 0 {unit}, at most 1e+09")
 

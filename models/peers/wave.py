@@ -16,18 +16,18 @@ from models.errors import ParameterError
 from models.peers.graph import FloatArray, IntArray, PeerGraph
 
 Latency: TypeAlias = FloatArray | Callable[[int], FloatArray]
+"""Latencies in seconds, (E,) or (parts, E), of all exchanges, or a function that returns those of exchange k = 1, 2, .."""
 
 
 def exchange_times(
     graph: PeerGraph, *, exchanges: int, start_s: float | FloatArray, latency_s: Latency, work_s: float | FloatArray = 0.0
 ) -> FloatArray:
-    """Return the times at which each client finishes each synchronous exchange; seconds, (exchanges + 1, K), row 0 is
-    `start_s`.
+    """Return the times at which each client finishes each synchronous exchange, in seconds; (exchanges + 1, K).
 
-    Client i finishes exchange k at max(own time at k-1, max over neighbours j of time of j at k-1 + latency of j -> i at k) +
-    work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` is (E,) or (parts, E) for all
-    exchanges, or a function that returns them for k = 1, 2, ..; `start_s` and `work_s` are a number or (K,). Raises
-    ParameterError for negative or infinite times.
+    Row 0 is `start_s`. Client i finishes exchange k at max(own time at k-1, max over neighbours j of time of j at k-1 + latency
+    of j -> i at k) + work: a client sends its messages of exchange k as soon as it has finished k-1. `latency_s` is (E,) or
+    (parts, E) for all exchanges, or a function that returns them for k = 1, 2, ..; `start_s` and `work_s` are a number or (K,).
+    Raises ParameterError for negative or infinite times.
     """
     if exchanges < 0:
         raise ParameterError("exchanges", exchanges, "must be >= 0")
@@ -40,6 +40,7 @@ def exchange_times(
     for k in range(1, exchanges + 1):
         # With mode="clip" `take` writes into `out` without a copy; all positions are valid.
         np.take(times[k - 1], graph.source, out=arrival, mode="clip")
+        # Part by part, in the order in which a message passes them, for the same rounding as in the engine.
         for part in _check_parts(_latency_of(latency_s, k), graph.edges) if parts is None else parts:
             arrival += part
         np.maximum(times[k - 1], graph.max_incoming(arrival), out=times[k])
@@ -73,6 +74,7 @@ def flooding_times(
         if not 0 <= origin < graph.clients:
             raise ParameterError("origins", origin, f"must lie in 0..{graph.clients - 1}", shown=f" has {origin!r}")
         time[origin] = start[origin]
+        # `front`: clients with a time that was improved; what they forward may improve their neighbours' times.
         front = np.array([origin])
         while front.size:
             edges = graph.outgoing(front)

@@ -25,17 +25,22 @@ class Slot:
     """State of a round before its channels are assigned; satisfies `SlotView` of `models/schedulers/protocols.py`."""
 
     round: int
+    """From 1."""
     ages: IntArray
+    """(K,) ages after the round before."""
     contribution: FloatArray
+    """(K,) contribution of each client to the model."""
     rng: np.random.Generator
 
 
 class Scheduler(Protocol):
     """Methods of a channel scheduler that `simulate` calls."""
 
-    def assign(self, view: Slot) -> IntArray: ...
+    def assign(self, view: Slot) -> IntArray:
+        """Return the channel of each client; (K,)."""
 
-    def observe(self, view: Slot, channels: IntArray, good: BoolArray) -> None: ...
+    def observe(self, view: Slot, channels: IntArray, good: BoolArray) -> None:
+        """Learn from a round: the `channels` (K,) that clients used, and True in `good` (K,) where an update got through."""
 
 
 class Draws(Protocol):
@@ -61,24 +66,24 @@ def simulate(scheduler: Scheduler, states: BoolArray, *, clients: int, draws: Dr
     rounds = len(states)
     channels = np.empty((rounds, clients), np.int64)
     arrived = np.empty((rounds, clients), np.bool_)
-    after = np.empty((rounds, clients), np.int64)
-    ones = np.ones(clients)
+    ages_after = np.empty((rounds, clients), np.int64)
+    contribution = np.ones(clients)
     ages: IntArray = np.ones(clients, np.int64)
     for t in range(rounds):
         rng = draws if isinstance(draws, np.random.Generator) else draws.generator(t + 1)
-        view = Slot(t + 1, ages, ones, rng)
+        view = Slot(t + 1, ages, contribution, rng)
         channels[t] = chosen = scheduler.assign(view)
         arrived[t] = good = states[t][chosen]
         scheduler.observe(view, chosen, good)
+        # A new array, because the scheduler may have kept the view.
         ages = ages + 1
         ages[good] = 1
-        after[t] = ages
-    return History(channels, arrived, after)
+        ages_after[t] = ages
+    return History(channels, arrived, ages_after)
 
 
 def ages(good: BoolArray) -> IntArray:
-    """Return the ages after each round of clients that succeeded where `good` (T, K): 1, or one more than before (eq. 8); (T,
-    K).
+    """Return the ages (T, K) after each round of clients that succeeded where `good` (T, K): 1, or one more than before (eq. 8).
 
     Example:
         >>> import numpy as np
@@ -95,7 +100,10 @@ def ages(good: BoolArray) -> IntArray:
 
 
 def regret(ages: IntArray, oracle_ages: IntArray) -> IntArray:
-    """Return the AoI regret after each round: the sum over clients and rounds of a_i(t) - a*_i(t) (eq. 14); shape (T,)."""
+    """Return the AoI regret (T,) after each round: the sum over clients and rounds so far of a_i(t) - a*_i(t) (eq. 14).
+
+    `ages` (T, K) are a scheduler's, `oracle_ages` (T, K) those of the oracle on the same states.
+    """
     if ages.shape != oracle_ages.shape:
         raise ParameterError(
             "oracle_ages", oracle_ages, f"must be {ages.shape}, that of the ages", shown=f" has shape {oracle_ages.shape}"
@@ -105,9 +113,7 @@ def regret(ages: IntArray, oracle_ages: IntArray) -> IntArray:
 
 
 def variance(ages: IntArray) -> FloatArray:
-    """Return the AoI variance of each round, the sum over clients of (a_i - mean)^2 (eq. 37: not divided by K); (T, K) gives
-    (T,).
-    """
+    """Return the AoI variance (T,) of ages (T, K): the sum over clients of (a_i - mean)^2 (eq. 37: not divided by K)."""
     deviation = ages - ages.mean(axis=1, keepdims=True)
     total: FloatArray = (deviation**2).sum(axis=1)
     return total
@@ -168,14 +174,17 @@ def theorem4_lower(rounds: int, *, clients: int, channels: int) -> float:
 
 
 def lemma3_constant(best_means: FloatArray) -> float:
-    """Return c' = -K / ln(product of (1 - mu_k)) over the K best channels (Lemma 3); 0 if one of them is always Good."""
+    """Return c' = -K / ln(product of (1 - mu_k)) over the means mu_k (K,) of the K best channels (Lemma 3).
+
+    It is 0 if one of them is always Good.
+    """
     means = _probabilities("best_means", best_means)
     if (means == 1.0).any():
         return 0.0
-    miss = float(np.log1p(-means).sum())
-    if miss == 0.0:
+    log_all_bad = float(np.log1p(-means).sum())
+    if log_all_bad == 0.0:
         raise ParameterError("best_means", best_means, "must not all be 0")
-    return -len(means) / miss
+    return -len(means) / log_all_bad
 
 
 def theorem5_upper(rounds: int, *, clients: int, channels: int, segments: int, c: float, mu_min: float) -> float:
@@ -194,8 +203,8 @@ def theorem5_upper(rounds: int, *, clients: int, channels: int, segments: int, c
     if not 0.0 < mu_min <= 1.0:
         raise ParameterError("mu_min", mu_min, "must be > 0 and <= 1")
     log_t = math.log(rounds)
-    wrong = math.sqrt(channels * rounds * log_t) * segments
-    return (segments * clients * (c * log_t + 1.0) + c * clients * log_t * wrong) / mu_min
+    wrong_rounds = math.sqrt(channels * rounds * log_t) * segments
+    return (segments * clients * (c * log_t + 1.0) + c * clients * log_t * wrong_rounds) / mu_min
 
 
 def _check_sizes(rounds: int, clients: int, channels: int) -> None:

@@ -81,16 +81,20 @@ class Problem:
 
 
 class Constants(NamedTuple):
-    """Factors of eq. 10; `participation` includes G^2."""
+    """Factors of eq. 10."""
 
     omega: float
+    """Omega, by which the bound shrinks in a round."""
     participation: float
+    """alpha_1 G^2."""
     age: float
+    """alpha_2."""
     floor: float
+    """alpha_3."""
 
 
 class Terms(NamedTuple):
-    """The four terms after each round, each (T,)."""
+    """The four terms after each round, each (T,), in the order of the head of this file."""
 
     start: FloatArray
     participation: FloatArray
@@ -169,11 +173,11 @@ def terms(constants: Constants, *, clients: int, gap: float, delivered: IntArray
         raise ParameterError("delivered", delivered, f"must be between 0 and the number of clients, {clients}")
     if not (math.isfinite(gap) and gap >= 0.0):
         raise ParameterError("gap", gap, "must be finite and >= 0")
-    absent = (1.0 - delivered / clients) ** 2
-    left: FloatArray = gap * np.power(constants.omega, np.arange(1, len(delivered) + 1, dtype=np.float64))
+    absent_squared = (1.0 - delivered / clients) ** 2
+    start: FloatArray = gap * np.power(constants.omega, np.arange(1, len(delivered) + 1, dtype=np.float64))
     return Terms(
-        start=left,
-        participation=_accumulate(constants.omega, constants.participation * absent),
+        start=start,
+        participation=_accumulate(constants.omega, constants.participation * absent_squared),
         age=_accumulate(constants.omega, constants.age * squared_ages),
         floor=_accumulate(constants.omega, np.full(len(delivered), constants.floor)),
     )
@@ -181,8 +185,8 @@ def terms(constants: Constants, *, clients: int, gap: float, delivered: IntArray
 
 def _accumulate(omega: float, added: FloatArray) -> FloatArray:
     """Return x_t = `omega` x_(t - 1) + `added`_t from x_0 = 0; (T,)."""
-    out = np.empty(len(added))
+    values = np.empty(len(added))
     value = 0.0
-    for t, each in enumerate(added.tolist()):
-        out[t] = value = omega * value + each
-    return out
+    for t, addend in enumerate(added.tolist()):
+        values[t] = value = omega * value + addend
+    return values

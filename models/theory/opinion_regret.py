@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,29 +11,39 @@ from numpy.typing import NDArray
 from models.errors import ParameterError
 
 FloatArray = NDArray[np.float64]
-_ONCE = math.pi**2 / 3 + 1
+_CONSTANT = math.pi**2 / 3 + 1
+"""Factor of the terms of the bounds that do not grow with T."""
 
 
 def regret(best: FloatArray, rewards: FloatArray) -> FloatArray:
-    """Return the regret after each slot (eq. 12): the sum of best - reward so far, both (T,) average opinions of all clients;
-    (T,).
+    """Return the regret (T,) after each slot: the sum of best - reward so far (eq. 12).
+
+    `rewards` (T,): average opinion of all clients in each slot; `best` (T,): that of the best set.
     """
     if best.shape != rewards.shape:
         raise ParameterError("best", best, f"must be {rewards.shape}, that of the rewards", shown=f" has shape {best.shape}")
     return np.cumsum(best - rewards)
 
 
-def gaps(values: FloatArray, per_round: int) -> tuple[float, float]:
-    """Return Rmin and Rmax of sets of `per_round` clients whose expected reward is the mean of their members' `values` (K,).
+class Gaps(NamedTuple):
+    """Differences of expected reward between the best set of clients and the others."""
 
-    They are the least (above 0) and the greatest difference between the best set and another (eq. 14, 15), found without making
-    the C(K, m) sets: the least takes one exchange of a member. Over all clients, eq. 20 and 21 give the same two. Raises
-    ParameterError if no set is worse than another.
+    least: float
+    """Rmin, the least difference above 0 (eq. 14)."""
+    greatest: float
+    """Rmax (eq. 15)."""
+
+
+def gaps(values: FloatArray, per_round: int) -> Gaps:
+    """Return Rmin and Rmax of sets of `per_round` clients. The expected reward of a set is the mean `values` (K,) of its members.
+
+    They are found without making the C(K, m) sets: the least takes one exchange of a member. Over all clients, eq. 20 and 21
+    give the same two. Raises ParameterError if no set is worse than another.
 
     Example:
         >>> import numpy as np
         >>> gaps(np.array([0.9, 0.5, 0.1]), per_round=1)
-        (0.4, 0.8)
+        Gaps(least=0.4, greatest=0.8)
     """
     ordered = np.sort(np.asarray(values, np.float64))[::-1]
     if not 1 <= per_round <= len(ordered):
@@ -42,7 +53,7 @@ def gaps(values: FloatArray, per_round: int) -> tuple[float, float]:
         reason = f"all sets of {per_round} clients are equally good; the bounds need one that is worse"
         raise ParameterError("values", values, reason, shown="")
     least = float(exchanges[exchanges > 0].min()) / per_round
-    return least, float(ordered[:per_round].sum() - ordered[-per_round:].sum()) / per_round
+    return Gaps(least, float(ordered[:per_round].sum() - ordered[-per_round:].sum()) / per_round)
 
 
 def theorem1_upper(
@@ -58,7 +69,7 @@ def theorem1_upper(
     if not arms >= 1:
         raise ParameterError("arms", arms, "must be >= 1")
     log_t = _log_slots(slots, gap_min, gap_max)
-    return np.asarray(_observations(mu) * arms * log_t / gap_min + _ONCE * arms * gap_max)
+    return np.asarray(_observations_factor(mu) * arms * log_t / gap_min + _CONSTANT * arms * gap_max)
 
 
 def theorem3_upper(
@@ -76,12 +87,13 @@ def theorem3_upper(
     if clients < 1:
         raise ParameterError("clients", clients, "must be >= 1")
     log_t = _log_slots(slots, gap_min, gap_max)
-    return np.asarray(_observations(mu) * clients * gap_max * log_t / gap_min**2 + _ONCE * clients * gap_max)
+    return np.asarray(_observations_factor(mu) * clients * gap_max * log_t / gap_min**2 + _CONSTANT * clients * gap_max)
 
 
-def _observations(mu: float) -> float:
-    """Return 4 mu^2, the factor of ln T / R^2 in l of the proofs: after l observations the width of an arm's index is half its
-    gap R.
+def _observations_factor(mu: float) -> float:
+    """Return 4 mu^2. The proofs need l = 4 mu^2 ln T / R^2 observations of an arm of gap R: then its index is R / 2 wide at most.
+
+    Raises ParameterError for mu < sqrt(2).
     """
     if not 2.0 - 1e-12 <= mu * mu < math.inf:
         raise ParameterError("mu", mu, "must be at least sqrt(2) = 1.41422, and finite; nothing is proved for a narrower index")
@@ -89,7 +101,7 @@ def _observations(mu: float) -> float:
 
 
 def _log_slots(slots: FloatArray | float, gap_min: float, gap_max: float) -> FloatArray:
-    """Return ln T. Raises ParameterError for T < 1 or gaps that are not 0 < gap_min <= gap_max < inf."""
+    """Return ln T of T = `slots`. Raises ParameterError for T < 1 or gaps that are not 0 < gap_min <= gap_max < inf."""
     horizon = np.asarray(slots, np.float64)
     if not (horizon >= 1).all():
         raise ParameterError("slots", slots, "must be >= 1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from annotated_doc import Doc
@@ -63,6 +63,7 @@ class PauseRewardMeter(StateFields):
             raise ParameterError("history", history, "must be 'own' or 'shared'")
 
         def new_rewards() -> Rewards:
+            """Return the rewards of clients, with counts of selections of their own."""
             return Rewards(
                 clients=clients,
                 per_round=per_round,
@@ -102,13 +103,15 @@ class PauseRewardMeter(StateFields):
 
     def _reward(self, latency_s: FloatArray, scores: FloatArray) -> float:
         """Return the reward (eq. 9) of a set of n clients from their latencies (n,) and scores alpha g_k/m + gamma p_k/m (n,)."""
-        m_to_n = self._per_round / len(scores)
-        return float(latency_ratio(self._tau_min_s, latency_s).min() + scores.sum() * m_to_n)
+        # The scores are divided by m; the set has n clients.
+        m_over_n = self._per_round / len(scores)
+        return float(latency_ratio(self._tau_min_s, latency_s).min() + scores.sum() * m_over_n)
 
 
 def delta_max_bound(alpha: float, gamma: float, mu: FloatArray) -> float:
-    """Return the greatest gap between two rewards: 2 alpha + gamma + max mu_k - min mu_k (Lemma 1; eq. 16 prints max minus
-    max).
+    """Return the greatest gap between two rewards: 2 alpha + gamma + max mu_k - min mu_k (Lemma 1; eq. 16 prints max - max).
+
+    `mu` (K,): E[tau_min / tau_k] of each client.
     """
     return float(2.0 * alpha + gamma + np.max(mu) - np.min(mu))
 
@@ -122,13 +125,20 @@ def regret_bound(n: int, *, clients: int, per_round: int, delta_max: float, delt
     """
     if n < 1:
         raise ParameterError("n", n, "must be >= 1")
-    constant, per_log_round = regret_bound_terms(clients=clients, per_round=per_round, delta_max=delta_max, delta=delta, c=c)
-    return constant + per_log_round * math.log(n)
+    bound = regret_bound_terms(clients=clients, per_round=per_round, delta_max=delta_max, delta=delta, c=c)
+    return bound.constant + bound.per_log_round * math.log(n)
 
 
-def regret_bound_terms(*, clients: int, per_round: int, delta_max: float, delta: float, c: float = 4.0) -> tuple[float, float]:
+class BoundTerms(NamedTuple):
+    """The bound `constant` + `per_log_round` ln n."""
+
+    constant: float
+    per_log_round: float
+
+
+def regret_bound_terms(*, clients: int, per_round: int, delta_max: float, delta: float, c: float = 4.0) -> BoundTerms:
     """Return the two terms of `regret_bound`: its value at n = 1, and its growth with every unit of ln n."""
     check_at_least("delta_max", delta_max, 0)
     check_at_least("delta", delta, 0, strict=True)
-    each = clients * (delta_max + delta)
-    return each * (1.0 + c * math.pi**2 / 3.0), each * 4.0 * (per_round + 1) / delta**2
+    factor = clients * (delta_max + delta)
+    return BoundTerms(factor * (1.0 + c * math.pi**2 / 3.0), factor * 4.0 * (per_round + 1) / delta**2)
