@@ -67,8 +67,9 @@ def check_trained(scenario: Scenario) -> None:
         else:
             shape, classes, train, test = _own_shapes(_own_source(kind))
         samples = check_counts(data, kind, train=train, test=test)
-        _check_network(options)
-        if shapes_of(options.network, data) is None:
+        parameters = _parameters(options)
+        _check_network(options, parameters)
+        if parameters is None:
             _check_built(section, shape, 2 if data.labels == "parity" else classes)
         if not is_own("partition", section.partition.kind):
             check_partition(options.partition, samples=samples, clients=scenario.clients.count)
@@ -108,16 +109,20 @@ def _check_built(section: Learner, shape: tuple[int, ...], classes: int) -> None
     build_network(_own_table(section.network, "network"), shape, classes, seed=0)
 
 
-def _check_network(options: LearnerOptions) -> None:
-    """Refuse a network that no memory holds; a user's own can be judged only when it is built."""
+def _parameters(options: LearnerOptions) -> int | None:
+    """Return the number of parameters of the network; None if it is known only when the network is built."""
     shapes = shapes_of(options.network, options.data)
-    numbers = 0 if shapes is None else sum(shapes.parameters.values())
-    if numbers > MOST_PARAMETERS:
-        reason = f"has {numbers:,} parameters, more than the {MOST_PARAMETERS:,} that a learner may have; make it smaller"
+    return None if shapes is None else sum(shapes.parameters.values())
+
+
+def _check_network(options: LearnerOptions, parameters: int | None) -> None:
+    """Refuse a network that no memory holds; `parameters` is None for one that can be judged only when it is built."""
+    if parameters is not None and parameters > MOST_PARAMETERS:
+        reason = f"has {parameters:,} parameters, more than the {MOST_PARAMETERS:,} that a learner may have; make it smaller"
         raise ParameterError("network.kind", options.network["kind"], reason)
 
 
-def _check_memory(options: LearnerOptions, updates: int) -> None:
+def _check_memory(options: LearnerOptions, parameters: int | None, updates: int) -> None:
     """Refuse a network that this machine cannot hold in memory during training. The system would kill the process silently.
 
     Measured at the peak of the first rounds of a perceptron, on a CPU: 8.5 times the parameters for one update at once, 3.5 times
@@ -125,25 +130,23 @@ def _check_memory(options: LearnerOptions, updates: int) -> None:
     """
     from models.fl.devices import device_of
 
-    shapes = shapes_of(options.network, options.data)
-    if shapes is None or device_of(options.device).type != "cpu":
+    if parameters is None or device_of(options.device).type != "cpu":
         return
-    numbers = sum(shapes.parameters.values())
-    needed, available = 4 * numbers * (8 + 3 * (updates - 1)), memory_bytes()
+    needed, available = 4 * parameters * (8 + 3 * (updates - 1)), memory_bytes()
     if needed > available:
         reason = (
-            f"has {numbers:,} parameters; {updates} updates at once take {needed / 2**30:.1f} GiB or more, and this machine has "
-            f"{available / 2**30:.1f} GiB; make it smaller"
+            f"has {parameters:,} parameters; {updates} updates at once take {needed / 2**30:.1f} GiB or more, and this machine "
+            f"has {available / 2**30:.1f} GiB; make it smaller"
         )
         raise ParameterError("network.kind", options.network["kind"], reason)
 
 
-def _check_disk(options: LearnerOptions, scenario: Scenario) -> None:
+def _check_disk(options: LearnerOptions, parameters: int | None, scenario: Scenario) -> None:
     """Refuse `memory_bytes` if the models beyond it do not fit on disk. Only for servers that keep a model for each client."""
-    shapes, memory_bytes = shapes_of(options.network, options.data), options.memory_bytes
-    if shapes is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.server.caches):
+    memory_bytes = options.memory_bytes
+    if parameters is None or memory_bytes is None or not (scenario.server.trains_peers or scenario.server.caches):
         return
-    needed = 4 * sum(shapes.parameters.values()) * scenario.clients.count - memory_bytes
+    needed = 4 * parameters * scenario.clients.count - memory_bytes
     folder = tempfile.gettempdir()
     free_bytes = shutil.disk_usage(folder).free
     if needed > free_bytes:
@@ -184,9 +187,10 @@ def build_trained(
     protection = Protection(mechanism=mechanism, unprotected=None if privacy is None else privacy.unprotected)
     with learner_refusals(section):
         options = section.options()
-        _check_network(options)
-        _check_memory(options, max(scenario.server.updates_at_once, options.buffer))
-        _check_disk(options, scenario)
+        parameters = _parameters(options)
+        _check_network(options, parameters)
+        _check_memory(options, parameters, max(scenario.server.updates_at_once, options.buffer))
+        _check_disk(options, parameters, scenario)
         return build_learner(
             _own_options(section),
             clients=scenario.clients.count,
