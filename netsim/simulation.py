@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from netsim.servers.rounds.loop import RoundLoop
 
 BY_ABSENCE = "nobody left"
+"""Reason why a run is over: no client can ever take part again."""
 BY_APP = "application"
 """Reason why a run is over: the application that drives the clock has returned."""
 _EVER = float("inf")
@@ -97,23 +98,27 @@ class NoScript:
     """Null object: nothing acts on the run."""
 
     def begin(self) -> None:
-        return None
+        """Do nothing."""
 
     def record_to(self, recorder: Recorder) -> None:
-        return None
+        """Do nothing: there are no acts."""
 
     def close(self) -> None:
-        return None
+        """Do nothing."""
 
     def state_dict(self) -> State:
+        """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: State) -> None:
-        return None
+        """Do nothing: there is no state."""
 
 
 class Simulation:
-    """Simulates up to `rounds` rounds, or until `time_limit_s` seconds have passed. A round cut by the limit is not recorded."""
+    """Simulates up to `rounds` rounds, or until `time_limit_s` seconds have passed. A round cut by the limit is not recorded.
+
+    `script`: component that acts on the run. `log`: records of parts that the server does not know, such as a network.
+    """
 
     def __init__(
         self,

@@ -1,3 +1,3 @@
-"""Ground floor of the engine: the clock, addressed randomness, intervals of time, the Protocols that
-models satisfy, and null objects.
+"""Ground floor of the engine: the clock, addressed randomness, intervals of time, Protocols that models satisfy, null objects,
+saved state, and the row types of tables.
 """

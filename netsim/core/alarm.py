@@ -12,8 +12,8 @@ _NEVER = float("inf")
 class Alarm:
     """Calls `on_due` at the time that was set last, after everything else of that instant.
 
-    A call of the clock cannot be taken back. The call of a round that closed early stays, and if it comes too soon, calls again
-    at the time that holds then. Otherwise long deadlines with short rounds would fill the clock with useless calls.
+    A call of the clock cannot be taken back. If a round closes early, its call stays on the clock; when it runs too soon, it only
+    schedules a call at the time that holds then. So long deadlines with short rounds do not fill the clock with useless calls.
 
     Example:
         >>> clock = Clock()
@@ -36,6 +36,7 @@ class Alarm:
             self._clock.call_at(due_s, self._ring, due_s, LAST)
 
     def _ring(self, called_s: float) -> None:
+        """Callback of the clock: call `on_due`, or schedule again if the time was moved to later."""
         if called_s != self._called_s:
             return  # an earlier call has taken its place
         self._called_s = _NEVER

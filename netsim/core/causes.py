@@ -74,7 +74,7 @@ class Causes(StateFields):
         """
 
     def note_return(self, client: int | None) -> None:
-        """Note the client, of those that a round waits for, that came back last; None if several came back at once."""
+        """Note the client that came back last, of those that a round waits for; None if it is not known."""
         self.returned = client
 
     def fix_length(self) -> None:
@@ -88,8 +88,10 @@ class Causes(StateFields):
         self._timers.clear()
 
     def end(self, attempt: AttemptT, listeners: Iterable[Callable[[AttemptT], object]]) -> None:
-        """Note that `attempt` ends now, and call the `listeners` with it. Calls of the clock that they schedule count as caused
-        by this end.
+        """Note that `attempt` ends now, and call the `listeners` with it.
+
+        Calls of the clock that listeners schedule count as caused by this end: their numbers are those that the clock has given
+        meanwhile.
         """
         clock = self._clock
         self.ended, self.ended_s = attempt.number, clock.now

@@ -25,7 +25,9 @@ ResultT = TypeVar("ResultT")
 Process: TypeAlias = Generator[Event, Any, ResultT]
 """A process of the clock, or a part of one: it yields events to wait for, and returns a result."""
 _CALL = 5
-"""Length of the queue's entries of timed calls; those of SimPy's events are shorter."""
+"""Length of the queue's entries of timed calls: (time, priority, number, function, payload). Entries of SimPy's events are
+shorter.
+"""
 
 
 class NothingScheduledError(RuntimeError):
@@ -155,8 +157,8 @@ class Clock(Environment):
         """Run `process`, a generator of the events that it waits for, to its end and return True; return False at `limit_s` if it
         has not ended by then. Raises what `run_until` raises.
 
-        Fast path for a SimPy process that the caller waits for; keeps its order of events. It spares the events of the
-        beginning and the end, which cost more than a round in which little happens.
+        Fast path for a SimPy process that the caller waits for; keeps its order of events. It saves the events of the beginning
+        and the end, which cost more than a round in which little happens.
         """
         # SimPy starts a process after the FIRST calls of this instant, and resumes the caller after all calls that were
         # scheduled for the instant of the end by then.

@@ -1,8 +1,8 @@
-"""Rules that close a round, stated without a clock, and their fold over the ends of a round's attempts.
+"""Rules that close a round, stated without a clock, and their application to all ends of a round at once.
 
-A rule sees the state of a round after each end, in their order, and at the times of its looks, for which it asks itself. It has
-no state of its own, and a state of a round says nothing of the future. Ends that happen one by one reach the rule as they happen
-(`netsim.servers.rounds.close`); ends that are known together are folded here, in arrays, with the same result.
+A rule sees the state of a round after each end, in order, and at its looks: times at which it wants to be asked without an end.
+It has no state of its own and does not see the future. Where ends happen one by one, the rule is asked as they happen
+(`netsim.servers.rounds.close`). Where all ends are known together, `fold_ends` asks it with arrays; both give the same close.
 """
 
 from __future__ import annotations
@@ -98,14 +98,17 @@ class Closing(Protocol):
 
 
 def look_follows_end(rule: ClosingRule, state: RoundState) -> bool:
-    """Return True if the next look would come later if the last end came later. `state`: state right after that end."""
+    """Return True if the time of the next look depends on the last end: a later end would move it. `state`: state right after
+    that end.
+    """
     return bool(rule.next_look_s(replace(state, now_s=state.now_s + _LATER_S)) != rule.next_look_s(state))
 
 
 def fold_ends(rule: ClosingRule, start_s: float, ends_s: FloatArray, delivered: BoolArray) -> Close | None:
-    """Fold `rule` over the ends of a round that opens at `start_s`; return its close, None if it never closes.
+    """Return the close of a round that opens at `start_s` by `rule`, given all its ends; None if it never closes.
 
-    `ends_s` (n,): when its attempts end, ascending, all >= `start_s`; `delivered` (n,): True where the update arrives.
+    `ends_s` (n,): times at which its attempts end, ascending, all >= `start_s`. `delivered` (n,): True where the update arrives.
+    Gives the close that `rule` would give if it were asked at each end and each look in turn.
     """
     count = len(ends_s)
     arrived: IntArray = np.cumsum(delivered, dtype=np.int64)

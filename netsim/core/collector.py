@@ -1,4 +1,4 @@
-"""Settings of Python's garbage collector while a run is set up, while it lasts, and when a command ends."""
+"""Settings of Python's garbage collector while a run is set up, while it lasts, and when a command ends; they save time only."""
 
 from __future__ import annotations
 

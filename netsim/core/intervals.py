@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from netsim.core.state import StateFields
-
-if TYPE_CHECKING:
-    pass
 
 _EVER = float("inf")
 

@@ -27,7 +27,7 @@ class NoLearner(StateFields):
         self.version = 0
 
     def aggregate(self, deliveries: Deliveries, want_updates: bool, want_losses: bool = False) -> Content | None:
-        return None
+        """Return None: updates have no content."""
 
     def losses_of(self, clients: IntArray, round: int, samples: int | None) -> FloatArray:
         """Return NaN for each client: without a learner losses are unknown."""
@@ -38,13 +38,13 @@ class NoLearner(StateFields):
         return np.full(len(clients), np.nan)
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Evaluation | None:
-        return None
+        """Return None: there is no model."""
 
     def retain(self, versions: list[int]) -> None:
         """Do nothing: there are no versions."""
 
     def contribution(self) -> FloatArray | None:
-        return None
+        """Return None: no client contributes more than another."""
 
 
 class NoWork:
@@ -56,9 +56,12 @@ class NoWork:
     a_pass: IntArray | None = None
 
     def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
-        return None
+        """Return None: steps are as planned."""
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[list[int | None], list[int | None]]:
+        """Return (samples, steps) of each update, all None. Raises AnswerError if a policy asks for `steps`, because nothing says
+        what a step is.
+        """
         if steps is not None:
             raise AnswerError("policy", "select", steps, "nothing says what a local step is: give [learner] or [work]")
         nothing: list[int | None] = [None] * len(clients)
@@ -67,6 +70,7 @@ class NoWork:
     def begin(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
     ) -> tuple[list[int | None], list[int | None]]:
+        """Return `amounts`."""
         return self.amounts(clients, steps)
 
 
@@ -76,9 +80,11 @@ class NoTime:
     constant = fixed = True
 
     def quantile(self, u: FloatArray, entities: IntArray) -> FloatArray:
+        """Return zeros (n,)."""
         return np.zeros(len(entities))
 
     def mean_s(self, entities: IntArray) -> FloatArray:
+        """Return zeros (n,)."""
         return np.zeros(len(entities))
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
@@ -96,13 +102,16 @@ class NoAccountant(StateFields):
         self.exhausted: BoolArray = np.zeros(0, np.bool_)
 
     def charge(self, client: int) -> tuple[float, float]:
+        """Return (NaN, NaN): no budget and no leak."""
         return float("nan"), float("nan")
 
     def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return NaN for the budget and the leak of each of `clients` (n,)."""
         nothing = np.full(len(clients), np.nan)
         return nothing, nothing
 
     def max_leak(self) -> float:
+        """Return 0: nothing leaks."""
         return 0.0
 
 
@@ -110,4 +119,5 @@ class NoOracle(StateFields):
     """Meter of a study without an oracle beside the scheduler."""
 
     def measure(self, round: int, good: BoolArray) -> float:
+        """Return NaN: there is no oracle."""
         return float("nan")

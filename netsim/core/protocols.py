@@ -43,9 +43,11 @@ OPTIONAL = "netsim_optional"
 class Stateful(Protocol):
     """Object with a state that can be saved and restored."""
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """Return the state as plain data, a copy."""
 
-    def load_state_dict(self, state: State) -> None: ...
+    def load_state_dict(self, state: State) -> None:
+        """Restore a state that `state_dict` returned."""
 
 
 class Draws(Protocol):
@@ -93,7 +95,7 @@ class WorkLaw(Protocol):
         """Return the steps (n,) requested of updates of `clients` begun in `round` if no policy decides; None: as planned."""
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> tuple[Sequence[int | None], Sequence[int | None]]:
-        """Return numbers of samples and of steps (n,) of updates of `clients` (n,); None if unknown.
+        """Return (numbers of samples (n,), numbers of steps (n,)) of updates of `clients` (n,), None for an unknown number.
 
         `steps` (n,): number of steps requested of each; None: as planned.
         """
@@ -102,6 +104,7 @@ class WorkLaw(Protocol):
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
     ) -> tuple[Sequence[int | None], Sequence[int | None]]:
         """Return `amounts` of the updates of `clients` (n,) that begin in `round` with the model `version`."""
+
 
 class BandwidthLaw(Protocol):
     """Bandwidth of each client's link over time, piecewise constant."""
@@ -149,9 +152,7 @@ class Timeline(Protocol[LawT]):
     """True if the law never changes: callers then ask only once."""
 
     def at(self, round: int, time_s: float) -> tuple[LawT, float]:
-        """Return the law in force in `round` at `time_s`, and the time until which it stays in force within the round (inf: to
-        its end).
-        """
+        """Return (law in force in `round` at `time_s`, time until which it stays in force within the round; inf: to its end)."""
 
 
 class ChannelLaw(Stateful, Protocol):
@@ -251,6 +252,7 @@ class SelectionPolicy(Stateful, Protocol):
     """Chooses the clients of a round."""
 
     needs_updates: bool
+    """True if the policy reads `RoundOutcome.updates`."""
     needs_losses: bool = False
     """True if the policy reads the losses of `RoundOutcome.reports`."""
     probes: bool = False
@@ -311,10 +313,10 @@ class Accountant(Stateful, Protocol):
     """True if releases spend budgets; otherwise each has an infinite one."""
 
     def charge(self, client: int) -> tuple[float, float]:
-        """Count a release of `client`; return its budget epsilon_i (inf without protection) and its leak so far."""
+        """Count a release of `client`; return (its budget epsilon_i, inf without protection; its leak so far)."""
 
     def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Count a release of each of distinct `clients` (n,); return their budgets and leaks, both (n,)."""
+        """Count a release of each of distinct `clients` (n,); return (budgets (n,), leaks (n,))."""
 
     def max_leak(self) -> float:
         """Return the largest composed leak over clients so far (0 without a privacy mechanism)."""
@@ -431,8 +433,8 @@ class RewardMeter(Stateful, Protocol):
     """Measures a policy from outside: its reward and that of the genie (PAUSE eq. 9, 10, 15)."""
 
     def measure(self, outcome: RoundOutcome, view: RoundView, latency_s: Callable[[IntArray], FloatArray]) -> tuple[float, float]:
-        """Return the rewards of the selected set and of the genie's set in this round; NaN: not measured.
+        """Return (reward of the selected set, reward of the genie's set) in this round; NaN: not measured.
 
-        `view`: the view of the policy as the round began. `latency_s`: function that returns the latencies of clients in this
-        round.
+        `view`: the view of the policy as the round began. `latency_s`: function that returns the latencies (n,) of clients (n,)
+        in this round, seconds.
         """

@@ -29,7 +29,7 @@ _READ_COST = 128
 
 
 def _key(seed: int, name: str) -> list[int]:
-    """Return the Philox key of a stream: two 64-bit words."""
+    """Return the Philox key of the stream `name` under `seed`: two 64-bit words."""
     digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=16).digest()
     return [int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")]
 
@@ -92,6 +92,7 @@ class RepeatedStream(Stream):
     """Number of earlier uses of the address."""
 
     def _position(self, index: int, block: int) -> None:
+        """Move to the part of the sequence that belongs to the present use of `index`."""
         super()._position(index + (self.times << _REPEATS_FROM), block)
 
 
@@ -105,6 +106,7 @@ class _Key(ISeedSequence):
         self._words = np.array(words, np.uint64)
 
     def generate_state(self, n_words: int, dtype: object = np.uint32) -> Any:
+        """Return the known key."""
         return self._words
 
 
@@ -124,6 +126,7 @@ class Streams:
         return stream
 
     def _make_stream(self, name: str) -> Stream:
+        """Return a new stream of this full name."""
         return Stream(seed=self.seed, name=name)
 
     def generator(self, name: str, *index: int) -> Generator:
@@ -150,6 +153,7 @@ class RepeatedStreams(Streams):
         self._all: list[RepeatedStream] = []
 
     def _make_stream(self, name: str) -> Stream:
+        """Return a new stream of this full name that `repeat` can switch."""
         stream = RepeatedStream(seed=self.seed, name=name)
         self._all.append(stream)
         return stream

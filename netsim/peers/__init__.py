@@ -1,1 +1,3 @@
-"""Clients among themselves: links, messages, and the consensus phase before a slot's training."""
+"""Clients among themselves: the consensus phase before a slot's training (`belief`, `gossip`), and protocols of training without
+a server (`training`).
+"""

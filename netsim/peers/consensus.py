@@ -1,8 +1,9 @@
 """The consensus phase of a slot (Tong et al. 2024, Algorithm 2), on the clock: beliefs, indices, gossip, start of training.
 
 The paper ignores the time that messages take (its footnote 4). Here belief propagation begins with the slot, and gossip when
-belief propagation ends. The slot's training starts when all clients agree, or at a deadline with the clients that then believe
-to be in the top m. A client believes so if it has heard of fewer than m better ones: at a very early deadline all take part.
+belief propagation ends. The slot's training starts when all clients agree on the top m indices, or at a deadline, with the
+clients that then believe to be in the top m. A client believes so if it has heard of fewer than m better clients: at a very early
+deadline all take part.
 """
 
 from __future__ import annotations
@@ -92,10 +93,15 @@ class ConsensusOutcome:
     index: FloatArray
     """Index (K,) of each client (eq. 17)."""
     converged_s: float
+    """Time at which belief propagation had converged."""
     agreed_s: float
+    """Time at which all clients named the same top m."""
     duration_s: float
+    """Time at which training started."""
     exchanges: int
+    """Number of exchanges of beliefs; if asynchronous, the largest number of messages on an edge."""
     residual: float
+    """Largest change of a message in the last exchange, log-odds."""
     disagreement: float
     """Share of clients that did not name the true top m when training started."""
 
@@ -109,9 +115,9 @@ class ConsensusOutcome:
 
 
 def _check_wave(links: Transport, belief: BeliefRules, gossip: GossipRules, maths: GossipMath) -> None:
-    """Raise ValueError if closed forms can never hold.
+    """Raise ValueError if the engine "wave" is chosen where closed forms can never hold.
 
-    Slots in which messages are lost or late are refused later, when they occur.
+    Slots in which messages are lost or late are refused when they occur.
     """
     reasons = {
         "belief propagation is asynchronous": belief.update == "asynchronous",

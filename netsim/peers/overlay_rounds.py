@@ -1,4 +1,6 @@
-"""Rounds of nodes that train, send their models over an overlay, and wait for the models of other nodes."""
+"""Rounds of nodes that train, send their models over an overlay, and wait for the models of other nodes; for the round time of an
+overlay.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +56,11 @@ class OverlayRounds:
         self._arcs_of = arcs_of
         self._carry = carry
         self._round = [-1] * count
+        """Present round of each node; -1 before the first."""
         self._partial: dict[int, FloatArray] = {}
+        """Times at which nodes began rounds that not all nodes have begun, by round."""
         self._begun: Counter[int] = Counter()
+        """Number of nodes that have begun each round."""
         self._arrived: Counter[tuple[int, int]] = Counter()
         """Number of arrivals by (round, node), the end of a node's own work included; by (round, `_ALL`) if all wait for all."""
         self._outgoing: dict[int, dict[int, list[tuple[int, int]]]] = {}
@@ -105,7 +110,7 @@ class OverlayRounds:
             self._send(node)
 
     def _finish_work(self, node: int) -> None:
-        """Callback at the end of a node's work: send its model, and count the work."""
+        """Callback at the end of a node's work: send its model, and count the end of the work."""
         # Send first: counting may begin the node's next round at once.
         round = self._round[node]
         self._send(node)
@@ -143,11 +148,11 @@ class OverlayRounds:
 
 
 def mean_round_s(begins: Sequence[FloatArray], period: int) -> float | None:
-    """Return the mean time of a round once rounds repeat, seconds; None if they do not repeat yet.
+    """Return the mean time of a round in seconds once rounds repeat; None if they do not repeat yet.
 
-    `begins`: time (n,) at which each node began each round. `period`: number of rounds after which arcs repeat. Rounds repeat if,
-    for some multiple of `period`, all nodes begin the last round, and the one before it, the same time after the round that many
-    rounds earlier.
+    `begins`: time (n,) at which each node began each round. `period`: number of rounds after which the overlay repeats. Rounds
+    repeat if, for some multiple p of `period`, all nodes begin the last round the same time after they began round last - p, and
+    the same holds for the round before the last.
     """
     last = len(begins) - 1
     for rounds in range(period, last, period):

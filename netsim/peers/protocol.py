@@ -1,4 +1,6 @@
-"""Common base of the protocols between clients: each begins once, handles its own messages, and ends when it is stopped."""
+"""Base of the protocols between clients in a consensus phase: each begins once, handles its own messages, and ends when it is
+stopped.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Records of a run: the types of its rows, and where they go."""
+"""Records of a run: sinks of rows, and the tables and Parquet files that they fill. Row types are in `netsim.core.rows`."""

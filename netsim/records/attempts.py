@@ -1,4 +1,4 @@
-"""Sinks of the rows of attempts: one row at a time, or many as columns."""
+"""Tables of the rows of attempts, as servers fill them: one row at a time, or many as columns."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NoTable:
     """Null object: keeps no rows."""
 
     def append(self, row: tuple[Any, ...]) -> None:
-        return None
+        """Do nothing."""
 
     def extend(self, block: Block) -> None:
-        return None
+        """Do nothing."""

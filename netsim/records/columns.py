@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 
 def column(values: list[Any] | NDArray[Any], kind: pa.DataType) -> pa.Array:
-    """Return `values` as an Arrow array of type `kind`: numbers, booleans, words, or words by a dictionary in order of
+    """Return `values` as an Arrow array of type `kind`: numbers, booleans, texts, or texts by a dictionary in order of
     appearance.
 
     None and NaN, which stand for "not reached" and "not measured" in the engine, become nulls. Raises TypeError for a value of
-    another type, OverflowError for one that does not fit.
+    another type, OverflowError for a value that does not fit.
     """
     if isinstance(values, list) and values and values[0] is None and values.count(None) == len(values):
         return pa.nulls(len(values), kind)
@@ -110,7 +110,7 @@ def _words(values: Sequence[str | None]) -> pa.Array:
 
 
 def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
-    """Return an Arrow array of words as indices of a dictionary of type `kind`, in order of appearance; None becomes null."""
+    """Return an Arrow array of texts as indices of a dictionary of type `kind`, in order of appearance; None becomes null."""
     words = [word for word in dict.fromkeys(values) if word is not None]
     if len(words) - 1 > np.iinfo(kind.index_type.to_pandas_dtype()).max:
         raise OverflowError(f"{len(words)} words: do not fit into {kind}")
@@ -123,7 +123,7 @@ def _words_by_number(values: list[str | None], kind: pa.DataType) -> pa.Array:
 
 
 def _piece(chunk: pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return the values of a chunk, and True where a value is not null."""
+    """Return (values (n,) of a chunk, True (n,) where a value is not null)."""
     first, end = chunk.offset, chunk.offset + len(chunk)
     marks, data = chunk.buffers()
     values = np.frombuffer(data or b"", chunk.type.to_pandas_dtype())[first:end]

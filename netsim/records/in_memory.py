@@ -29,6 +29,7 @@ from netsim.records.columns import column, empty, words_at
 from netsim.records.wanted import USUAL, WantedTables
 
 _FLUSH_ROWS = 8192
+"""Rows of one row group in a Parquet file."""
 
 
 class TableRows:
@@ -43,6 +44,7 @@ class TableRows:
         self._blocks: list[Any] = []
         """Rows that came as columns; empty while there are `_values`."""
         self._in_blocks = 0
+        """Number of rows in `_blocks`."""
         self._sealed: list[pa.Table] = []
         """Earlier rows, as tables."""
         self._full = _FLUSH_ROWS * len(self.schema)
@@ -63,7 +65,7 @@ class TableRows:
             self.flush()
 
     def extend(self, block: Block) -> None:
-        """Add the rows of `block`."""
+        """Add the rows of `block`, which are converted together later."""
         if self._values:
             self._seal()
         self._blocks.append(block)
@@ -72,7 +74,7 @@ class TableRows:
             self._write_blocks()
 
     def waiting(self) -> pa.Table:
-        """Return the rows that are not written yet."""
+        """Return the rows that are not written yet, as one table."""
         self._seal()
         if not self._sealed:
             return empty(self.schema)
@@ -98,7 +100,7 @@ class TableRows:
         self._full = max(0, _FLUSH_ROWS - sum(map(len, self._sealed))) * len(self.schema)
 
     def _seal(self) -> None:
-        """Convert the latest rows to a table."""
+        """Convert the latest rows, which are values or blocks, to a table of `_sealed`."""
         if self._values:
             width = len(self.schema)
             arrays = [column(self._values[i::width], field.type) for i, field in enumerate(self.schema)]
@@ -112,7 +114,10 @@ class TableRows:
         self._make_room()
 
     def _write_blocks(self) -> None:
-        """Write the blocks as tables of the length that rows added one by one would have given, so that files are equal."""
+        """Write full row groups of the blocks.
+
+        They have the length that rows added one by one would have given, so that files are equal.
+        """
         rows = self._blocks[0].append_tables(self._blocks[1:])
         first, last = 0, self._full // len(self.schema)
         while last <= len(rows):
@@ -135,7 +140,7 @@ class TableRows:
 
 
 class ArrowRecorder:
-    """Keeps the tables that a `ParquetRecorder` of the same settings writes, for runs that leave no files.
+    """Recorder that keeps all tables in memory, for runs that leave no files; the same tables as a `ParquetRecorder` writes.
 
     `tables` holds them by name once the recorder is closed.
     """
@@ -153,6 +158,7 @@ class ArrowRecorder:
             self._rows[table].append(row)
 
     def rounds_with(self, columns: Sequence[str]) -> None:
+        """Set the columns of the table of rounds."""
         self._rows["rounds"].choose(columns)
         self._round = attrgetter(*columns)
 
@@ -169,6 +175,7 @@ class ArrowRecorder:
         self._keep("edge_rounds", row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        """Return the client table with these columns, or a table that keeps nothing."""
         return self._rows["clients"].choose(columns) if "clients" in self._rows else NoTable()
 
     def jam(self, row: JamRow) -> None:
@@ -184,6 +191,7 @@ class ArrowRecorder:
         self._keep("beliefs", row)
 
     def probes_with(self, columns: Sequence[str]) -> None:
+        """Set the columns of the table of probes."""
         if "probes" in self._rows:
             self._rows["probes"].choose(columns)
             self._probe = attrgetter(*columns)

@@ -1,4 +1,4 @@
-"""Sinks of the records of a run: streamed to Parquet so that memory does not grow with rounds, or none."""
+"""Sinks of the records of a run: Parquet files, streamed so that memory does not grow with rounds, or nothing."""
 
 from __future__ import annotations
 
@@ -107,6 +107,7 @@ class NoRecorder:
         return None
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        """Return a table that keeps nothing."""
         return NoTable()
 
     def jam(self, row: JamRow) -> None:
@@ -174,18 +175,22 @@ class ParquetRecorder:
         self.edge_round = rows["edge_rounds"].append if wanted.edge_rounds else nothing.edge_round
 
     def rounds_with(self, columns: Sequence[str]) -> None:
+        """Set the columns of the table of rounds."""
         self._rounds.choose(columns)
         self._round = attrgetter(*columns)
 
     def round(self, row: RoundRow) -> None:
+        """Record the chosen columns of a closed round."""
         self._rounds.append(self._round(row))
 
     def probes_with(self, columns: Sequence[str]) -> None:
+        """Set the columns of the table of probes, if it is kept."""
         if self._probes is not None:
             self._probes.choose(columns)
             self._probe = attrgetter(*columns)
 
     def probe(self, row: ProbeRow) -> None:
+        """Record the chosen columns of a probe, if probes are kept."""
         if self._probes is not None:
             self._probes.append(self._probe(row))
 

@@ -1,6 +1,5 @@
-"""Tables that are streamed to Parquet files.
-
-Checkpoints survive the loss of the process; a file appears only when it is complete.
+"""Tables that are streamed to Parquet files, with checkpoints that survive the loss of the process. A file gets its name only
+when it is complete.
 """
 
 from __future__ import annotations
@@ -48,6 +47,7 @@ class _Sink:
         self._sha256 = hashlib.sha256()
 
     def write(self, data: Any) -> int:
+        """Write `data` and add it to the checksum; return its length. Do nothing after `drop`."""
         if not self.closed:
             self._sha256.update(data)
             self._file.write(data)
@@ -86,6 +86,7 @@ class _File:
         self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), schema, compression="zstd", use_dictionary=names)
 
     def write(self, table: pa.Table) -> None:
+        """Append the rows of `table`."""
         self._writer.write_table(table)
 
     def finish(self) -> str:

@@ -35,3 +35,4 @@ class WantedTables:
 
 
 USUAL = WantedTables()
+"""Default choice: rounds and clients."""

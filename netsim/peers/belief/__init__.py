@@ -1,1 +1,1 @@
-"""Belief propagation as timed messages."""
+"""Belief propagation as timed messages between clients: synchronous, or on arrival."""

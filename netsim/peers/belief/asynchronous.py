@@ -28,6 +28,7 @@ class AsynchronousBelief(BeliefProtocol):
         graph = links.graph
         super().__init__(links=links, draws=draws, maths=maths, rules=rules, fields=fields)
         self.complete = False
+        """True once the exchange has ended by itself."""
         self._field = fields.tolist()
         self._couplings = maths.couplings.tolist()
         self._starts = graph.starts.tolist()
@@ -43,11 +44,12 @@ class AsynchronousBelief(BeliefProtocol):
         """Edges whose last message was lost."""
         self._is_working = [False] * graph.clients
         self._outstanding = 0
-        """Number of messages in flight and of clients at work."""
+        """Number of messages in flight and of clients at work; it keeps `_check` from stopping while it is > 0."""
         self._cut_short = False
         """True if a change was not sent because of `max_exchanges`."""
 
     def _begin(self) -> None:
+        """Let all clients send their first messages."""
         self._outstanding += 1
         for client in range(self.links.graph.clients):
             self._update(client)

@@ -1,7 +1,7 @@
-"""Belief propagation as timed messages: rules, mathematics, results.
+"""Belief propagation as timed messages: rules, mathematics, results, and the base of both protocols.
 
-Synchronous (`synchronous.py`) or on arrival (`asynchronous.py`), it ends when no message changes any more. The simulation sees
-that; no client could. `BeliefMath` computes the content of messages; these protocols decide when they are sent.
+The protocols, synchronous (`synchronous.py`) or on arrival (`asynchronous.py`), decide when messages are sent; `BeliefMath`
+computes their content. Belief propagation ends when no message changes any more. The simulation sees that; a client could not.
 """
 
 from __future__ import annotations
@@ -41,15 +41,17 @@ class BeliefMath(Protocol):
         """Return the field of each client (K,) before any message, from the opinions (K,)."""
 
     def step(self, fields: FloatArray, messages: FloatArray) -> FloatArray:
-        """Return the messages of an exchange, from those of the one before; log-odds (E,)."""
+        """Return the messages (E,) of an exchange, log-odds, from the `messages` (E,) of the one before."""
 
     def node_messages(
         self, field: float, received: Sequence[float], couplings: Sequence[float], sent: Sequence[float], damping: float
     ) -> list[float]:
-        """Return the message that a client would now send to each neighbour, by what it received from and sent to each."""
+        """Return the log-odds that a client would now send to each neighbour, from its `field` and from what it last `received`
+        from and `sent` to each.
+        """
 
     def beliefs(self, opinions: FloatArray, messages: FloatArray) -> FloatArray:
-        """Return beliefs (K,) from the messages that arrived."""
+        """Return the beliefs (K,) that follow from the opinions (K,) and the messages (E,) that arrived."""
 
     def answers_until_quiet(self, tolerance: float, limit: int) -> float:
         """Return the number of messages, counted up to `limit`, that an edge may carry if every arrival is answered at once."""
@@ -110,6 +112,7 @@ class BeliefResult:
     messages: FloatArray
     """Last messages (E,) that arrived, as log-odds."""
     exchanges: int
+    """Number of exchanges that all clients have finished; if asynchronous, the largest number of messages sent over an edge."""
     residual: float
     """Largest change of a message in the last exchange."""
     converged: bool

@@ -25,7 +25,9 @@ class Iterates:
         self._maths, self._fields, self._damping = maths, fields, damping
         self.messages: FloatArray = np.zeros(edges)
         self.done = 0
+        """Number of exchanges computed."""
         self.residual = math.inf
+        """Largest change of a message in the last exchange; inf before the first."""
 
     @property
     def last_change(self) -> float:
@@ -61,7 +63,9 @@ class SynchronousBelief(BeliefProtocol):
         self.goal = 0
         """Exchange after which all clients stop."""
         self._ideal = self._plan()
+        """Messages after all exchanges if nothing is lost."""
         self._iterates: Iterates | None = None
+        """Messages with the losses that occurred; None until a loss makes them necessary."""
         self._given_up: dict[int, list[int]] = {}
         """Edges whose message was lost, by exchange."""
         self._degree: list[int] = []
@@ -87,6 +91,7 @@ class SynchronousBelief(BeliefProtocol):
         """Return the time at which each client finishes each exchange without disturbance; seconds (goal + 1, K)."""
 
         def latency_s(exchange: int) -> FloatArray:
+            """Return the latencies (parts, E) of the messages of an exchange, seconds."""
             return self.draws.latency_s(exchange, self.rules.message_bytes)
 
         return self._maths.exchange_times(
@@ -108,6 +113,7 @@ class SynchronousBelief(BeliefProtocol):
         self._left = 0
 
     def _begin(self) -> None:
+        """Let all clients send the messages of the first exchange."""
         self._degree = np.diff(self.links.graph.starts).tolist()
         # Messages in flight to a client belong to at most two exchanges: its present one and the next.
         self._missing = (self._degree.copy(), self._degree.copy())

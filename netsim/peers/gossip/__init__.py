@@ -1,1 +1,1 @@
-"""Gossip as timed messages: flooding and random push."""
+"""Gossip as timed messages, by which clients learn which indices are the largest: flooding and random push."""

@@ -1,8 +1,8 @@
 """Gossip as timed messages: rules, mathematics, and the common base of `flooding.py` and `push.py`.
 
-In a slot every client makes one index, and messages spread (client, index) pairs. Code names clients by rank, their place in the
-decreasing order of all indices; a client uses only ranks of which it has heard. All clients name the same top m exactly when each
-of them knows the true top m: agreement. The clients do not notice it, and go on until training starts.
+In a slot every client makes one index, and messages spread (client, index) pairs. The code names clients by rank, their place in
+the decreasing order of all indices; a client uses only ranks of which it has heard. Agreement: each client knows the true top m,
+so all name the same m clients. Clients do not notice agreement, and go on until training starts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Payload(Protocol):
         """Return the knowledge of one pair."""
 
     def merge(self, held: Known, got: Known) -> tuple[Known, Known]:
-        """Return `held` and `got` together, and the part of `got` that is new."""
+        """Return (`held` and `got` together, the part of `got` that is new)."""
 
     def difference(self, held: Known, got: Known) -> Known:
         """Return the part of `held` that `got` does not contain."""
@@ -52,7 +52,9 @@ class GossipMath(Protocol):
     """Gossip over one graph without time."""
 
     @property
-    def payload(self) -> Payload: ...
+    def payload(self) -> Payload:
+        """Algebra of the knowledge that messages carry."""
+
     @property
     def keeps_all(self) -> bool:
         """True if clients forward everything they receive, so that an item's spread depends on no other item."""
@@ -119,11 +121,16 @@ class GossipProtocol(PeerProtocol):
         """True if the protocol stops at agreement, or once that is impossible; False if only `stop` ends it."""
         self.payload = maths.payload
         self.held: list[Known] = [maths.payload.item(rank) for rank in ranks.tolist()]
+        """Knowledge of each client."""
         self._maths, self._size, self._ranks = maths, size, ranks
         self._client_of = np.argsort(ranks).tolist()
+        """Client of each rank."""
         self._informed = [self.payload.knows_top(held, size) for held in self.held]
+        """True for clients that know the true top m."""
         self._uninformed = self._informed.count(False)
+        """Number of clients that do not."""
         self._outstanding = 0
+        """Number of messages in flight and of clients that work on one."""
 
     def go_past_agreement(self) -> None:
         """Go on after agreement: only `stop` ends the protocol."""

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 class Flooding(GossipProtocol):
-    """Each client forwards what is new to it. The draws of a message are addressed by the best client that it names."""
+    """Each client forwards what is new to it to all neighbours but the one it heard it from.
+
+    The random numbers of a message are addressed by the best client that it names.
+    """
 
     def _begin(self) -> None:
+        """Let every client send its own index."""
         self._eras: dict[int, int] = {}
         """First attempt of messages over each edge since its link last came back; 0 for other edges."""
         self._given_up: set[int] = set()
@@ -100,6 +104,9 @@ class Flooding(GossipProtocol):
         return True
 
     def _takes_returns(self, returned: Collection[int]) -> bool:
+        """Return True if the return of links may still teach a client something. Otherwise links that return repeatedly would
+        keep messages in flight, and the protocol would never end.
+        """
         # Links that return repeatedly would always have messages in flight, and the protocol would never end.
         return not (self.until_agreement and self._nothing_to_learn(returned))
 

@@ -36,8 +36,10 @@ class Push(GossipProtocol):
         self._answer = _Answers(self, answers) if rules.forwarding == "push-pull" else None
         self._start_s = 0.0
         self.repetitions = 0
+        """Number of repetitions begun."""
 
     def _begin(self) -> None:
+        """Begin the first repetition."""
         self._start_s = self.links.clock.now
         if self._uninformed == 0:
             self._agree()
@@ -87,7 +89,7 @@ class Push(GossipProtocol):
         self._count_end()
 
     def _count_end(self) -> None:
-        """Count one message less in flight."""
+        """Count the end of a message, and stop if nothing is left to do."""
         self._outstanding -= 1
         self._stop_if_done()
 
@@ -111,15 +113,19 @@ class _Answers:
         self._push = push
         self.draws = draws
         self.outstanding = 0
+        """Number of answers in flight."""
 
     @property
     def live(self) -> bool:
+        """True while the push runs."""
         return self._push.live
 
     def on_arrival(self, message: Message) -> None:
+        """Pass an answer on."""
         self.outstanding -= 1
         self._push.on_answer(message)
 
     def on_loss(self, message: Message) -> None:
+        """Count a lost answer."""
         self.outstanding -= 1
         self._push._stop_if_done()

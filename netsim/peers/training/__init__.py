@@ -1,1 +1,3 @@
-"""Protocols of training without a server, one a file: what a peer trains, sends, waits for and combines."""
+"""Protocols of training without a server, one a file: each decides when a peer trains, what it sends, what it waits for and how
+it combines models.
+"""

@@ -21,9 +21,9 @@ _NONE = -1
 class AdPsgd(TrainingProtocol):
     """Peers train, each at its own pace, and average with one random neighbour at a time; there are no rounds to wait for.
 
-    After a training peer i asks a neighbour j: it sends its model, and j answers with its own. As the answer arrives, both models
-    become their mean, at once, and i adds the step of its training, which is stale by what happened meanwhile. j may be in
-    training; its own step is added when that ends.
+    After a training peer i sends its model to a neighbour j as a request, and j answers with its own model. As the answer
+    arrives, both models become their mean, and i adds the step of its training. That step is stale if the model of i has changed
+    meanwhile. j may be in training; it adds its own step when that ends.
 
     Exchanges are atomic: between its answer and the end of the exchange j answers no other peer, and adds no step. Requests that
     come meanwhile wait in their order. If the answer is lost, neither side averages, so the sum of all models is kept.
@@ -55,11 +55,13 @@ class AdPsgd(TrainingProtocol):
         self.bipartite, self.retry_s, self.timeout_s = bipartite, retry_s, timeout_s
 
     def check(self, *, lossy: bool) -> None:
+        """Raise ParameterError if a lost message would let a peer wait for ever."""
         if lossy and self.retry_s is None and self.timeout_s is None:
             reason = "a message may be lost, or a peer be away, and one that asked would wait for ever; give retry_s or timeout_s"
             raise ParameterError("timeout_s", None, reason)
 
     def attach(self, host: Host) -> None:
+        """Create the state of each peer; raises ParameterError if the graph must be bipartite and is not."""
         super().attach(host)
         peers = len(host.neighbours)
         self._asks: BoolArray = _first_half(host) if self.bipartite else np.ones(peers, np.bool_)
@@ -84,11 +86,13 @@ class AdPsgd(TrainingProtocol):
     # A request number n of a peer has the key 2 n, and its answer 2 n + 1.
 
     def begin(self, peer: int) -> None:
+        """Train from the present model, and answer a waiting request meanwhile."""
         self._start[peer] = self.host.model[peer]
         self.host.train(peer)
         self._answer(peer)
 
     def on_trained(self, peer: int, model: int) -> None:
+        """Keep the trained model, and ask a neighbour or add the step."""
         self._trained[peer], self._ready[peer] = model, True
         self._go_on(peer)
 
@@ -109,6 +113,10 @@ class AdPsgd(TrainingProtocol):
             host.call_in(self.timeout_s, peer, number)
 
     def on_message(self, arrival: Arrival) -> None:
+        """Queue a request; or take an answer: average both models, release the other peer, and add the own step.
+
+        An answer to a request that has timed out changes no model.
+        """
         peer, number = arrival.peer, arrival.key >> 1
         if not arrival.key & 1:
             self._queue[peer].append((arrival.edge, number, arrival.model))
@@ -126,15 +134,18 @@ class AdPsgd(TrainingProtocol):
             self._add_step(peer)
 
     def on_lost(self, peer: int, edge: int, key: int) -> None:
+        """Release a peer whose answer is lost."""
         if key & 1:
             self._release(peer, edge)
 
     def on_timer(self, peer: int, key: int) -> None:
+        """Give up the request if its answer has not come, and add the step."""
         if self._asked[peer] != _NONE and key == self._number[peer]:
             self._asked[peer] = _NONE
             self._add_step(peer)
 
     def on_leave(self, peer: int) -> None:
+        """Drop the peer's own request and training; requests of other peers wait until it returns."""
         # Requests of other peers wait until this peer returns. Its own request and its training are dropped.
         self._asked[peer], self._ready[peer] = _NONE, False
 
@@ -161,6 +172,7 @@ class AdPsgd(TrainingProtocol):
         host.finish(peer, trained if present == start else host.combine([present, trained, start], [1.0, 1.0, -1.0]))
 
     def awaited(self, peer: int) -> Sequence[int]:
+        """Return the edge of the peer that `peer` awaits: for an answer, or for the end of an exchange that holds its step back."""
         if self._asked[peer] != _NONE:
             return [int(self._asked[peer])]
         # Its step waits until the other peer of its exchange has its answer.
@@ -168,6 +180,7 @@ class AdPsgd(TrainingProtocol):
         return [self._reverse[answering]] if self._ready[peer] and answering != _NONE else ()
 
     def kept(self) -> Iterable[int]:
+        """Return the models of requests, trainings and exchanges under way."""
         waiting = [model for queue in self._queue for _, _, model in queue]
         return [*waiting, *self._start.tolist(), *self._trained.tolist(), *self._theirs.tolist()]
 

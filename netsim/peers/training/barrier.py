@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 def opens_s(ready_s: FloatArray, receivers: IntArray, arrivals_s: FloatArray) -> FloatArray:
     """Return when the barriers of all peers open, seconds (K,), if each needs every message of its round.
 
-    Array form of `Barrier.is_open`. `ready_s` (K,): when each peer begins to wait. `receivers`, `arrivals_s` (n,): of messages.
+    Array form of `Barrier.is_open`; both must open at the same time. `ready_s` (K,): when each peer begins to wait. `receivers`,
+    `arrivals_s` (n,): receiver and arrival of each message.
 
     >>> opens_s(np.array([1.0, 5.0]), np.array([0, 1, 0]), np.array([2.0, 3.0, 4.0]))
     array([4., 5.])
@@ -38,7 +39,9 @@ class Barrier(StateFields):
         self._timed_out = [False] * peers
 
     def add(self, arrival: Arrival, round: int) -> bool:
-        """Keep a model that arrived at a peer in its own `round`; return False for a model of an earlier round."""
+        """Keep a model that arrived at a peer in its own `round`; return False, and keep nothing, for a model of an earlier
+        round.
+        """
         peer, _, edge, key, model, _ = arrival
         if key < round:
             return False
@@ -65,7 +68,7 @@ class Barrier(StateFields):
         return [edge for edge in edges if edge not in arrived]
 
     def take(self, peer: int, round: int) -> tuple[dict[int, int], list[tuple[int, int]]]:
-        """Remove and return the models of `round`, by edge, and the leftovers of earlier rounds, as (edge, model)."""
+        """Remove and return (models of `round` by edge, leftovers of earlier rounds as (edge, model))."""
         arrived = self._arrived[peer]
         taken = arrived.pop(round, {})
         late = [one for key in sorted(arrived) if key < round for one in arrived.pop(key).items()] if arrived else []

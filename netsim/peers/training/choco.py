@@ -55,11 +55,13 @@ class Choco(ExchangeProtocol):
         self.gamma = gamma
 
     def check(self, *, lossy: bool) -> None:
+        """Raise ParameterError if a lost message would make the copies of a model differ for good."""
         if lossy and self.retry_s is None:
             reason = "a message may be lost, or a peer be away, and the copies of a model would differ for good; give retry_s"
             raise ParameterError("retry_s", None, reason)
 
     def attach(self, host: Host) -> None:
+        """Create the copies; raises ParameterError for weights that differ between the directions of a link."""
         super().attach(host)
         weights = host.mixing.edge
         if np.abs(weights - weights[host.graph.reverse]).max(initial=0.0) > _SYMMETRIC:
@@ -80,21 +82,27 @@ class Choco(ExchangeProtocol):
         """(K,) weighted sum of the public copies of each peer's neighbours."""
 
     def exchange(self, peer: int, round: int) -> Exchange:
+        """Return the messages of `peer`, the same in every round."""
         return self._exchanges[peer]
 
     def send(self, peer: int, round: int, model: int) -> None:
+        """Send the difference of `model` to the public copy, and add to the copy what receivers get of it."""
         host, public = self.host, int(self._public[peer])
         difference = host.combine([model, public], [1.0, -1.0])
         arriving = host.send_model(peer, self._exchanges[peer].outgoing, round, difference)
         self._public[peer] = host.combine([public, arriving], [1.0, 1.0])
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
+        """Add the differences that `arrived`, by edge, to the neighbours' copies; return models and weights of the step towards
+        them.
+        """
         self._add(peer, arrived)
         own = self._exchanges[peer].own
         gamma, around = self.gamma, int(self._around[peer])
         return [model, around, int(self._public[peer])], [1.0, gamma, gamma * (own - 1.0)]
 
     def on_late(self, peer: int, edge: int, model: int) -> None:
+        """Add a difference of an earlier round, which the copies must not lack."""
         self._add(peer, {edge: model})
 
     def _add(self, peer: int, differences: dict[int, int]) -> None:
@@ -104,4 +112,5 @@ class Choco(ExchangeProtocol):
         self._around[peer] = self.host.combine(models, [1.0, *(self._weight[edge] for edge in edges)])
 
     def kept(self) -> Iterable[int]:
+        """Return the models in use, public copies and their sums included."""
         return [*super().kept(), *self._public.tolist(), *self._around.tolist()]

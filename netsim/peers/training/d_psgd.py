@@ -37,6 +37,7 @@ class DPsgd(ExchangeProtocol):
         self.backup = backup
 
     def attach(self, host: Host) -> None:
+        """Note the messages of each peer: the edges with a weight."""
         super().attach(host)
         own, edge = host.mixing.own.tolist(), host.mixing.edge.tolist()
         # A model of weight 0 is neither sent nor awaited: weights in one direction only make the graph directed.
@@ -47,4 +48,5 @@ class DPsgd(ExchangeProtocol):
         ]
 
     def exchange(self, peer: int, round: int) -> Exchange:
+        """Return the messages and weights of `peer`, the same in every round."""
         return self._exchanges[peer]

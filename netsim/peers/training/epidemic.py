@@ -66,6 +66,7 @@ class Epidemic(ExchangeProtocol):
         self._regular_graph = regular_graph
 
     def attach(self, host: Host) -> None:
+        """Prepare the graphs; raises ParameterError if the peers cannot have a random graph of so many targets."""
         super().attach(host)
         graph, peers = host.graph, host.graph.clients
         self._reverse: list[int] = graph.reverse.tolist()
@@ -80,6 +81,9 @@ class Epidemic(ExchangeProtocol):
             raise ParameterError("targets", self.targets, reason)
 
     def exchange(self, peer: int, round: int) -> Exchange:
+        """Return the messages of `peer`: all edges (local, where any neighbour may choose it), or those of the round's random
+        graph.
+        """
         if self.variant == "local":
             return self._everyone[peer]
         incoming = self._edges(round)[peer]
@@ -96,6 +100,7 @@ class Epidemic(ExchangeProtocol):
         return [sorted(edges) for edges in incoming]
 
     def send(self, peer: int, round: int, model: int) -> None:
+        """Send `model` to random neighbours, and notes to the others; or along the round's random graph."""
         if self.variant == "oracle":
             super().send(peer, round, model)
             return
@@ -113,14 +118,17 @@ class Epidemic(ExchangeProtocol):
     def foresee(
         self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
     ) -> FloatArray | None:
+        """Return when peers finish the round for the variant oracle; None for local, where not every edge carries a model."""
         # Not every edge carries a model.
         return super().foresee(round, begins_s, trained_s, arrivals_s) if self.variant == "oracle" else None
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
+        """Return the models that have arrived and the own one, with equal weights."""
         if self.variant == "oracle":
             return super().mix(peer, round, model, arrived)
         models = [model, *(arrived[edge] for edge in sorted(arrived) if arrived[edge] != NOTE)]
         return models, [1.0 / len(models)] * len(models)
 
     def kept(self) -> list[int]:
+        """Return the models in use; notes have none."""
         return [model for model in super().kept() if model != NOTE]

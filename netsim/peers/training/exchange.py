@@ -79,9 +79,9 @@ class ExchangeProtocol(TrainingProtocol):
         self.host.send_model(peer, self.exchange(peer, round).outgoing, round, model)
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
-        """Return the models and weights whose sum is the `model` of `peer` combined with what has `arrived`, by edge.
+        """Return (models, weights) whose sum is the `model` of `peer` combined with the models that have `arrived`, by edge.
 
-        Missing models count as the peer's own.
+        A missing model counts as the peer's own.
         """
         _, incoming, edge_weights, own = self.exchange(peer, round)
         models, weights = [model], [own]
@@ -98,11 +98,13 @@ class ExchangeProtocol(TrainingProtocol):
         """Handle a model of an earlier round than the round of `peer`, which arrived over `edge`; by default it is not used."""
 
     def check(self, *, lossy: bool) -> None:
+        """Raise ParameterError if a lost message would let a neighbour wait for ever."""
         if lossy and self.retry_s is None and self.timeout_s is None and not self.backup:
             reason = "a message may be lost, or a peer be away, and a neighbour would wait for ever; give retry_s or timeout_s"
             raise ParameterError("timeout_s", None, reason)
 
     def attach(self, host: Host) -> None:
+        """Create the barrier and the state of each peer."""
         super().attach(host)
         peers = len(host.neighbours)
         self._barrier = Barrier(peers)
@@ -117,6 +119,10 @@ class ExchangeProtocol(TrainingProtocol):
         self._trains_first = self.order == "train-first"
 
     def begin(self, peer: int) -> None:
+        """Begin an own round: train; if models are combined while computing, send the present one first.
+
+        A peer that was away while it waited for its neighbours returns to that wait.
+        """
         host, round = self.host, int(self.host.round[peer])
         sent = self._sent[peer] == round
         if self._has_trained(peer, round):
@@ -135,9 +141,11 @@ class ExchangeProtocol(TrainingProtocol):
         return self._ready[peer] and self._sent[peer] == round
 
     def rests(self, peer: int, round: int) -> bool:
+        """Return True if `peer` would only wait on after its return."""
         return self._has_trained(peer, round) and self.timeout_s is None
 
     def on_trained(self, peer: int, model: int) -> None:
+        """Send the trained model (unless the one before was sent), and wait for the neighbours."""
         round = int(self.host.round[peer])
         self._ready[peer] = True
         self._trained[peer] = model
@@ -154,6 +162,7 @@ class ExchangeProtocol(TrainingProtocol):
         self._go_on(peer)
 
     def on_message(self, arrival: Arrival) -> None:
+        """Keep a model of the present or a later round, and go on if it was the last one needed."""
         peer = arrival.peer
         if not self._barrier.add(arrival, int(self.host.round[peer])):
             self.on_late(peer, arrival.edge, arrival.model)
@@ -161,6 +170,7 @@ class ExchangeProtocol(TrainingProtocol):
             self._go_on(peer)
 
     def on_timer(self, peer: int, key: int) -> None:
+        """Go on without the models that are missing."""
         if self._ready[peer] and key == self.host.round[peer]:
             self._barrier.time_out(peer)
             self._go_on(peer)
@@ -185,6 +195,7 @@ class ExchangeProtocol(TrainingProtocol):
     def foresee(
         self, round: int, begins_s: FloatArray, trained_s: FloatArray, arrivals_s: Callable[[IntArray, FloatArray], FloatArray]
     ) -> FloatArray | None:
+        """Return when each peer finishes its `round`, seconds (K,): when its barrier opens. None with a timeout or `backup`."""
         if self.timeout_s is not None or self.backup:
             return None
         graph, peers = self.host.graph, range(len(begins_s))
@@ -194,8 +205,10 @@ class ExchangeProtocol(TrainingProtocol):
         return opens_s(trained_s, graph.target[edges], arrivals_s(edges, sent_s))
 
     def awaited(self, peer: int) -> Sequence[int]:
+        """Return the edges over which a model of the present round is missing, if `peer` waits."""
         round = int(self.host.round[peer])
         return self._barrier.missing(peer, round, self.exchange(peer, round).incoming) if self._ready[peer] else ()
 
     def kept(self) -> Iterable[int]:
+        """Return the models at barriers, and those sent and trained in the present round."""
         return [*self._barrier.models(), *self._own, *self._trained]

@@ -66,6 +66,7 @@ class GossipLearning(TrainingProtocol):
         self.period_s, self.spread, self.variant, self.merge = period_s, spread, variant, merge
 
     def attach(self, host: Host) -> None:
+        """Create the state of each peer."""
         super().attach(host)
         peers = len(host.neighbours)
         self._inbox: list[list[tuple[int, int]]] = [[] for _ in range(peers)]
@@ -84,6 +85,9 @@ class GossipLearning(TrainingProtocol):
         """The peer's own model after its training, while it trains the one that arrived; None: it does not (update-merge)."""
 
     def begin(self, peer: int) -> None:
+        """Begin an own round: the first training, the second one of update-merge, or a model that waits. Otherwise wait for a
+        model.
+        """
         if not self._timed[peer]:
             self._wait(peer)
         if self._age[peer] == 0:
@@ -96,15 +100,18 @@ class GossipLearning(TrainingProtocol):
             self._take_in(peer)
 
     def rests(self, peer: int, round: int) -> bool:
+        """Return True if `peer` would only wait for a model."""
         return bool(self._age[peer]) and self._own[peer] is None and not self._inbox[peer]
 
     def on_message(self, arrival: Arrival) -> None:
+        """Keep a model with its age; train with it at once if the peer is idle."""
         peer = arrival.peer
         self._inbox[peer].append((arrival.model, int(arrival.attached)))
         if not self._busy[peer]:
             self._take_in(peer)
 
     def on_trained(self, peer: int, model: int) -> None:
+        """Finish the own round with the trained model, and set its age by the variant."""
         host, received, own = self.host, self._received[peer], self._own[peer]
         self._busy[peer] = False
         if received is None:
@@ -123,6 +130,7 @@ class GossipLearning(TrainingProtocol):
         host.finish(peer, model)
 
     def on_timer(self, peer: int, key: int) -> None:
+        """Send the present model to a random neighbour, and set the next timer."""
         host, edges = self.host, self.host.outgoing(peer)
         if edges:
             number = int(self._sent[peer])
@@ -132,11 +140,13 @@ class GossipLearning(TrainingProtocol):
             self._wait(peer)
 
     def on_leave(self, peer: int) -> None:
+        """Stop timer and training; the models that wait are kept."""
         # What it was training is lost; what waits is kept.
         self._timed[peer] = self._busy[peer] = False
         self._received[peer] = self._own[peer] = None
 
     def _wait(self, peer: int) -> None:
+        """Set the timer of the next message after a random period."""
         number = int(self._sent[peer])
         share = 1.0
         if self.spread:
@@ -155,14 +165,17 @@ class GossipLearning(TrainingProtocol):
         self._start(peer, own if self.variant == "update-merge" else model)
 
     def _merged(self, own: int, own_age: int, received: int, age: int) -> int:
+        """Return the two models merged by the rule `merge`, given their ages."""
         share = age / (own_age + age) if self.merge == "by-age" and own_age + age else 0.5
         return self.host.combine([own, received], [1.0 - share, share])
 
     def _start(self, peer: int, model: int) -> None:
+        """Start a training of `peer` from `model`."""
         self._busy[peer] = True
         self.host.train(peer, model)
 
     def kept(self) -> Iterable[int]:
+        """Return the models that wait, and those of trainings under way."""
         waiting = [model for inbox in self._inbox for model, _ in inbox]
         received = [entry[0] for entry in self._received if entry is not None]
         return [*waiting, *received, *(model for model in self._own if model is not None)]

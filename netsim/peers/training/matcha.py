@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Pair = tuple[int, int]
 _NO_CONNECTIVITY = 1e-9
+"""Algebraic connectivity below which a graph counts as not connected."""
 _KEPT_ROUNDS = 64
 """Rounds whose draws are kept: peers are seldom farther apart, and a round that is not kept is drawn again."""
 
@@ -68,6 +69,7 @@ class Matcha(ExchangeProtocol):
         self.budget, self._divide = budget, matchings
 
     def attach(self, host: Host) -> None:
+        """Divide the graph into matchings; raises ParameterError for one that is not connected."""
         super().attach(host)
         graph = host.graph
         ends = list(zip(graph.source.tolist(), graph.target.tolist(), strict=True))
@@ -88,6 +90,7 @@ class Matcha(ExchangeProtocol):
         return [self.host.uniforms("matching", matching, round) < chance for matching, chance in chances]
 
     def exchange(self, peer: int, round: int) -> Exchange:
+        """Return the messages of `peer` over the links that are on in `round`."""
         on = self._drawn(round)
         incoming = [edge for edge in self.host.neighbours[peer] if on[self._matching[edge]]]
         weights = [self._step] * len(incoming)

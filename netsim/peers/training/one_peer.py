@@ -29,6 +29,7 @@ class OnePeer(ExchangeProtocol):
         super().__init__(order=order, retry_s=retry_s, timeout_s=timeout_s)
 
     def attach(self, host: Host) -> None:
+        """Find the edge of each stride into each peer; raises ParameterError if a link is missing."""
         super().attach(host)
         graph, peers = host.graph, np.arange(host.graph.clients)
         # Edges are sorted by (target, source).
@@ -47,6 +48,7 @@ class OnePeer(ExchangeProtocol):
             self._incoming.append(places.tolist())
 
     def exchange(self, peer: int, round: int) -> Exchange:
+        """Return the one message that `peer` sends and the one that it awaits in `round`."""
         if not self._incoming:
             return Exchange([], [], [], 1.0)
         power = (round - 1) % len(self._incoming)

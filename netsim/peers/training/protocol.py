@@ -55,19 +55,23 @@ class NoModels:
     """Null object: nothing is trained, and all models are number 0."""
 
     def first(self) -> int:
+        """Return 0, the one model."""
         return 0
 
     def train(self, peer: int, round: int, start: int, steps: int, epsilon: float) -> int:
+        """Return 0, the one model."""
         return 0
 
     def combine(self, models: Sequence[int], weights: Sequence[float]) -> int:
+        """Return 0, the one model."""
         return 0
 
     def compress(self, peer: int, key: int, model: int) -> int:
+        """Return 0, the one model."""
         return 0
 
     def settle(self, present: IntArray, kept: Iterable[int]) -> None:
-        return None
+        """Do nothing: no models are stored."""
 
 
 class Arrival(NamedTuple):

@@ -32,6 +32,7 @@ class PushSum(ExchangeProtocol):
         super().__init__(order="train-first", retry_s=retry_s, timeout_s=timeout_s)
 
     def attach(self, host: Host) -> None:
+        """Create sums and weights."""
         super().attach(host)
         peers = len(host.neighbours)
         self._exchanges = [Exchange(host.outgoing(peer), edges, (), 0.0) for peer, edges in enumerate(host.neighbours)]
@@ -45,6 +46,7 @@ class PushSum(ExchangeProtocol):
         """Parts of earlier rounds that arrived at each peer since it last combined, and their weights."""
 
     def begin(self, peer: int) -> None:
+        """Begin an own round. A part kept in a round that was not combined, because the peer was away, counts as late."""
         if self._ready[peer] and self._sent[peer] != self.host.round[peer]:
             # The peer was away and did not combine that round: add the part that it kept then to this round.
             self._late[peer].append((int(self._part[peer]), float(self._weight[peer])))
@@ -52,9 +54,11 @@ class PushSum(ExchangeProtocol):
         super().begin(peer)
 
     def exchange(self, peer: int, round: int) -> Exchange:
+        """Return the messages of `peer`, the same in every round."""
         return self._exchanges[peer]
 
     def send(self, peer: int, round: int, model: int) -> None:
+        """Divide sum and weight into equal parts, keep one and send the others."""
         host, outgoing = self.host, self._exchanges[peer].outgoing
         share, weight = 1.0 / (1 + len(outgoing)), float(self._weight[peer])
         # Training began with the model m = x / w and ended with n: the new sum is x + (n - m) = w m + (n - m).
@@ -63,15 +67,18 @@ class PushSum(ExchangeProtocol):
         host.send_model(peer, outgoing, round, part, share * weight)
 
     def on_message(self, arrival: Arrival) -> None:
+        """Keep the weight that comes with a part."""
         self._weights[arrival.peer][arrival.key, arrival.edge] = arrival.attached
         super().on_message(arrival)
 
     def on_late(self, peer: int, edge: int, model: int) -> None:
+        """Keep a part of an earlier round, which the next combination adds. It is the oldest of its edge whose weight is kept."""
         weights = self._weights[peer]
         key = min(key for key in weights if key[1] == edge)
         self._late[peer].append((model, weights.pop(key)))
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
+        """Return the parts that the peer adds up, with weights that turn their sum into the model x / w."""
         weights = self._weights[peer]
         parts = [(int(self._part[peer]), float(self._weight[peer])), *self._late[peer]]
         parts += [(arrived[edge], weights.pop((round, edge))) for edge in sorted(arrived)]
@@ -80,4 +87,5 @@ class PushSum(ExchangeProtocol):
         return [part for part, _ in parts], [1.0 / total] * len(parts)
 
     def kept(self) -> Iterable[int]:
+        """Return the models in use, parts kept and late parts included."""
         return [*super().kept(), *self._part.tolist(), *(model for late in self._late for model, _ in late)]

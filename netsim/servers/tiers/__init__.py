@@ -1,1 +1,1 @@
-"""Edge tiers: a tree of coordinators, each a server to its members and a client of the node above it."""
+"""Edge tiers: a tree of coordinators. Each edge is a server to its members and a client of the node above it."""

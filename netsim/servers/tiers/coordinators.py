@@ -1,4 +1,4 @@
-"""The server of a pool whose clients belong to several coordinators."""
+"""The server of a pool whose clients belong to several coordinators (the server, or edges)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,18 @@ class Coordinators:
 
     @property
     def takes_all(self) -> bool:
+        """True if every coordinator takes updates of all its rounds."""
         return all(view.serving.takes_all for view in self.views.values())
 
     def takes(self, update: Update) -> bool:
+        """Return True if the coordinator of `update` takes it. An update that began at another edge is never late: no round here
+        waits for it.
+        """
         # An update that began at another edge is never late: no round here waits for it.
         return update.handed_over or self.views[update.edge].serving.takes(update)
 
     def channels(self, clients: IntArray) -> list[int] | None:
-        return None
+        """Return None: trees assign no sub-channels."""
 
     def _on_end(self, update: Update) -> None:
         """Pass the end of an attempt to the coordinator that began it."""

@@ -1,4 +1,4 @@
-"""An edge: a coordinator of its members, and a client of the node above it."""
+"""An edge: a coordinator of its members, and a client of the node above it. Its part in a round above is a term."""
 
 from __future__ import annotations
 
@@ -66,19 +66,19 @@ class NoModels:
     version = 0
 
     def begin_term(self, version: int, *, ahead: bool) -> None:
-        return None
+        """Do nothing: there is no model."""
 
     def end_term(self, round: int, *, goes_on: bool) -> None:
-        return None
+        """Do nothing: there is no model."""
 
     def drop_term(self, round: int) -> None:
-        return None
+        """Do nothing: no model was kept."""
 
     def adopt(self, client: int, round: int, version: int, source: Any, start: int) -> None:
-        return None
+        """Do nothing: there are no versions."""
 
     def drop(self, client: int, round: int, version: int) -> None:
-        return None
+        """Do nothing: no version was kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class Edge(StateFields):
             self._stop()
 
     def _stop(self) -> None:
-        """Stop the rounds under way, and the attempts of all members."""
+        """Abort the rounds under way, and end the attempts of all members as aborted, cause "above"."""
         self._term, self._ahead = None, False
         self._errand.stop()
         self.server.loop.abandon()
@@ -209,7 +209,7 @@ class Edge(StateFields):
             self.models.drop_term(attempt.begun_round)
 
     def on_round(self, row: RoundRow) -> None:
-        """Callback at the close of an own round: record the round."""
+        """Callback at the close of an own round: record it, and count its deliveries for the term."""
         self._arrived += row.delivered
         values = row._asdict() | {"edge": self.name, "term": self._attempt}
         self.recorder.edge_round(EdgeRoundRow(**{name: values[name] for name in EdgeRoundRow._fields}))
@@ -220,6 +220,7 @@ class Edge(StateFields):
         self.server.record_to(NodeRecorder(self.on_round, attempts))
 
     def state_dict(self) -> State:
+        """Return the state of the edge and its server, and of the round under way."""
         state = super().state_dict() | {"server": self.server.state_dict(), "in_term": self._term is not None}
         return state | {"open": self.server.loop.open_state()} if self._errand.running else state
 
@@ -248,12 +249,15 @@ class NodeRecorder(NoRecorder):
         self._on_round, self._attempts, self._evaluation = on_round, attempts, evaluation
 
     def round(self, row: RoundRow) -> None:
+        """Pass a closed round on."""
         self._on_round(row)
 
     def attempts(self, columns: Sequence[str]) -> AttemptTable:
+        """Return the table for members' attempts."""
         return self._attempts(columns)
 
     def evaluation(self, row: EvaluationRow) -> None:
+        """Pass an evaluation on, if a callback is set."""
         if self._evaluation is not None:
             self._evaluation(row)
 
@@ -269,11 +273,13 @@ class EdgeAttempts:
         self._columns, self._names, self._recorder = list(columns), names, recorder
 
     def append(self, row: tuple[Any, ...]) -> None:
+        """Record one attempt of an edge, given like a row of the client table."""
         values = UpdateRow._field_defaults | dict(zip(self._columns, row, strict=True))
         values |= {column: values[name] for column, name in _OF_EDGE.items()}
         values |= {"above": values["edge"], "edge": self._names[values["client"]]}
         self._recorder.edge(EdgeRow(**{name: values[name] for name in EdgeRow._fields}))
 
     def extend(self, block: Block) -> None:
+        """Record several attempts of edges."""
         for row in block.rows():
             self.append(tuple(getattr(row, name) for name in self._columns))

@@ -82,14 +82,17 @@ class _Life:
 
     @property
     def serving(self) -> Serving:
+        """The rules of the coordinator for arriving updates."""
         return self._members.serving
 
     @property
     def bytes_down(self) -> int:
+        """Bytes sent to members so far."""
         return self._members.bytes_of("bytes_down")
 
     @property
     def bytes_up(self) -> int:
+        """Bytes sent by members so far."""
         return self._members.bytes_of("bytes_up")
 
 
@@ -110,11 +113,12 @@ class Attendance(Protocol):
 
 
 class Members(StateFields):
-    """The members of the coordinator `name` (None: the server), in the form of a pool of clients for a round loop and its rules.
+    """The members of the coordinator `name` (None: the server), with the interface of a pool of clients, which a round loop and
+    its rules use.
 
     `is_member` (K,): True for members; `Moves` keeps it up to date. `waits`: the coordinator waits for members that are away;
-    otherwise a round opens with present members, or not at all. `attendance`: attendance of members that are edges; None if
-    members are clients.
+    otherwise a round opens with present members, or not at all. `attendance`: tells which edges have present members, if the
+    members are edges; None if they are clients.
     """
 
     state_fields = ("started", "ended", "_bytes", "causes")
@@ -191,7 +195,7 @@ class Members(StateFields):
 
     @property
     def availability(self) -> _Changes:
-        """The next change of presence of a member, or of a member of an edge below."""
+        """Next change of presence: of a client of the pool, by a move, or of a member of an edge below."""
         soonest = min(float(self.pool.availability.next_change_s.min()), self.moves_s())
         if self._attendance is not None:
             soonest = min(soonest, self._attendance.next_change_s())
@@ -264,6 +268,7 @@ class Members(StateFields):
         return sorted(self.in_flight.values(), key=lambda update: (update.round, update.send_place))
 
     def state_dict(self) -> State:
+        """Return the counts, and the members with an attempt in flight; the pool saves their updates."""
         return super().state_dict() | {"in_flight": list(self.in_flight)}
 
     def load_state_dict(self, state: State) -> None:

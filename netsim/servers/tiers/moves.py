@@ -89,6 +89,7 @@ class Moves(StateFields):
         self._visits: Mapping[int, Sequence[int]] = (
             dict.fromkeys(range(len(coordinator)), leaves) if anywhere else self._edges_by_client()
         )
+        """Edges to which each client may move, by client."""
         self._versions: dict[int, dict[int, int]] = {}
         """Versions of the models of all edges that a client visits, as its update began; by client and edge."""
         self._left: dict[int, tuple[str, float]] = {}
@@ -137,7 +138,7 @@ class Moves(StateFields):
         self._carry_out([Move(now, client, edge) for client in clients])
 
     def _carry_out(self, moves: Sequence[Move]) -> None:
-        """Apply moves of this instant, and move the updates of these clients."""
+        """Apply `moves`, all of this instant, and take unfinished updates of these clients from their old edges."""
         for move in moves:
             self._apply(move.client, move.edge)
         pool, moved = self._clients.pool, [move.client for move in moves]
@@ -161,7 +162,7 @@ class Moves(StateFields):
                 self.rule.connect(client, self._numbers[name])
 
     def _take_from_edge(self, update: Update) -> None:
-        """Take an update from the edge that coordinates it: it is lost, or goes on at the present edge of its client."""
+        """End the attempt of an update whose client has moved. It is lost, or goes on in an attempt of the client's new edge."""
         pool, client = self._clients.pool, update.client
         now = pool.clock.now
         if self.rule.moving == "lost" or update.phase == DOWNLOAD:
@@ -223,6 +224,7 @@ class Moves(StateFields):
         self._coordinator[client] = edge
 
     def state_dict(self) -> State:
+        """Return the place of the next move, the edges of clients, and states under way."""
         states = self.rule.states
         return super().state_dict() | {"states": None if states is None else states.state_dict()}
 

@@ -47,17 +47,22 @@ class RoutedStates:
         self.bytes = 0
 
     def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        """Set the callback for transfers that end: the client, and the cause of a loss or None."""
+
         def on_transfer_end(key: Key, cause: str | None) -> None:
+            """Pass on the end of a transfer of the network; its key names the client."""
             _, client = key
             on_end(client, cause)
 
         self._network.listen(_OWNER, on_transfer_end)
 
     def begin(self, client: int, source: int, target: int) -> None:
+        """Send the state over the network."""
         self.bytes += self._size
         self._network.send(_OWNER, (_KIND, client), (self._ends[source], self._ends[target]), self._size)
 
     def cancel(self, client: int) -> None:
+        """End the transfer early."""
         self._network.cancel(_OWNER, (_KIND, client))
 
     def state_dict(self) -> State:
@@ -65,11 +70,12 @@ class RoutedStates:
         return {"bytes": self.bytes}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the bytes; the network restores transfers under way."""
         self.bytes = state["bytes"]
 
 
 class _Way:
-    """A state on its way: the legs to go, the present one first."""
+    """A state on its way: the legs (links) to go, the present one first."""
 
     __slots__ = ("due_s", "legs", "started_s", "survives")
 
@@ -104,6 +110,7 @@ class LinkStates:
         self._sizes = {False: int(np.max(sizes.down)), True: int(np.max(sizes.up))}
         """Bytes of a state on a leg down (False) and up (True)."""
         self._under_way: dict[int, _Way] = {}
+        """States under way, by client."""
         self._legs_begun = 0
         """Number of legs begun so far, which addresses draws."""
         self._on_end: Callable[[int, str | None], None] = lambda client, cause: None
@@ -112,6 +119,7 @@ class LinkStates:
         self._up.listen(self._finish)
 
     def listen(self, on_end: Callable[[int, str | None], None]) -> None:
+        """Set the callback for transfers that end: the client, and the cause of a loss or None."""
         self._on_end = on_end
 
     def _legs_between(self, source: int, target: int) -> list[Leg]:
@@ -131,6 +139,7 @@ class LinkStates:
         return edges
 
     def begin(self, client: int, source: int, target: int) -> None:
+        """Send the state of `client`, leg by leg."""
         self._under_way[client] = _Way(self._legs_between(source, target))
         self._begin_leg(client)
 
@@ -175,6 +184,7 @@ class LinkStates:
         self._on_end(client, cause)
 
     def cancel(self, client: int) -> None:
+        """End the transfer early, and take bytes that are left off the carrier."""
         way = self._under_way.pop(client)
         up = way.legs[0][0]
         port = self._up if up else self._down
@@ -182,10 +192,12 @@ class LinkStates:
             port.leave(client)
 
     def state_dict(self) -> State:
+        """Return the bytes, the number of legs begun, and the ways under way."""
         ways = {client: [list(way.legs), way.started_s, way.due_s, way.survives] for client, way in self._under_way.items()}
         return {"bytes": self.bytes, "legs": self._legs_begun, "under_way": ways}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the ways under way, and schedule the ends of their delays."""
         self.bytes, self._legs_begun = state["bytes"], state["legs"]
         self._under_way = {}
         for client, (legs, started_s, due_s, survives) in state["under_way"].items():

@@ -61,12 +61,15 @@ class TreeAttendance:
         return attended
 
     def attended(self) -> BoolArray:
+        """Return True (E,) for edges with a client below them that can be selected now, or is busy."""
         return self._with_members(self._clients.selectable(busy_too=True))
 
     def ever_attended(self) -> BoolArray:
+        """Return True (E,) for edges with a client below them that can be selected now or later."""
         return self._with_members(self._clients.ever_selectable())
 
     def next_change_s(self) -> float:
+        """Return the time of the next change of a client's presence."""
         return float(self._clients.availability.next_change_s.min())
 
 
@@ -102,6 +105,7 @@ class TreeServer:
         self._book = Book(self.clients)
         self._before = self._count_edges()
         self._columns: list[str] = []
+        """Columns of rounds that the root fills."""
         self._begun = False
         root.loop.let_outlast()
         nodes.pool.follow(lambda attempt: edges[attempt.client].on_end(attempt))
@@ -209,6 +213,7 @@ class TreeServer:
         names = [edge.name for edge in self.edges]
 
         def edge_attempts(columns: Sequence[str]) -> AttemptTable:
+            """Return a table that turns attempts of edges into rows of the table edges."""
             return EdgeAttempts(columns, names, recorder)
 
         self.root.record_to(NodeRecorder(self._on_round, edge_attempts, recorder.evaluation))
