@@ -172,7 +172,7 @@ class AdPsgd(TrainingProtocol):
         host.finish(peer, trained if present == start else host.combine([present, trained, start], [1.0, 1.0, -1.0]))
 
     def awaited(self, peer: int) -> Sequence[int]:
-        """Return the edge of the peer that `peer` awaits: for an answer, or for the end of an exchange that holds its step back."""
+        """Return the edge over which `peer` awaits an answer, or the end of an exchange that holds its step back."""
         if self._asked[peer] != _NONE:
             return [int(self._asked[peer])]
         # Its step waits until the other peer of its exchange has its answer.
