@@ -53,29 +53,23 @@ def _integers(spec: object, key: str, population: Population) -> IntArray:
     return np.asarray(values, np.int64)
 
 
-def build_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
-    """Return the law of the work of updates, from the learner or from `[work]`; raises UserError."""
-    planned = _planned_work(scenario, context, plan, trained)
-    if trained is None or not trained.eager:
-        return planned
-    if scenario.server.notifies:
-        problem = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
-        raise UserError(f"{problem}; leave server.urgent_notices out")
-    return EagerWork(planned=planned, learner=trained)
-
-
-def _planned_work(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> WorkLaw:
-    """Return the work that is planned at selection: whole, or partial with `work.partial_share`."""
-    work = _whole_work(scenario, context.population, plan, trained)
+def _partial_work(scenario: Scenario, context: Context, plan: WorkPlan, whole: Work | None) -> PartialWork | None:
+    """Return the work of which some updates do a part, by `work.partial_share`; None if all do the `whole`. Raises UserError."""
     section = scenario.work
-    if work is None:
-        return NoWork()
-    if section is None or not section.partial_share:
-        return work
+    if whole is None or section is None or not section.partial_share:
+        return None
     epochs = scenario.learner.epochs if plan.epochs is None and scenario.learner is not None else plan.epochs
     keywords: Keywords = {"epochs": 1 if epochs is None else epochs, "share": section.partial_share}
     with refusals_at("work", {**keywords, "partial_share": None}, {"data_sizes": "clients.data_sizes"}):
-        return PartialWork(work=work, draws=context.streams["partial-work"], **keywords)
+        return PartialWork(work=whole, draws=context.streams["partial-work"], **keywords)
+
+
+def _eager_work(scenario: Scenario, planned: WorkLaw, learner: FederatedLearner) -> EagerWork:
+    """Return the work of a `learner` that trains as an update begins; raises UserError."""
+    if scenario.server.notifies:
+        problem = "learner.trainer: is eager, so that its clients have trained before a notice could end their training early"
+        raise UserError(f"{problem}; leave server.urgent_notices out")
+    return EagerWork(planned=planned, learner=learner)
 
 
 def _whole_work(scenario: Scenario, population: Population, plan: WorkPlan, trained: FederatedLearner | None) -> Work | None:
@@ -272,6 +266,8 @@ class Training:
 
     work: WorkLaw
     sample: Joined[DelayLaw] | None
+    partial: PartialWork | None = None
+    """Work of different amounts, for the expected time of an update; None: all updates do `work.samples`."""
     longer: FloatArray | None = None
     """Factor (K,) by which an additional pass lengthens the time of each sample of an update; None without such a pass."""
 
@@ -284,9 +280,13 @@ class Training:
         samples, each = self.work.samples, self.update_sample()
         if samples is None or each is None:
             return []
-        return [TimeOfWork(samples, each, partial=self.work if isinstance(self.work, PartialWork) else None)]
+        return [TimeOfWork(samples, each, partial=self.partial)]
 
 
 def build_training(scenario: Scenario, context: Context, plan: WorkPlan, trained: FederatedLearner | None) -> Training:
     """Return the training that `[work]` and the speed in `[compute]` describe; raises UserError."""
-    return Training(build_work(scenario, context, plan, trained), sample_times(scenario, context))
+    whole = _whole_work(scenario, context.population, plan, trained)
+    partial = _partial_work(scenario, context, plan, whole)
+    planned: WorkLaw = partial or whole or NoWork()
+    work = _eager_work(scenario, planned, trained) if trained is not None and trained.eager else planned
+    return Training(work, sample_times(scenario, context), partial)

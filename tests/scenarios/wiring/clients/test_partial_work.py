@@ -35,6 +35,17 @@ def rows_of(tables: dict[str, Any]) -> tuple[list[Any], Any]:
     return recorder.updates, built
 
 
+def test_expected_latencies_count_the_parts_in_where_a_trainer_is_eager() -> None:
+    pytest.importorskip("torch", reason="needs torch, which is not installed: pip install 'netsim[fl]'")
+    mean_s = []
+    for kind in ("Unhurried", "UntilGood"):
+        trained = LEARNER | {"trainer": {"kind": f"tests.helpers.own_trainers:{kind}"}, "epochs": 4, "batch_size": 10}
+        tables = override(TABLES, {"learner": trained, "work": {"partial_share": 0.5}, "clients": {"count": 4}})
+        mean_s.append(build(parse(tables | {"server": {"per_round": 4}})).truth.mean_latency_s(1, 0.0))
+    assert mean_s[0] == pytest.approx([12.0] * 4)
+    assert mean_s[1] == pytest.approx(mean_s[0])
+
+
 @pytest.mark.parametrize("server", [{"per_round": 8}, {"kind": "buffered", "concurrency": 4, "buffer": 2}])
 def test_a_share_of_the_updates_is_of_fewer_passes_and_takes_less_time(server: dict[str, Any]) -> None:
     rows, _ = rows_of(override(TABLES, {"server": server, "rounds": 20}))
