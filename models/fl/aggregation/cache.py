@@ -27,8 +27,7 @@ MOST_BYTES = 16 * 2**30
 
 
 class ModelCache:
-    """Cache with an entry for every client (the id of a model in `store`), and the mean of all entries weighted by `sizes`
-    (K,), in samples.
+    """Entries of all K clients, each the id of a model in `store`, and their mean, weighted by `sizes` (K,) in samples.
 
     All entries are `first` at the beginning. Entries that are the same model are one vector: memory grows with the clients that
     have delivered.
@@ -49,6 +48,7 @@ class ModelCache:
         self._shares: FloatArray = np.asarray(sizes / sizes.sum(), np.float64)
         self._store, self._first = store, store.hold(first)
         self._entries: dict[int, ModelId] = {}
+        """Entries that were replaced, by client; the others are `first`."""
 
     def renew(self, clients: IntArray, model: ModelId) -> None:
         """Replace the entries of `clients` (n,) by `model`."""
@@ -74,9 +74,9 @@ class ModelCache:
         """Return the mean of all entries (d,), weighted by the clients' shares of all samples."""
         clients = sorted(self._entries)
         shares = self._shares[clients]
-        return self._store.mix(
-            [self._first, *(self._entries[client] for client in clients)], np.concatenate([[1.0 - shares.sum()], shares])
-        )
+        ids = [self._first, *(self._entries[client] for client in clients)]
+        # Clients without an entry of their own share the first model.
+        return self._store.mix(ids, np.concatenate([[1.0 - shares.sum()], shares]))
 
     def state_dict(self) -> State:
         """Return the entries, and each distinct model once."""

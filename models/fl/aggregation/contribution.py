@@ -44,9 +44,13 @@ class Contributions:
         self._clients, self._parameters = clients, parameters
         self._error_of = error_of
         self._updates: dict[int, Tensor] = {}
+        """Last delivered update of each client, its parameters only."""
         self._models: dict[int, Tensor] = {}
+        """Model that it belongs to."""
         self._values: FloatArray = np.ones(clients)
+        """(K,) C_i as last computed."""
         self._changed = False
+        """True if an update was delivered since then."""
 
     def record(self, clients: IntArray, updates: Tensor, models: Tensor) -> None:
         """Store delivered updates and models (n, d); the first `parameters` columns of both are parameters."""
@@ -56,9 +60,7 @@ class Contributions:
         self._changed = self._changed or len(clients) > 0
 
     def contribution(self) -> FloatArray:
-        """Return each client's C_i >= 0 (K,). It is computed at the first call after a delivery, by K evaluations on small
-        sets.
-        """
+        """Return each client's C_i >= 0 (K,), computed at the first call after a delivery, by K evaluations on small sets."""
         if self._changed and len(self._updates) > 1:
             self._values = self._compute()
         self._changed = False
@@ -109,10 +111,9 @@ class Contributions:
 def make_contributions(
     *, trainer: LocalTrainer, task: Task, streams: Randomness, options: TrainingOptions
 ) -> Contributions | None:
-    """Return a meter of contributions that tests models on `contribution_samples` validation samples for each client; None if
-    that number is 0.
+    """Return a meter of contributions, which tests models on `contribution_samples` validation samples for each client.
 
-    The samples of a client have labels in the proportions of its training data.
+    It is None if that number is 0. The samples of a client have labels in the proportions of its training data.
 
     Raises:
         ParameterError: there is no validation set, or it holds none of a client's labels.

@@ -18,7 +18,7 @@ from models.fl.options.parameters import FedDynParameters
 
 
 class DynamicRegularisation:
-    """H_k of every client: the sum of its delivered updates."""
+    """Correction of local steps by H_k, the sum of a client's delivered updates. `models.fl.protocols.Correction` explains it."""
 
     keeps = True
     on_server = 1.0
@@ -27,14 +27,16 @@ class DynamicRegularisation:
         self.pull = alpha
 
     def shift(self, own: Tensor, mean: Tensor) -> Tensor:
+        """Return alpha H_k = -g_k, which is added to the gradients of clients; `own` (n, d): H_k."""
         return own * self.pull
 
     def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        """Return H_k (n, d) after the updates `moved` (n, d)."""
         return own + moved
 
 
 class FedDyn(FedDynParameters, Equal):
-    """Adds the mean of H_k over all clients to the mean of the delivered updates.
+    """Aggregation that adds the mean of H_k over all clients to the mean of the delivered updates.
 
     Example:
         >>> FedDyn(alpha=0.1).correction.pull

@@ -25,7 +25,7 @@ def sum_weights(local: LocalSteps) -> FloatArray:
     parameters have moved at the end. The velocity keeps `momentum` of it, and a proximal term draws the parameters back.
     """
     moved, velocity = 1.0, 1.0
-    weights = [0.0]
+    weights = [0.0]  # of the last gradient, the one before it, and so on
     for _ in range(int(local.taken.max(initial=0))):
         weights.append(abs(moved))
         velocity = local.momentum * velocity - local.rate * local.proximal * moved
@@ -34,7 +34,9 @@ def sum_weights(local: LocalSteps) -> FloatArray:
 
 
 class FedNova(FedNovaParameters, PlainUpdates):
-    """tau_eff sum of p_k Delta_k / |a_k|_1. Updates without a step are left out; running statistics are averaged.
+    """Aggregation to the step tau_eff sum of p_k Delta_k / |a_k|_1.
+
+    Updates without a local step are left out; running statistics are averaged.
 
     Example:
         >>> FedNova().demands.report_bytes
@@ -42,6 +44,7 @@ class FedNova(FedNovaParameters, PlainUpdates):
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """Return the step (d,) of the model from `updates` (n, d); staleness factors are not used."""
         local = arrivals.require_steps()
         has_steps = local.taken > 0
         if not has_steps.any():

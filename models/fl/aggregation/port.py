@@ -17,7 +17,7 @@ from models.fl.options.parameters import PortParameters
 
 
 class Port(PortParameters, PlainUpdates):
-    """Weights by staleness and direction; the cosine with a vector of zeros, such as no movement, is 0.
+    """Aggregation with weights by staleness and direction; the cosine with a vector of zeros, such as no movement, is 0.
 
     Example:
         >>> import numpy as np
@@ -27,6 +27,8 @@ class Port(PortParameters, PlainUpdates):
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """Return the weighted sum (d,) of `updates` (n, d), each times its staleness factor as well."""
+        # The server's own versions, if clients received something else (compressed models).
         origins = starts if arrivals.begun is None else arrivals.begun()
         weights = self.weights(cosines(updates, model - origins), arrivals) * factors
         return torch.from_numpy(weights.astype(np.float32)).to(updates.device) @ updates

@@ -16,13 +16,14 @@ from models.fl.aggregation.rules import Arrivals, FloatArray, PlainUpdates, sum_
 from models.fl.options.parameters import QFflParameters
 
 _LEAST_LOSS = 1e-10
+"""Number that is added to every loss."""
 
 
 class QFfl(QFflParameters, PlainUpdates):
-    """F_k^q Delta_k over the sum of q L F_k^(q-1) |Delta_k|^2 + F_k^q: the paper's step, with numerator and denominator divided
-    by L.
+    """Aggregation to the sum of F_k^q Delta_k over the sum of q L F_k^(q-1) |Delta_k|^2 + F_k^q, Delta_k = w_k - w.
 
-    A client that computed no loss, because it took no step, is left out. Running statistics are averaged, weighted by F_k^q.
+    It is the paper's step, with numerator and denominator divided by L. A client that computed no loss, because it took no
+    step, is left out. Running statistics are averaged, weighted by F_k^q.
 
     Example:
         >>> QFfl(q=2.0).demands.loss
@@ -30,6 +31,7 @@ class QFfl(QFflParameters, PlainUpdates):
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """Return the step (d,) of the model from `updates` (n, d); staleness factors are not used."""
         losses = arrivals.require_losses() + _LEAST_LOSS
         known = np.isfinite(losses)
         if not known.any():

@@ -17,7 +17,7 @@ from models.fl.options.parameters import ReflParameters
 
 
 class Refl(ReflParameters, PlainUpdates):
-    """Weights by age and deviation; age alone counts without a fresh update, or if no late one deviates.
+    """Aggregation with weights by age and deviation; age alone counts without a fresh update, or if no late one deviates.
 
     Example:
         >>> import numpy as np
@@ -26,6 +26,7 @@ class Refl(ReflParameters, PlainUpdates):
     """
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """Return the weighted sum (d,) of `updates` (n, d), each times its staleness factor as well."""
         weights = self.weights(deviations(updates, arrivals.staleness), arrivals.staleness)
         return sum_weighted(weights * factors, updates)
 

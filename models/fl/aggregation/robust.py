@@ -23,6 +23,7 @@ class _ByValue(PlainUpdates, ABC):
     """Base class of aggregations that use the updates alone."""
 
     def step(self, model: Tensor, starts: Tensor, updates: Tensor, arrivals: Arrivals, factors: FloatArray) -> Tensor:
+        """Return the middle (d,) of `updates` (n, d), each times its staleness factor (n,)."""
         if not (factors == 1.0).all():
             updates = updates * torch.from_numpy(factors.astype(np.float32)).to(updates.device)[:, None]
         return self.middle(updates)
@@ -57,6 +58,7 @@ class TrimmedMean(_ByValue, TrimmedMeanParameters):
     """
 
     def middle(self, updates: Tensor) -> Tensor:
+        # 1e-9: a product that is a whole number up to rounding counts as that number.
         cut = math.floor(self.share * len(updates) + 1e-9)
         return updates.sort(dim=0).values[cut : len(updates) - cut].mean(dim=0)
 
@@ -80,8 +82,9 @@ class Krum(_ByValue, KrumParameters):
         nearest = max(count - self.wrong - 2, 1)
         # Norms of the differences themselves: for nearly equal updates a formula by products would leave only rounding errors.
         distances = torch.stack([(updates - update).pow_(2).sum(dim=1) for update in updates])
-        others = distances.sort(dim=1).values[:, 1 : nearest + 1]
-        order = torch.argsort(others.sum(dim=1), stable=True)
+        # The nearest of all is the update itself, at distance 0.
+        nearest_distances = distances.sort(dim=1).values[:, 1 : nearest + 1]
+        order = torch.argsort(nearest_distances.sum(dim=1), stable=True)
         return updates[order[: min(self.selected, count)]].mean(dim=0)
 
 

@@ -1,7 +1,9 @@
 """Aggregations of delivered updates into one step of the model.
 
-An update is theta_k - theta, from the model theta its client started from. Weights are computed over the delivered updates
-only, so that "size" is FedAvg (PAUSE eq. 2) and, if some uploads fail, FedAvg over the successes (client analytics, eq. 2).
+`step(model, starts, updates, arrivals, factors)` returns the step (d,) that the model (d,) makes, from `updates` (n, d), the
+models `starts` (n, d) that they started from, facts on them (`Arrivals`) and their staleness factors (n,). An update is theta_k
+- theta, from the model theta its client started from. Weights are computed over the delivered updates only, so that "size" is
+FedAvg (PAUSE eq. 2) and, if some uploads fail, FedAvg over the successes (client analytics, eq. 2).
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ def sum_weighted(weights: FloatArray, updates: Tensor) -> Tensor:
 
 
 class NoStaleness:
-    """Old updates count in full.
+    """Staleness factor 1 for every update: old updates count in full.
 
     Example:
         >>> import numpy as np
@@ -105,7 +107,7 @@ class NoStaleness:
 
 
 class Polynomial(PolynomialParameters):
-    """Factor (1 + s)^-exponent (FedAsync: Xie, Koyejo and Gupta 2019, Section 5.2; FedBuff: Nguyen et al. 2022, exponent 1/2).
+    """Staleness factor (1 + s)^-exponent (FedAsync: Xie, Koyejo and Gupta 2019, Section 5.2; FedBuff: Nguyen et al. 2022, 1/2).
 
     Example:
         >>> import numpy as np
@@ -118,7 +120,7 @@ class Polynomial(PolynomialParameters):
 
 
 class HingeStaleness(HingeParameters):
-    """Factor 1 up to staleness `free`, then 1/(slope (s - free) + 1) (FedAsync: Xie, Koyejo and Gupta 2019, Section 5.2).
+    """Staleness factor 1 up to s = `free`, then 1/(slope (s - free) + 1) (FedAsync: Xie, Koyejo and Gupta 2019, Section 5.2).
 
     Example:
         >>> import numpy as np

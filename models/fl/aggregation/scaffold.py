@@ -23,27 +23,29 @@ from models.fl.protocols import Correction
 
 
 class ControlVariates:
-    """Control variates c_k of all clients, and their mean c."""
+    """Correction of local steps by control variates c_k and their mean c. `models.fl.protocols.Correction` explains it."""
 
     keeps = True
     pull = 0.0
     on_server = 0.0
 
     def shift(self, own: Tensor, mean: Tensor) -> Tensor:
+        """Return c - c_k, which is added to the gradients of clients; `own` (n, d): c_k, `mean` (d,): c."""
         return mean - own
 
     def after(self, own: Tensor, mean: Tensor, moved: Tensor, local: LocalSteps, gradients: Tensor | None) -> Tensor:
+        """Return c_k+ (n, d): `gradients` with option I, else c_k - c + (x - y)/(tau eta), with `moved` (n, d) = y - x."""
         if gradients is not None:
             return gradients
         # A client without steps keeps its control variate.
         per_step = np.divide(1.0, local.taken * local.rate, out=np.zeros(len(local.taken)), where=local.taken > 0)
-        steps = moved * torch.from_numpy(per_step.astype(np.float32)).to(moved.device)[:, None]
-        stepped = torch.from_numpy(local.taken > 0).to(moved.device)[:, None]
-        return torch.where(stepped, own - mean - steps, own)
+        mean_steps = moved * torch.from_numpy(per_step.astype(np.float32)).to(moved.device)[:, None]
+        has_steps = torch.from_numpy(local.taken > 0).to(moved.device)[:, None]
+        return torch.where(has_steps, own - mean - mean_steps, own)
 
 
 class Scaffold(ScaffoldParameters, Equal):
-    """Takes the mean of the delivered updates, each trained with its client's control variate.
+    """Aggregation to the mean of the delivered updates, each trained with its client's control variate.
 
     Example:
         >>> Scaffold().demands.steps

@@ -1,5 +1,6 @@
-"""Server optimizers, which turn an aggregated step into a step of the model. Each keeps its state from one aggregation to the
-next.
+"""Server optimizers: `step(delta)` turns an aggregated step `delta` (d,) into the step (d,) of the model.
+
+Each keeps its state from one aggregation to the next.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ class ServerSgd(ServerSgdParameters):
         return delta if self.learning_rate == 1 else delta * self.learning_rate
 
     def state_dict(self) -> State:
+        """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
-        pass
+        """Do nothing: there is no state."""
 
 
 class _WithMoments(Parameters):
@@ -56,9 +58,11 @@ class _WithMoments(Parameters):
         self._moments: dict[str, Tensor] = {}
 
     def state_dict(self) -> State:
+        """Return copies of the vectors as arrays, by name."""
         return {name: moment.cpu().numpy().copy() for name, moment in self._moments.items()}
 
     def load_state_dict(self, state: State, device: torch.device) -> None:
+        """Restore the vectors on `device`."""
         self._moments = {name: torch.from_numpy(np.array(moment, np.float32)).to(device) for name, moment in state.items()}
 
 
@@ -93,6 +97,7 @@ class _Adaptive(_WithMoments):
         """Return v (d,) after the step `delta` (d,); `before` may be changed in place."""
 
     def step(self, delta: Tensor) -> Tensor:
+        """Update both moments by `delta` (d,), and return the step (d,) of the model."""
         if not self._moments:
             self._moments = {"first": torch.zeros_like(delta), "second": torch.full_like(delta, self.tau**2)}
         first = self._moments["first"].lerp_(delta, 1 - self.beta1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Declared:
-    """Makes a message take a share of its bytes, in studies in which nothing is trained.
+    """Compression of a message to a share of its bytes, in studies in which nothing is trained.
 
     Example:
         >>> Declared(ratio=0.25).message_bytes([1000])
@@ -37,7 +37,9 @@ class Declared:
         self._share = ratio
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the share of the bytes of a plain message; `tensors`: numbers of each tensor."""
         return share_of(self._share, whole_bytes(NUMBER * sum(tensors)))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Raise ParameterError: there are no values to compress."""
         raise ParameterError("ratio", self.ratio, "a declared ratio compresses no values")

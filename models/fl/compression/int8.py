@@ -18,7 +18,7 @@ _STEPS = 255
 
 
 class Int8:
-    """Rounds each number to low + q step, q in 0..255, where low and low + 255 step are the extremes of its tensor.
+    """Compression that rounds each number to low + q step, q in 0..255; low and low + 255 step are its tensor's extremes.
 
     A message holds one byte for each number and, for each tensor, low and step, 32 bits each.
 
@@ -46,9 +46,11 @@ class Int8:
         self._stochastic = rounding == "stochastic"
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message; `tensors`: numbers of each tensor."""
         return whole_bytes(sum(8 * numbers + 2 * NUMBER for numbers in tensors))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return `rows` (n, d) with every number rounded to a step of its tensor."""
         shape, out = rows.shape, rows.clone()
         # A number is rounded up if its distance from the step below exceeds its threshold.
         if self._stochastic:
@@ -58,6 +60,7 @@ class Int8:
             all_thresholds = rows.new_full(shape, 0.5)
         first = 0
         for numbers in tensors:
+            # The walrus moves `first` to the next tensor after it has begun the slice.
             columns = slice(first, first := first + numbers)
             values, thresholds = out[:, columns], all_thresholds[:, columns]
             low, high = values.aminmax(dim=1, keepdim=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from models.errors import AnswerError, ParameterError
 from models.fl.compression.bits import NUMBER, Generators, whole_bytes
@@ -18,9 +18,10 @@ NO_MODEL = "leaves out of a model what its receiver cannot add again"
 
 
 class Messages:
-    """Rows (n, d) that hold tensors of `tensors` numbers each; `others` numbers are sent beside them uncompressed.
+    """Messages in one direction: rows (n, d) that hold tensors of `tensors` numbers each.
 
-    `models`: a row is a whole model, not the difference of two. `report_bytes` are added to every message.
+    `role`: key of the compression in the scenario, for messages of errors. `others` numbers are sent uncompressed beside the
+    rows. `models`: a row is a whole model, not the difference of two. `report_bytes` are added to every message.
 
     Raises:
         ParameterError: the compression does not work with models, or is for studies in which nothing is trained.
@@ -67,16 +68,23 @@ class Messages:
         return arrived
 
 
-def both_ways(
-    up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands
-) -> tuple[Messages, Messages]:
-    """Return the messages of updates and those of models.
+class BothWays(NamedTuple):
+    """Messages in both directions."""
+
+    up: Messages
+    """Those of updates."""
+    down: Messages
+    """Those of models."""
+
+
+def both_ways(up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands) -> BothWays:
+    """Return the messages of updates, compressed by `up`, and those of models, compressed by `down`.
 
     `tensors`: numbers of each compressed tensor. `others`: further numbers, sent uncompressed. `demands`: of the method of
     aggregation, which may add vectors and bytes.
     """
     uncompressed = others + demands.vectors * sum(tensors)
-    return (
+    return BothWays(
         Messages(role="compression", compression=up, tensors=tensors, others=uncompressed, report_bytes=demands.report_bytes),
         Messages(role="down_compression", compression=down, tensors=tensors, others=uncompressed, models=True),
     )

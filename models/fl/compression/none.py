@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class NoCompression:
-    """Sends numbers unchanged, 4 bytes each.
+    """Null object: numbers are sent unchanged, 4 bytes each.
 
     Example:
         >>> NoCompression().message_bytes([1000])
@@ -26,7 +26,9 @@ class NoCompression:
     ratio: float | None = None
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message; `tensors`: numbers of each tensor."""
         return whole_bytes(NUMBER * sum(tensors))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return `rows` themselves."""
         return rows

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 class OneBit:
-    """Replaces numbers >= 0 by their mean, and the others by theirs: one bit each, and the two means, 32 bits each (1-bit SGD).
+    """Compression by two means (1-bit SGD): that of the numbers >= 0 replaces them, that of the negative ones those.
+
+    A message holds one bit for each number, and the two means in 32 bits each.
 
     Example:
         >>> OneBit().message_bytes([1000])
@@ -37,9 +39,11 @@ class OneBit:
         self.error_feedback = error_feedback
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message; `tensors`: numbers of each tensor."""
         return whole_bytes(sum(tensors) + 2 * NUMBER)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return `rows` (n, d) with every number replaced by one of the two means of its row."""
         not_negative = rows >= 0
         counts = not_negative.sum(1, keepdim=True)
         upper_mean = rows.clamp(min=0.0).sum(1, keepdim=True) / counts.clamp(min=1)

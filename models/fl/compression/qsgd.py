@@ -20,11 +20,11 @@ _SMALLEST_NORM = 1e-32
 
 
 class Qsgd:
-    """Rounds each number x_i to |x| sign(x_i) l/s, l one of the two whole numbers next to s |x_i|/|x| at random: the mean is
-    x_i.
+    """Compression that rounds each number x_i of a vector x to |x| sign(x_i) l/s, |x| the Euclidean norm.
 
-    A message holds the norm |x| in 32 bits, and for each of the d numbers its level, one of 2 s + 1, in ceil(log2(2 s + 1))
-    bits, without the paper's entropy coding.
+    l is one of the two whole numbers next to s |x_i|/|x|, drawn so that the mean is x_i. A message holds the norm |x| in 32
+    bits, and for each of the d numbers its level, one of 2 s + 1, in ceil(log2(2 s + 1)) bits, without the paper's entropy
+    coding.
 
     Example:
         >>> Qsgd(levels=1).message_bytes([1000])
@@ -50,11 +50,13 @@ class Qsgd:
         self._levels, self._bucket = levels, bucket
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message; `tensors`: numbers of each tensor."""
         numbers = sum(tensors)
         norms = 1 if self._bucket is None else -(-numbers // self._bucket)
         return whole_bytes(NUMBER * norms + numbers * symbol_bits(2 * self._levels + 1))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return `rows` (n, d) rounded to levels, bucket by bucket; buckets know nothing of tensors."""
         clients, numbers = rows.shape
         uniforms = rows.new_tensor(np.stack([generators(row).random(numbers, dtype=np.float32) for row in range(clients)]))
         bucket = self._bucket or numbers

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 Positions = Literal["seed", "indices", "bitmap", "shorter"]
 _SEED = 64
+"""Bits of a seed."""
 
 
 class RandomK:
-    """Sends k = max(1, ceil(share d)) numbers out of d, every set of k equally likely, 32 bits each.
+    """Compression that sends k = max(1, ceil(share d)) numbers out of d, every set of k equally likely, 32 bits each.
 
     Example:
         >>> RandomK(share=0.1).message_bytes([1000])
@@ -59,6 +60,7 @@ class RandomK:
         self._scaled = not error_feedback if scaled is None else scaled
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message, the positions of the sent numbers included; `tensors`: numbers of each tensor."""
         numbers = sum(tensors)
         kept = count_kept(self._share, numbers)
         indices, bitmap = kept * index_bits(numbers), numbers
@@ -66,6 +68,7 @@ class RandomK:
         return whole_bytes(NUMBER * kept + positions)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return `rows` (n, d) with 0 in place of the numbers that are not sent."""
         numbers = rows.shape[1]
         kept = count_kept(self._share, numbers)
         chosen = np.zeros(rows.shape, np.bool_)

@@ -23,7 +23,7 @@ NEEDS_VOTE = "signs have no magnitude: set aggregation.kind = 'majority-vote', o
 
 
 class Sign:
-    """Sends the signs of an update, one bit each; the sign of a zero is drawn, because a bit has no third value.
+    """Compression to the signs of an update, one bit each; the sign of a zero is drawn, because a bit has no third value.
 
     Without a scale they are votes, and need the aggregation majority-vote.
 
@@ -57,11 +57,14 @@ class Sign:
         self.error_feedback = scale == "mean" if error_feedback is None else error_feedback
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message; `tensors`: numbers of each tensor."""
         return whole_bytes(sum(tensors) + (0 if self.needs_vote else NUMBER))
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return the signs of `rows` (n, d), 1 or -1, with scale "mean" times the mean magnitude of each row."""
         signs = rows.sign()
         zeros = signs == 0
+        # A row without zeros needs no draws.
         for row in zeros.any(1).nonzero().flatten().tolist():
             drawn = generators(row).integers(0, 2, rows.shape[1], dtype=np.int8)
             signs[row] = signs[row].where(~zeros[row], rows.new_tensor(2.0 * drawn - 1.0))

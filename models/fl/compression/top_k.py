@@ -17,7 +17,9 @@ Positions = Literal["indices", "bitmap", "shorter"]
 
 
 class TopK:
-    """Sends the k = max(1, ceil(share d)) numbers of largest magnitude out of d, 32 bits each; ties go to the first ones.
+    """Compression that sends the k = max(1, ceil(share d)) numbers of largest magnitude out of d, 32 bits each.
+
+    Ties go to the first numbers.
 
     Example:
         >>> TopK(share=0.1).message_bytes([1000])
@@ -51,6 +53,7 @@ class TopK:
         self._share, self._positions = share, positions
 
     def message_bytes(self, tensors: Sequence[int]) -> int:
+        """Return the bytes of a message, the positions of the sent numbers included; `tensors`: numbers of each tensor."""
         numbers = sum(tensors)
         kept = count_kept(self._share, numbers)
         indices, bitmap = kept * index_bits(numbers), numbers
@@ -58,6 +61,7 @@ class TopK:
         return whole_bytes(NUMBER * kept + positions)
 
     def compress(self, rows: Tensor, tensors: Sequence[int], generators: Generators) -> Tensor:
+        """Return `rows` (n, d) with 0 in place of the numbers that are not sent."""
         kept = count_kept(self._share, rows.shape[1])
         sizes = rows.abs()
         smallest_kept = sizes.topk(kept, dim=1).values[:, -1:]

@@ -21,6 +21,7 @@ def draw_batches(shard: IntArray, generator: np.random.Generator, *, batch_size:
     more steps. `shard`: the client's samples.
     """
     batches_of_epoch = math.ceil(len(shard) / batch_size)
+    # One row an epoch, filled up with -1 to whole batches.
     epochs = np.full((math.ceil(steps / batches_of_epoch), batches_of_epoch * batch_size), -1, np.int64)
     for epoch in epochs:
         epoch[: len(shard)] = shard[generator.permutation(len(shard))]

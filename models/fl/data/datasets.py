@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -47,6 +47,7 @@ class Dataset:
 
     name: str
     classes: int
+    # Inputs x and labels y of the three parts.
     train_x: Tensor
     train_y: Tensor
     test_x: Tensor
@@ -105,7 +106,7 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
 
 
 def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
-    """Return train images, train labels, test images, test labels and the number of classes, from idx files.
+    """Return the images and labels of a data set in idx files.
 
     `dataset_class`: the class of torchvision, which has the checksums of the packed files.
     """
@@ -116,7 +117,10 @@ def _read_idx(kind: str, root: Path, dataset_class: Any) -> Arrays:
         if len(x) != len(y) or y.max(initial=0) > 9:
             problem = f"{path} holds {len(y)} labels, up to {y.max(initial=0)}, of {len(x)} images in 10 classes"
             raise ParameterError("data.kind", kind, f"{problem}; get it again")
-    return train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(dataset_class.classes)
+    # Images get an axis of one channel.
+    return Arrays(
+        train_x[:, None], train_y.astype(np.int64), test_x[:, None], test_y.astype(np.int64), len(dataset_class.classes)
+    )
 
 
 def _check_sums(kind: str, root: Path, dataset_class: Any) -> None:
@@ -147,12 +151,12 @@ def _read_digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 
 @lru_cache(maxsize=2)
 def _read_once(kind: str, root: Path, download: bool, stamps: tuple[tuple[int, int], ...]) -> Arrays:
-    """Return the arrays of `read_published`, read only once for all runs of a process; nobody may write into them.
+    """Return the arrays of `read_published`, read only once for all runs of a process, and locked against changes.
 
     `stamps`: times and lengths of the files, so that changed files are read again.
     """
     published = read_published(kind, root, download)
-    for array in published[:4]:
+    for array in (published.train_x, published.train_y, published.test_x, published.test_y):
         array.flags.writeable = False
     return published
 
@@ -164,7 +168,7 @@ def _stamps(kind: str, root: Path) -> tuple[tuple[int, int], ...]:
 
 
 def read_published(kind: str, root: Path, download: bool) -> Arrays:
-    """Return train images, train labels, test images, test labels (uint8 images, N C H W) and the number of classes.
+    """Return the images (N, C, H, W), as bytes, and the labels of a published data set.
 
     Raises:
         ParameterError: files are missing, truncated or altered.
@@ -173,7 +177,7 @@ def read_published(kind: str, root: Path, download: bool) -> Arrays:
         digits, labels = _read_digits()
         # The file is ordered by writer: every fifth image makes a test set of all writers.
         test = np.arange(len(digits)) % 5 == 0
-        return digits[~test], labels[~test], digits[test], labels[test], 10
+        return Arrays(digits[~test], labels[~test], digits[test], labels[test], 10)
     dataset_class = getattr(torchvision("datasets"), _TORCHVISION[kind])
     if download:
         try:
@@ -190,10 +194,17 @@ def read_published(kind: str, root: Path, download: bool) -> Arrays:
         """Return the images, with channels first, and labels of a part."""
         return np.asarray(part.data).transpose(0, 3, 1, 2), np.asarray(part.targets, dtype=np.int64)
 
-    return *arrays(train), *arrays(test), len(train.classes)
+    return Arrays(*arrays(train), *arrays(test), len(train.classes))
 
 
-def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+class _Scale(NamedTuple):
+    """Scale of each channel (C,): pixels become (pixel - shift) / divisor."""
+
+    shift: NDArray[np.float64]
+    divisor: NDArray[np.float64]
+
+
+def _standard_scale(images: NDArray[Any]) -> _Scale:
     """Return mean and standard deviation of every channel; for bytes exactly, from the histogram of their 256 values.
 
     A constant channel gets the deviation 1.
@@ -201,26 +212,27 @@ def _moments(images: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.floa
     if images.dtype != np.uint8:
         axes = tuple(axis for axis in range(images.ndim) if axis != 1)
         deviation = images.std(axes, dtype=np.float64)
-        return images.mean(axes, dtype=np.float64), np.where(deviation > 0, deviation, 1.0)
+        return _Scale(images.mean(axes, dtype=np.float64), np.where(deviation > 0, deviation, 1.0))
     counts = np.stack([np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])])
     values = np.arange(256)
     mean = counts @ values / counts.sum(1)
     deviation = np.sqrt(np.maximum(counts @ values**2 / counts.sum(1) - mean**2, 0.0))
-    return mean, np.where(deviation > 0, deviation, 1.0)
+    return _Scale(mean, np.where(deviation > 0, deviation, 1.0))
 
 
-def _normalisation(
-    scale: str, kind: str | Source, name: str, images: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the shift and the divisor of every channel for `scale`: pixels become (pixel - shift) / divisor."""
+def _scale_of(scale: str, kind: str | Source, name: str, images: NDArray[Any]) -> _Scale:
+    """Return the scale of every channel that the option `scale` means. `images` (N, C, ...) are those of training.
+
+    Raises ParameterError, naming the data set by `name`, for a scale that needs bytes.
+    """
     if scale in ("unit", "signed-unit") and images.dtype != np.uint8:
         raise ParameterError("data.scale", scale, f"{name} holds {images.dtype}, no bytes; use standard or raw")
     if scale == "standard":
-        return _moments(images)
+        return _standard_scale(images)
     # The digits of scikit-learn have grey levels from 0 to 16.
     channels, white = images.shape[1], 16.0 if kind == "digits" else 255.0
     shift, divisor = {"unit": (0.0, white), "signed-unit": (white / 2, white / 2), "raw": (0.0, 1.0)}[scale]
-    return np.full(channels, shift), np.full(channels, divisor)
+    return _Scale(np.full(channels, shift), np.full(channels, divisor))
 
 
 def _choose(usable: NDArray[np.int64], count: int | None, choice: str, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -248,10 +260,10 @@ def load_dataset(data: DataOptions, *, root: Path, generator: np.random.Generato
     name = kind if isinstance(kind, str) else place_of(kind)
     arrays = _read_once(kind, root, data.download, _stamps(kind, root)) if isinstance(kind, str) else read_own(kind)
     train_x, train_y, test_x, test_y, classes = arrays
-    shifts, divisors = _normalisation(data.scale, kind, name, train_x)
     # One number for each channel, which is the second axis.
     shift, divisor = (
-        numbers.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2)) for numbers in (shifts, divisors)
+        numbers.astype(np.float32).reshape(-1, *[1] * (train_x.ndim - 2))
+        for numbers in _scale_of(data.scale, kind, name, train_x)
     )
 
     def tensors(images: NDArray[Any], labels: NDArray[Any], chosen: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

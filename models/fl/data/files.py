@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from models.errors import ParameterError
 from models.fl.options.names import DataOptions
@@ -16,20 +17,46 @@ _FOLDERS: dict[str, tuple[str, list[str]]] = {
     "cifar-100": ("cifar-100-python", ["train", "test", "meta"]),
 }
 DATASETS = tuple(_FOLDERS)
+"""Names of the published data sets."""
+
+
+class Sizes(NamedTuple):
+    """Numbers of samples of a data set."""
+
+    train: int
+    test: int
+
+
+class ImageShape(NamedTuple):
+    """Shape of the images of a data set, which are square, and the number of its labels."""
+
+    planes: int
+    """Channels: 1 for grey images, 3 for colours."""
+    side: int
+    """Pixels."""
+    labels: int
+
+
 _SIZES = {
-    "digits": (1437, 360),
-    "mnist": (60_000, 10_000),
-    "fashion-mnist": (60_000, 10_000),
-    "cifar-10": (50_000, 10_000),
-    "cifar-100": (50_000, 10_000),
+    "digits": Sizes(1437, 360),
+    "mnist": Sizes(60_000, 10_000),
+    "fashion-mnist": Sizes(60_000, 10_000),
+    "cifar-10": Sizes(50_000, 10_000),
+    "cifar-100": Sizes(50_000, 10_000),
 }
-_SHAPES = {"digits": (1, 8), "mnist": (1, 28), "fashion-mnist": (1, 28), "cifar-10": (3, 32), "cifar-100": (3, 32)}
+_SHAPES = {
+    "digits": ImageShape(1, 8, 10),
+    "mnist": ImageShape(1, 28, 10),
+    "fashion-mnist": ImageShape(1, 28, 10),
+    "cifar-10": ImageShape(3, 32, 10),
+    "cifar-100": ImageShape(3, 32, 100),
+}
 
 
-def published_shape(kind: str) -> tuple[tuple[int, int], int]:
-    """Return channels and side length of the images of a data set, and its number of labels."""
+def published_shape(kind: str) -> ImageShape:
+    """Return the shape of the images of a data set, and its number of labels."""
     require_known(kind)
-    return _SHAPES[kind], 100 if kind == "cifar-100" else 10
+    return _SHAPES[kind]
 
 
 def require_known(kind: str) -> None:
@@ -56,7 +83,7 @@ def check_counts(data: DataOptions, name: str, *, train: int, test: int) -> int:
     return kept - data.validation_samples
 
 
-def published_sizes(kind: str) -> tuple[int, int]:
+def published_sizes(kind: str) -> Sizes:
     """Return the numbers of training and of test samples of a data set."""
     require_known(kind)
     return _SIZES[kind]

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.errors import ParameterError, ParameterWarning
 
-Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], int]
-"""Train inputs (N, C, ...), train labels (N,), test inputs (M, C, ...), test labels (M,), and the number of classes."""
+
+class Arrays(NamedTuple):
+    """Inputs and labels of a data set."""
+
+    train_x: NDArray[Any]
+    """(N, C, ...) training inputs."""
+    train_y: NDArray[Any]
+    """(N,) training labels."""
+    test_x: NDArray[Any]
+    """(M, C, ...) test inputs."""
+    test_y: NDArray[Any]
+    """(M,) test labels."""
+    classes: int
+
+
 Source = Callable[[], tuple[Any, Any, Any, Any]]
 """Function without arguments that returns train inputs, train labels, test inputs, test labels, as arrays or CPU tensors."""
 
@@ -63,4 +76,4 @@ def read_own(source: Source) -> Arrays:
     classes = 1 + int(max(train_y.max(), test_y.max()))
     if not train_x.dtype == test_x.dtype == np.uint8:
         train_x, test_x = train_x.astype(np.float32), test_x.astype(np.float32)
-    return train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes
+    return Arrays(train_x, train_y.astype(np.int64), test_x, test_y.astype(np.int64), classes)

@@ -69,6 +69,7 @@ def _dirichlet_counts(samples: int, clients: int, concentration: float, minimum:
     exact = _dirichlet(concentration, clients, rng) * rest
     counts = np.floor(exact).astype(np.int64)
     left_over = rest - int(counts.sum())
+    # The samples left over by rounding down go to the clients of largest remainder.
     counts[np.argsort(counts - exact, kind="stable")[:left_over]] += 1
     return counts + minimum
 
@@ -131,8 +132,7 @@ def dominant_label(
     share: Annotated[float, Doc("Approximate share of a client's data that has its dominant label.")] = 0.25,
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    """Divide the samples into sizes in Dirichlet(`concentration`) proportions, with one label for about `share` of each
-    client's data.
+    """Divide the samples into sizes in Dirichlet(`concentration`) proportions; about `share` of a client's data has one label.
 
     Every client draws a dominant label, all labels being used equally often. It gets so many samples of it that, with those in
     the i.i.d. rest, they are `share` of its data (PAUSE, Section V: a quarter).
@@ -262,10 +262,9 @@ def file(
     path: Annotated[str, Doc("File with the client of each training sample, one integer a line, or a .npy vector.")],
     minimum: Minimum = 1,
 ) -> list[IntArray]:
-    r"""Read the client of every sample from a file: one integer a line in 0..clients-1 (or a `.npy` vector of them); -1: no
-    client.
+    r"""Read the client of every sample from a file: one integer a line in 0..clients-1, or a `.npy` vector of them.
 
-    `generator` is not used.
+    -1 stands for no client. `generator` is not used.
 
     Raises:
         ParameterError: the file is missing or malformed, names another number of samples or an unknown client, or gives a client

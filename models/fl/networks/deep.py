@@ -55,6 +55,7 @@ def cnn8(
     _check_image("cnn8", input_shape, 1)
 
     def make() -> nn.Module:
+        """Return the module, with parameters that `from_seed` draws again."""
         before, height, width = input_shape
         layers: list[nn.Module] = []
         for i, after in enumerate(widths):
@@ -69,10 +70,9 @@ def cnn8(
 
 
 def resnet18(input_shape: tuple[int, ...], classes: int, *, seed: int, norm: Norm = "batch") -> nn.Module:
-    """Return torchvision's ResNet-18 for small images: a 3x3 stem of stride 1 in place of the 7x7 one of stride 2, no
-    max-pooling.
+    """Return torchvision's ResNet-18 for small images: it begins with a 3x3 convolution of stride 1, without max-pooling.
 
-    11.2 million parameters (the channel study's network for CIFAR-100).
+    The original begins with a 7x7 convolution of stride 2. 11.2 million parameters (the channel study's network for CIFAR-100).
 
     Example:
         >>> network = resnet18((3, 32, 32), 100, seed=1)
@@ -83,6 +83,7 @@ def resnet18(input_shape: tuple[int, ...], classes: int, *, seed: int, norm: Nor
     _check_image("resnet18", input_shape, 8)
 
     def make() -> nn.Module:
+        """Return the module, with parameters that `from_seed` draws again."""
         module: Any = torchvision("models").resnet18(num_classes=classes, norm_layer=IMAGES[norm])
         module.conv1 = nn.Conv2d(input_shape[0], 64, 3, padding=1, bias=False)
         module.maxpool = nn.Identity()

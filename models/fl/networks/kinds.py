@@ -48,7 +48,7 @@ _NARROW = 16
 # Products of at most so many numbers a copy are computed side by side and then copied: 10 copies of 64x64 take 18 us, but 25 if
 # they are computed in place. For larger ones in place is faster: 15 copies of 784x32 take 185 us, not 200.
 _SMALL = 8192
-# Gradient in a ReLU's input (arguments: gradient in its output, the output, 0), without the search for the overload.
+# Gradient with respect to a ReLU's input (arguments: that of its output, the output, 0), without the search for the overload.
 _THROUGH_RELU = torch.ops.aten.threshold_backward.default
 
 
@@ -61,9 +61,11 @@ class Dense(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the scores (B, classes) of samples x (B, *input_shape)."""
         return self.scores(list(self.parameters()), x)
 
     def scores(self, parameters: Sequence[Tensor], x: Tensor) -> Tensor:
+        """Return the scores (B, classes) of x (B, *input_shape) with `parameters`: weight and bias of each layer in turn."""
         x = x.flatten(1)
         for i in range(0, len(parameters), 2):
             x = functional.linear(x if i == 0 else torch.relu(x), parameters[i], parameters[i + 1])
@@ -72,28 +74,33 @@ class Dense(nn.Module):
     def stacked_gradients(
         self, parameters: Sequence[Tensor], gradients: Sequence[Tensor], x: Tensor, y: Tensor, weights: Tensor, loss: Loss
     ) -> Tensor:
-        # Written by hand, because automatic differentiation costs as much as the small matrix products themselves.
-        inputs = [x.flatten(2)]
+        """Write the gradients of n copies of the network into `gradients`, as `HandStacked` says; return the scores.
+
+        Backpropagation by hand: automatic differentiation costs as much as the small matrix products themselves. Place i holds
+        the weight of layer i / 2, place i + 1 its bias.
+        """
+        inputs = [x.flatten(2)]  # of each layer, (n, B, features)
         last = len(parameters) - 2
         for i in range(0, last + 2, 2):
             scores = _layer(inputs[-1], parameters[i], parameters[i + 1])
             if i < last:
                 inputs.append(torch.relu_(scores))
+        # Gradient of the loss with respect to the outputs of layer i / 2, from the last layer down.
         slope = loss.slope(scores, y).mul_(weights.unsqueeze(-1))
         for i in range(last, -1, -2):
-            below = inputs[i // 2]
+            layer_input = inputs[i // 2]
             if gradients[i].numel() <= _SMALL * len(x):
-                gradients[i].copy_(torch.bmm(slope.transpose(1, 2), below))
+                gradients[i].copy_(torch.bmm(slope.transpose(1, 2), layer_input))
             else:
-                torch.bmm(slope.transpose(1, 2), below, out=gradients[i])
+                torch.bmm(slope.transpose(1, 2), layer_input, out=gradients[i])
             torch.sum(slope, 1, out=gradients[i + 1])
             if i:
-                slope = _THROUGH_RELU(torch.bmm(slope, parameters[i]), below, 0.0)
+                slope = _THROUGH_RELU(torch.bmm(slope, parameters[i]), layer_input, 0.0)
         return scores
 
 
 def _layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return x (n, B, a) through n linear layers, weights (n, b, a) and biases (n, b): (n, B, b)."""
+    """Return the outputs (n, B, b) of n linear layers for x (n, B, a), with weights (n, b, a) and biases (n, b)."""
     if weight.shape[1] < _NARROW:
         return torch.baddbmm(bias.unsqueeze(2), weight, x.transpose(1, 2)).transpose(1, 2)
     return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
@@ -135,11 +142,12 @@ class Cnn(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(features, classes))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the scores (B, classes) of images x (B, C, H, W)."""
         return cast("Tensor", self.layers(x))
 
 
 def _features(input_shape: tuple[int, ...]) -> int:
-    """Return the number of inputs of a sample."""
+    """Return the number of numbers in a sample."""
     return math.prod(input_shape)
 
 
@@ -225,6 +233,7 @@ def cnn(
 
 def _check_room(input_shape: tuple[int, ...], convolutions: int, padding: int, kernel: int) -> None:
     """Raise ParameterError if the convolutions leave nothing of the images."""
+    # The same sizes as in `Cnn`: a convolution, then 2x2 max-pooling while the image is at least 4 wide.
     side = min(input_shape[1:])
     for done in range(convolutions):
         if side + 2 * padding < kernel:

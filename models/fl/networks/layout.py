@@ -27,29 +27,31 @@ class Layout:
     def __init__(self, network: nn.Module, trained: Sequence[str] | None = None) -> None:
         tensors = [*network.named_parameters(), *((k, b) for k, b in network.named_buffers() if b.is_floating_point())]
         self.names = [name for name, _ in tensors]
+        """Names of the tensors, parameters first."""
         self.shapes = [tensor.shape for _, tensor in tensors]
         self._sizes = [shape.numel() for shape in self.shapes]
         self.count = len(list(network.parameters()))
         self.parameters = sum(shape.numel() for shape in self.shapes[: self.count])
         self.buffers = sum(shape.numel() for shape in self.shapes[self.count :])
-        names, others = self.names[: self.count], self.names[self.count :]
+        names, buffer_names = self.names[: self.count], self.names[self.count :]
         self.trained = trained_tensors(names, trained)
         """Places of the trained tensors."""
-        moving = moving_statistics(others, trained and [names[place] for place in self.trained])
+        moving = moving_statistics(buffer_names, trained and [names[place] for place in self.trained])
         self.moves = self._mark({*self.trained, *(self.count + place for place in moving)})
         """(d,) True for columns that training may change: those of trained tensors, and of the running statistics of their
         layers.
         """
         self.all_move = bool(self.moves.all())
         """True if training may change all columns."""
-        whole, width = len(self.trained) == self.count, self.parameters
-        self.columns: slice | Tensor = slice(0, width) if whole else torch.nonzero(self.moves[:width]).flatten()
+        all_trained, width = len(self.trained) == self.count, self.parameters
+        self.columns: slice | Tensor = slice(0, width) if all_trained else torch.nonzero(self.moves[:width]).flatten()
         """Columns of the trained parameters; a slice if they are all parameters."""
         self.normalisers = [layer for layer in network.modules() if isinstance(layer, BatchNorm)]
         """Layers of batch normalisation."""
-        within = {f"{path}." if path else "" for path, layer in network.named_modules() if isinstance(layer, BatchNorm)}
-        of_norm = [f"{name.rpartition('.')[0]}." if "." in name else "" for name in self.names]
-        self.batch_norm = self._mark({place for place, owner in enumerate(of_norm) if owner in within})
+        norm_layers = {path for path, layer in network.named_modules() if isinstance(layer, BatchNorm)}
+        # The name of a tensor is the path of its layer, a point, and its name in the layer; without a point, the network itself.
+        layer_of = [name.rpartition(".")[0] for name in self.names]
+        self.batch_norm = self._mark({place for place, layer in enumerate(layer_of) if layer in norm_layers})
         """(d,) True for columns of these layers: weights, biases and running statistics."""
 
     def _mark(self, places: Collection[int]) -> Tensor:

@@ -13,6 +13,7 @@ from models.errors import ParameterError
 Norm = Literal["batch", "group"]
 AnyNorm = Literal["batch", "group", "none"]
 _GROUP = 16
+"""Channels of a group."""
 
 
 def group_norm(channels: int) -> nn.Module:
@@ -25,12 +26,12 @@ IMAGES: dict[str, Callable[[int], nn.Module]] = {"batch": nn.BatchNorm2d, "group
 
 
 def after_images(norm: AnyNorm, channels: int) -> list[nn.Module]:
-    """Return the layer behind a convolution; none for "none"."""
+    """Return a list of the layer that follows a convolution; an empty one for "none"."""
     return [] if norm == "none" else [IMAGES[norm](channels)]
 
 
 def after_features(norm: AnyNorm, features: int) -> list[nn.Module]:
-    """Return the layer behind a fully connected one; none for "none"."""
+    """Return a list of the layer that follows a fully connected one; an empty one for "none"."""
     if norm == "none":
         return []
     return [nn.BatchNorm1d(features) if norm == "batch" else group_norm(features)]

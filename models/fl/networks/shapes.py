@@ -8,21 +8,31 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from models.fl.data.files import DATASETS, published_shape
 from models.fl.networks.sub_models import moving_statistics, trained_tensors
 from models.fl.options.names import DataOptions, Table
 
 
+class MessageSizes(NamedTuple):
+    """Sizes of the parts of a message, in numbers."""
+
+    tensors: list[int]
+    """Size of each trained tensor."""
+    statistics: int
+    """Running statistics of batch normalisation."""
+
+
 @dataclass
 class Shapes:
-    """Number of numbers in each tensor, in the order of `named_parameters` and of the buffers of `torch.nn.Module`."""
+    """Sizes of the tensors of a network by their names, in the order of `named_parameters` and of the buffers of a module."""
 
     parameters: dict[str, int] = field(default_factory=dict)
     buffers: dict[str, int] = field(default_factory=dict)
 
-    def message_sizes(self, trained: Sequence[str] | None, *, local: bool) -> tuple[list[int], int]:
-        """Return the numbers of each tensor of a message, and the number of running statistics in it: 0 if they are `local`.
+    def message_sizes(self, trained: Sequence[str] | None, *, local: bool) -> MessageSizes:
+        """Return the sizes of the parts of a message. Running statistics that are `local` are not sent.
 
         `trained`: patterns of the parameters that are trained and sent; None: all.
 
@@ -33,20 +43,20 @@ class Shapes:
         chosen = trained_tensors(names, trained)
         moving = moving_statistics(list(self.buffers), trained and [names[place] for place in chosen])
         statistics = list(self.buffers.values())
-        return [sizes[place] for place in chosen], 0 if local else sum(statistics[place] for place in moving)
+        return MessageSizes([sizes[place] for place in chosen], 0 if local else sum(statistics[place] for place in moving))
 
     def linear(self, name: str, before: int, after: int) -> None:
-        """Add a linear layer."""
+        """Add the tensors of a linear layer from `before` to `after` features."""
         self.parameters |= {f"{name}.weight": before * after, f"{name}.bias": after}
 
     def convolution(self, name: str, before: int, after: int, *, side: int = 3, bias: bool = True) -> None:
-        """Add a convolution of `side` x `side`."""
+        """Add the tensors of a convolution of `side` x `side` from `before` to `after` channels."""
         self.parameters[f"{name}.weight"] = before * after * side**2
         if bias:
             self.parameters[f"{name}.bias"] = after
 
     def normalisation(self, name: str, kind: str, channels: int) -> None:
-        """Add a layer of normalisation, with running statistics for "batch"."""
+        """Add the tensors of a layer of normalisation, with running statistics for `kind` "batch"."""
         self.parameters |= {f"{name}.weight": channels, f"{name}.bias": channels}
         if kind == "batch":
             self.buffers |= {f"{name}.running_mean": channels, f"{name}.running_var": channels}
@@ -57,15 +67,17 @@ def shapes_of(network: Table, data: DataOptions) -> Shapes | None:
     make = _NETWORKS.get(str(network["kind"]))
     if make is None or data.kind not in DATASETS:
         return None
-    (planes, side), classes = published_shape(str(data.kind))
+    images = published_shape(str(data.kind))
     options = {key: value for key, value in network.items() if key != "kind" and value is not None}
-    return make(planes, side, 2 if data.labels == "parity" else classes, **options)
+    return make(images.planes, images.side, 2 if data.labels == "parity" else images.labels, **options)
 
 
-# The functions below name and size the tensors as the constructors of `kinds.py` and `deep.py` do, layer by layer.
+# The functions below name and size the tensors as the constructors of `kinds.py` and `deep.py` do, layer by layer. `planes` are
+# the channels of an image, `side` its width; `place` is the number of the next layer in `nn.Sequential`.
 
 
 def _mlp(planes: int, side: int, classes: int, *, hidden: Sequence[int] = ()) -> Shapes:
+    """Return the tensors of `kinds.mlp`; must follow the constructor of `Dense` layer by layer."""
     shapes = Shapes()
     widths = [planes * side**2, *hidden, classes]
     for i, (before, after) in enumerate(itertools.pairwise(widths)):
@@ -88,13 +100,13 @@ def _cnn(
     shapes, place, before = Shapes(), 0, planes
     for after in channels or ((32, 64, 64) if planes == 3 else (16, 32, 32)):
         shapes.convolution(f"layers.{place}", before, after, side=kernel)
-        before, side, place = after, side - kernel + 1 + 2 * padding, place + 2
+        before, side, place = after, side - kernel + 1 + 2 * padding, place + 2  # the convolution and a ReLU
         if side >= 4:
             side, place = side // 2, place + 1
         if norm != "none":
             shapes.normalisation(f"layers.{place}", norm, after)
             place += 1
-    place += 1
+    place += 1  # Flatten
     before *= side**2
     for after in [hidden] if isinstance(hidden, int) else hidden:
         shapes.linear(f"layers.{place}", before, after)

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from models.errors import ParameterError
 
 _SHOWN = 8
+"""Names of parameters that a message lists."""
 
 
 def trained_tensors(names: Sequence[str], patterns: Sequence[str] | None) -> list[int]:
@@ -28,8 +29,9 @@ def trained_tensors(names: Sequence[str], patterns: Sequence[str] | None) -> lis
 
 
 def moving_statistics(buffers: Sequence[str], trained: Sequence[str] | None) -> list[int]:
-    """Return the places, among the names `buffers` of running statistics, of those whose layer has a `trained` parameter; None:
-    all.
+    """Return the places, among the names `buffers` of running statistics, of those that training changes.
+
+    They are the statistics of layers with a parameter among the names `trained`; None: all.
     """
     if trained is None:
         return list(range(len(buffers)))

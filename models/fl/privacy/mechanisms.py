@@ -59,17 +59,18 @@ Noise = Callable[[int, float, np.random.Generator], Tensor]
 
 
 def _laplace_noise(sensitivity: float) -> Noise:
-    """Return Laplace noise for this sensitivity."""
+    """Return a function that draws Laplace noise for this sensitivity."""
     # The budget of a very late participation can underflow to 0: the noise is then infinite, and the server refuses the update.
     return lambda size, epsilon, rng: draw_laplace(size, sensitivity / epsilon if epsilon > 0 else math.inf, rng)
 
 
 def _gaussian_noise(sensitivity: float, delta: float) -> Noise:
-    """Return Gaussian noise for this sensitivity. Raises ParameterError unless 0 < `delta` < 1."""
+    """Return a function that draws Gaussian noise for this sensitivity. Raises ParameterError unless 0 < `delta` < 1."""
     if not 0 < delta < 1:
         raise ParameterError("mechanism.delta", delta, "must be in (0, 1)")
 
     def noise(size: int, epsilon: float, rng: np.random.Generator) -> Tensor:
+        """Draw `size` normal variates of the deviation that (epsilon, delta) needs."""
         return torch.from_numpy(rng.standard_normal(size, dtype=np.float32)) * (sensitivity * gaussian_scale(epsilon, delta))
 
     return noise
@@ -77,10 +78,10 @@ def _gaussian_noise(sensitivity: float, delta: float) -> Noise:
 
 def _protect(bounded: Tensor, updates: Tensor, noise: Noise, epsilon: FloatArray, generators: Generators) -> Tensor:
     """Return the bounded rows of finite budget with noise, and the other rows of `updates` unchanged."""
-    out = updates.clone()
+    released = updates.clone()
     for row in np.flatnonzero(np.isfinite(epsilon)).tolist():
-        out[row] = bounded[row] + noise(updates.shape[1], float(epsilon[row]), generators(row)).to(updates.device)
-    return out
+        released[row] = bounded[row] + noise(updates.shape[1], float(epsilon[row]), generators(row)).to(updates.device)
+    return released
 
 
 def _clamp(updates: Tensor, half: float) -> Tensor:
@@ -107,7 +108,10 @@ class NoMechanism:
 
 
 class _BoundedAndNoised:
-    """Bounds an update by half the `sensitivity`, so that two differ by at most all of it, and adds noise to each coordinate."""
+    """Mechanism that bounds an update by half the `sensitivity`, so that two differ by at most all of it, and adds noise.
+
+    `bound(updates, half)` returns bounded updates (n, d); `noise` draws the noise of a row.
+    """
 
     protects = True
 
@@ -120,8 +124,9 @@ class _BoundedAndNoised:
 
 
 class PerCoordinate(_BoundedAndNoised):
-    """Clamps every coordinate to +-sensitivity/2 and adds Laplace(sensitivity/epsilon) to each (code of the PAUSE authors; eq.
-    5).
+    """Mechanism that clamps every coordinate to +-sensitivity/2 and adds Laplace(sensitivity/epsilon) to each.
+
+    It is that of the PAUSE authors' code (eq. 5).
     """
 
     guarantee = "epsilon-LDP for every single coordinate of an update; d times epsilon for the vector of d coordinates"
@@ -131,9 +136,10 @@ class PerCoordinate(_BoundedAndNoised):
 
 
 class L1(_BoundedAndNoised):
-    """Scales an update down to L1 norm sensitivity/2 and adds Laplace(sensitivity/epsilon) to each coordinate (PAUSE eq. 5).
+    """Mechanism that scales an update down to L1 norm sensitivity/2 and adds Laplace(sensitivity/epsilon) to each coordinate.
 
-    Any two updates are then at most `sensitivity` apart in L1 norm: the Laplace mechanism's condition for the whole vector.
+    It is PAUSE's eq. 5. Any two updates are then at most `sensitivity` apart in L1 norm: the Laplace mechanism's condition for
+    the whole vector.
     """
 
     guarantee = "epsilon-LDP for the whole update vector"
@@ -143,7 +149,7 @@ class L1(_BoundedAndNoised):
 
 
 class GaussianPerCoordinate(_BoundedAndNoised):
-    """Clamps every coordinate to +-sensitivity/2 and adds normal noise to each, calibrated to one coordinate's sensitivity."""
+    """Mechanism that clamps every coordinate to +-sensitivity/2 and adds normal noise, calibrated to one coordinate."""
 
     guarantee = "(epsilon, delta)-LDP for every single coordinate of an update; (d epsilon, d delta) for the vector of d"
 
@@ -152,7 +158,7 @@ class GaussianPerCoordinate(_BoundedAndNoised):
 
 
 class L2(_BoundedAndNoised):
-    """Scales an update down to L2 norm sensitivity/2 and adds normal noise to each coordinate.
+    """Mechanism that scales an update down to L2 norm sensitivity/2 and adds normal noise to each coordinate.
 
     Any two updates are then at most `sensitivity` apart in L2 norm: the Gaussian mechanism's condition for the whole vector.
     """

@@ -36,7 +36,7 @@ def images() -> Arrays:
 
 def made_images() -> Arrays:
     """Return images of ten classes: the 8x8 pattern of a class, enlarged to 32x32, with noise; the same on every machine."""
-    (planes, side), classes = published_shape("cifar-10")
+    planes, side, classes = published_shape("cifar-10")
     # numpy promises that the stream of this generator never changes.
     generator = np.random.RandomState(7)
     patterns = generator.randint(64, 192, (classes, planes, 8, 8)).repeat(side // 8, 2).repeat(side // 8, 3)

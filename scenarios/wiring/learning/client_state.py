@@ -89,7 +89,9 @@ def _numbers(section: Learner) -> int | None:
     """Return the number of trained numbers; None if only the built network shows it."""
     options = section.options()
     shapes = shapes_of(options.network, options.data)
-    return None if shapes is None else sum(shapes.message_sizes(options.trained, local=section.batch_statistics == "local")[0])
+    if shapes is None:
+        return None
+    return sum(shapes.message_sizes(options.trained, local=section.batch_statistics == "local").tensors)
 
 
 def _delivering_clients(scenario: Scenario) -> int:

@@ -77,7 +77,7 @@ def check_trained(scenario: Scenario) -> None:
 
 def _published_shape(kind: str) -> tuple[tuple[int, ...], int]:
     """Return the shape of a sample of a published data set, and its number of labels."""
-    (planes, side), labels = published_shape(kind)
+    planes, side, labels = published_shape(kind)
     return (planes, side, side), labels
 
 
