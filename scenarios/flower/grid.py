@@ -46,6 +46,7 @@ def _called_by_app(method: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> T:
+        """Check the caller and earlier failures, and call the method in real time."""
         grid: Any = args[0]
         if threading.get_ident() != grid.time.thread:
             message = f"its ServerApp calls Grid.{method.__name__} in a thread of its own"
@@ -137,31 +138,39 @@ class SimulatedGrid(Grid):
         return float(self._clock.now)
 
     def set_run(self, run: Any) -> None:
-        return None
+        """Do nothing: a simulated app has one run."""
 
     @property
     def run(self) -> Any:
+        """Details of the run, as flwr gives them to an app."""
         return self._run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
     ) -> Message:
+        """Return a new message of the app."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     @_called_by_app
     def get_node_ids(self) -> list[int]:
+        """Return the nodes that the app may send messages to now."""
         self._refuse_endless_polls()
         with self._keep_failures():
             return [internals.node_id(client) for client in self._server.choice.clients().tolist()]
 
     @_called_by_app
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Send messages; return their ids. A generator of messages is app code, so it runs in simulated time."""
         with inside(self.time, True):
             batch = list(messages)
         return self._push(batch)
 
     @_called_by_app
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Return the replies that have arrived.
+
+        An app that polls repeatedly in one instant lets the next event happen: otherwise it would wait for ever.
+        """
         ids = list(message_ids)
         replies = self._pull(ids)
         if replies:
@@ -176,6 +185,7 @@ class SimulatedGrid(Grid):
 
     @_called_by_app
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
+        """Send messages and return their replies, after at most `timeout` seconds (None: no limit)."""
         with inside(self.time, True):
             batch = list(messages)
         ids = self._push(batch)
@@ -302,6 +312,7 @@ class SimulatedGrid(Grid):
             return answer.load
 
         def on_end(sent: engine.Message) -> None:
+            """Callback as the message ends: give the app a reply or an error, or nothing for a lost message."""
             if sent.outcome == "delivered":
                 self._arrive(name, answers[0], sent.kind)
             elif sent.outcome in _ERRORS and (sent.outcome != "lost" or self.section.lost == "error"):

@@ -55,6 +55,8 @@ class _Mail:
             self._replies = None
 
     def send_and_receive(self, messages: Any, *, timeout: float | None = None) -> Any:
+        """While collecting, keep the messages and stop the call; while replaying, return the replies of the call; otherwise send.
+        """
         if self._messages is not None:
             self._messages.extend(messages)
             raise _CollectedError
@@ -89,6 +91,7 @@ class _BatchExecutor:
         return None
 
     def submit(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> _OrderedFuture:
+        """Keep a call for `run`; return its future."""
         future = _OrderedFuture(len(self._calls))
         self._calls.append((future, lambda: function(*args, **kwargs)))
         return future
@@ -119,14 +122,19 @@ def run_in_one_thread(grid: SimulatedGrid) -> Iterator[None]:
     executors: list[_BatchExecutor] = []
 
     def make_executor(max_workers: int | None = None) -> _BatchExecutor:
+        """Return a new executor in place of a thread pool."""
         executors.append(_BatchExecutor(mail))
         return executors[-1]
 
     def wait(fs: Any, timeout: float | None = None) -> tuple[list[Any], set[Any]]:
+        """Run the calls of the last executor; return (futures in the order of submission, none undone), like
+        `concurrent.futures.wait`.
+        """
         executors.pop().run()
         return sorted(fs, key=hash), set()
 
     def start_manager(given: Any, manager: Any) -> tuple[Any, Any, Any]:
+        """Follow the nodes without a thread; return null objects in place of the thread and its events."""
         _follow_nodes(mail, manager, GridClientProxy)
         null_thread = types.SimpleNamespace(join=lambda: None, set=lambda: None, wait=lambda: None)
         return null_thread, null_thread, null_thread
@@ -143,6 +151,7 @@ def _follow_nodes(mail: _Mail, manager: Any, proxy: Any) -> None:
     proxies: dict[int, Any] = {}
 
     def update() -> None:
+        """Register nodes that came, and unregister nodes that left."""
         present = mail.get_node_ids()
         for node in [node for node in proxies if node not in present]:
             manager.unregister(proxies.pop(node))
@@ -152,13 +161,16 @@ def _follow_nodes(mail: _Mail, manager: Any, proxy: Any) -> None:
                 manager.register(proxies[node])
 
     def with_update(method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return `method` with an `update` before each call."""
         def call(*args: Any, **kwargs: Any) -> Any:
+            """Update the nodes, and call the method."""
             update()
             return method(*args, **kwargs)
 
         return call
 
     def wait_for(num_clients: int, timeout: int = 86_400) -> bool:
+        """Wait in simulated time until `num_clients` nodes are present; return False after `timeout` seconds."""
         until_s = mail.now + timeout
         update()
         while len(manager) < num_clients and mail.now < until_s:

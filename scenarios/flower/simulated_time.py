@@ -71,10 +71,12 @@ def _clock(name: str, start_s: float) -> Callable[[], Any]:
     real = _REAL[name]
 
     def seconds() -> Any:
+        """Return simulated seconds to code of the app, real ones to other code."""
         app = _app_time(sys._getframe(1))
         return real() if app is None else start_s + app.now_s()
 
     def nanoseconds() -> Any:
+        """Return simulated nanoseconds to code of the app, real ones to other code."""
         app = _app_time(sys._getframe(1))
         return real() if app is None else int(start_s) * 10**9 + round(app.now_s() * 1e9)
 
@@ -116,18 +118,22 @@ class _SimulatedDatetime(_DATETIME, metaclass=_DatetimeMeta):
 
     @classmethod
     def now(cls, tz: Any = None) -> Any:
+        """Return the present date and time, as the caller sees it."""
         return _present_datetime(sys._getframe(1), tz)
 
     @classmethod
     def utcnow(cls) -> Any:
+        """Return the present date and time in UTC without a zone, as the caller sees it."""
         return _present_datetime(sys._getframe(1), datetimes.UTC).replace(tzinfo=None)
 
     @classmethod
     def today(cls) -> Any:
+        """Return the present local date and time, as the caller sees it."""
         return _present_datetime(sys._getframe(1), None)
 
     @classmethod
     def fromtimestamp(cls, timestamp: float, tz: Any = None) -> Any:
+        """Return a plain datetime of a time stamp."""
         return _DATETIME.fromtimestamp(timestamp, tz)
 
 
@@ -139,6 +145,7 @@ class _DatetimeModule(types.ModuleType):
 
     @property
     def datetime(self) -> Any:
+        """The class that the caller sees: simulated for code of the app, else the real one."""
         return _DATETIME if _app_time(sys._getframe(1)) is None else _SimulatedDatetime
 
 

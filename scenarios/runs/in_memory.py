@@ -52,6 +52,7 @@ def run_in_memory(
     with stop_requests() as stop, limit.over(stop), refusing(scenario, simulation), built.start_workers(), long_lived():
 
         def on_round(simulation: Simulation) -> None:
+            """Callback at the close of a round: call `after_round`, and stop if asked."""
             if after_round is not None:
                 after_round(simulation)
             stop.check()

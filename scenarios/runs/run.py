@@ -227,6 +227,7 @@ def _simulate(
     data = named_files(scenario) if state is None else state["data_files"]
 
     def save_checkpoint() -> None:
+        """Save the state from which the run can be resumed, if it can."""
         if not simulation.resumable:
             return
         marker.claim([checkpoint.FILE, *tables.pieces_to_come()])
@@ -283,6 +284,10 @@ def _simulate_rounds(
     due = time.perf_counter() + min(FIRST_S, checkpoint_s)
 
     def on_round(simulation: Simulation) -> None:
+        """Callback at the close of a round: call `after_round`, stop if asked, and save a checkpoint if one is due.
+
+        An interrupt saves a checkpoint first.
+        """
         nonlocal due
         try:
             if after_round is not None:

@@ -43,6 +43,9 @@ class WallLimit:
         most_s, ended, thread = self._most_s, threading.Event(), threading.get_ident()
 
         def watch() -> None:
+            """Wait in a thread of its own until the time is over or the block has ended; then stop the simulation, or end the
+            process.
+            """
             if ended.wait(most_s) or not stop.limit(thread):
                 return
             self.reached = True

@@ -58,11 +58,14 @@ class _ScaledParameters(Mapping[str, FloatArray]):
 class _Law(Protocol):
     """Part of `scenarios.wiring.laws.Law` that drawn changes use."""
 
-    def values(self, name: str, path: str) -> FloatArray: ...
+    def values(self, name: str, path: str) -> FloatArray:
+        """Return the present value (K,) of a parameter."""
 
-    def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> _Law: ...
+    def change(self, parameters: Mapping[str, object], chosen: IntArray | None, path: str) -> _Law:
+        """Return the law with new parameters for `chosen` clients (None: all)."""
 
-    def build(self) -> object: ...
+    def build(self) -> object:
+        """Build the engine's law; raises UserError for values that it refuses."""
 
 
 def written_steps(section: Timed, law_kind: str, path: str, context: Context, *, numbers: bool = False) -> list[Step]:
@@ -96,7 +99,11 @@ def written_steps(section: Timed, law_kind: str, path: str, context: Context, *,
 
 
 def drawn_steps(section: Timed, law: _Law, law_kind: str, path: str, context: Context) -> list[Step]:
-    """Return the steps of one law drawn by `random_changes`. Each multiplies the parameters' first values by one factor."""
+    """Return the steps of one law drawn by `random_changes`. Each multiplies the first values of the parameters by one drawn
+    factor.
+
+    Raises UserError if the law refuses a factor of the range.
+    """
     drawn = section.random_changes
     assert drawn is not None
     names = _drawn_names(drawn, section, law_kind, path)

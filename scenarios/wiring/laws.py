@@ -31,7 +31,7 @@ _GROUPED = {"delay": GroupedDelay, "bandwidth": GroupedBandwidth}
 
 @dataclass(frozen=True)
 class _Inner:
-    """One class of law with its keywords, for some of the clients."""
+    """One class of law with its keywords, for the clients `members` (n,). A law by groups has several."""
 
     component: Component
     path: str
@@ -111,7 +111,10 @@ class Law(Generic[LawT]):
         return Law(self._group, self._path, self._context, inner, self._by_group)
 
     def _change(self, inner: _Inner, name: str, spec: object, chosen: IntArray | None, path: str) -> _Inner:
-        """Return one of the laws with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError."""
+        """Return one of the laws with parameter `name` set to `spec` for `chosen` clients (None: all); raises UserError.
+
+        The value becomes one for each client only where it must: a number for all clients is kept as a number.
+        """
         if name not in per_client_parameters(self._group, inner.component.kind) or not is_per_client(spec):
             try:
                 keys = inner.component.model_dump(by_alias=True) | {name: spec}
@@ -144,6 +147,7 @@ class Law(Generic[LawT]):
         return self.change({name: self._product(name, factor, chosen, path) for name, factor in factors.items()}, chosen, path)
 
     def _product(self, name: str, factor: object, chosen: IntArray | None, path: str) -> FloatArray:
+        """Return the values (n,) of a parameter for `chosen` clients, times `factor`; raises UserError."""
         values = self.values(name, f"{path}.{name}")
         values = values if chosen is None else values[chosen]
         return values * self._context.population.values(factor, f"{path}.{name}", chosen)
@@ -202,6 +206,7 @@ class _LinkLaw(Generic[LawT]):
     context: Context
 
     def after(self, step: Step) -> Self:
+        """Return the law as `step` changes it."""
         law = self.law.change(step.parameters, step.clients, f"{step.path}.{self.what}") if step.parameters else self.law
         return replace(self, law=law)
 
@@ -223,6 +228,7 @@ class _LinkLaw(Generic[LawT]):
         return self._built(path, f"{path}.{self.what}" if step and step.parameters else None)
 
     def _built(self, path: str, law_path: str | None) -> LawT:
+        """Return the engine's law. Errors name keys below `path`, or `law_path` for the law itself if it is given."""
         return self.law.build(law_path)
 
 
@@ -236,6 +242,7 @@ class _Delay(_LinkLaw[DelayLaw]):
     """Seconds added to those of the law."""
 
     def after(self, step: Step) -> Self:
+        """Return the delay as `step` changes law and bandwidth."""
         after = super().after(step)
         if step.bandwidth is None:
             return after

@@ -73,6 +73,7 @@ def _build_when_needed(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT
     drawn = [i for i, step in enumerate(steps) if step.factor is not None]
 
     def segment(index: int) -> Changing[LawT]:
+        """Return the source of the law between two starts: the first law with all steps in force."""
         passed = bisect_right(times, starts[index - 1]) if index else 0
         drawn_count = bisect_left(drawn, passed)
         in_force = [*written[: bisect_left(written, passed)], *drawn[max(drawn_count - 1, 0) : drawn_count]]
@@ -84,6 +85,7 @@ def _build_when_needed(first: Changing[LawT], steps: list[Step]) -> _Pieces[LawT
     segments = LazyLaws(count=len(starts) + 1, make=segment)
 
     def law(index: int) -> LawT:
+        """Return the engine's law of a segment; its errors name the last step before it."""
         step = steps[bisect_right(times, starts[index - 1]) - 1] if index else None
         return segments[index].build(step)
 

@@ -236,6 +236,7 @@ class World:
         )
 
     def _accountant(self) -> Accountant:
+        """Return the accountant of privacy: a ledger with a mechanism, otherwise a null object."""
         private = self.scenario.privacy is not None and self.scenario.privacy.mechanism != "none"
         return Ledger(clients=self.clients, schedule=self.schedule) if private else NoPrivacy(clients=self.clients)
 
@@ -270,6 +271,7 @@ class World:
         return construct(section, group, path, keywords, {"clients": self.population.count} | supplied, protocol)
 
     def _constructor_arguments(self, per_round: int, per_model: int | None) -> Keywords:
+        """Return the arguments that policies may name in their constructors."""
         return {
             "per_round": per_round,
             "per_model": per_model,

@@ -1,1 +1,1 @@
-"""Learners: the models of a server, of a tree of edges, of peers or of slots, and the methods that they apply."""
+"""Learners, the interface of the models to the engine: of one server, a tree of edges, peers or slots; with what they share."""

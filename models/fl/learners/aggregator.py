@@ -97,10 +97,10 @@ class Aggregator:
     def compute_step(
         self, updates: list[Update], versions: Versions, of_all: tuple[int, int], want_losses: bool
     ) -> tuple[ComputedUpdates, Tensor | None]:
-        """Train `updates`; return them with the step (d,) from the newest of `versions` that their aggregation gives; None if
-        no update is finite.
+        """Train `updates`; return (what they computed, the step (d,) that their aggregation makes of the newest of `versions`;
+        None if no update is finite).
 
-        `versions`: models of any node, in the store. `of_all`: clients of that node, and their samples.
+        `versions`: models of any node, in the store. `of_all`: (clients of that node, their samples).
 
         Raises:
             MemoryError: the device cannot hold the updates.
@@ -168,6 +168,7 @@ class Aggregator:
             return self._contributions.contribution()
 
     def state_dict(self) -> State:
+        """Return counts, the server optimizer, and contributions if they are measured."""
         state = {
             "trained_updates": self.trained_updates,
             "refused_updates": self.refused_updates,
@@ -176,6 +177,7 @@ class Aggregator:
         return state | ({} if self._contributions is None else {"contributions": self._contributions.state_dict()})
 
     def load_state_dict(self, state: State) -> None:
+        """Restore counts, the server optimizer and contributions."""
         device = self._trainer.device
         self.trained_updates = int(state["trained_updates"])
         self.refused_updates = int(state["refused_updates"])

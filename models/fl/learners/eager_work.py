@@ -10,19 +10,25 @@ from numpy.typing import NDArray
 
 IntArray = NDArray[np.int64]
 Amounts = tuple[Sequence[int | None], Sequence[int | None]]
+"""(samples (n,), steps (n,)) of updates; None for an unknown number."""
 
 
 class PlannedWork(Protocol):
     """Planned amount of each client's update (`netsim.core.protocols.WorkLaw`)."""
 
     @property
-    def samples(self) -> IntArray | None: ...
+    def samples(self) -> IntArray | None:
+        """Planned samples (K,) of an update of each client; None if unknown."""
     @property
-    def drawn(self) -> IntArray | None: ...
+    def drawn(self) -> IntArray | None:
+        """Planned steps (K,) of an update of each client; None if unknown."""
     @property
-    def a_pass(self) -> IntArray | None: ...
-    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None: ...
-    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts: ...
+    def a_pass(self) -> IntArray | None:
+        """Steps (K,) of a pass over the samples of each client; None if unknown."""
+    def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
+        """Return the steps (n,) requested if no policy decides; None: as planned."""
+    def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
+        """Return the samples and steps of updates of `clients` (n,)."""
 
 
 class EagerLearner(Protocol):
@@ -30,7 +36,8 @@ class EagerLearner(Protocol):
 
     def begin(
         self, round: int, version: int, clients: IntArray, steps: IntArray | None
-    ) -> tuple[Sequence[int], Sequence[int]]: ...
+    ) -> tuple[Sequence[int], Sequence[int]]:
+        """Train updates of `clients` (n,) that begin in `round`; return (samples, steps) that each processed."""
 
 
 class EagerWork:
@@ -44,21 +51,27 @@ class EagerWork:
 
     @property
     def samples(self) -> IntArray | None:
+        """Planned samples (K,)."""
         return self._planned.samples
 
     @property
     def drawn(self) -> IntArray | None:
+        """Planned steps (K,)."""
         return self._planned.drawn
 
     @property
     def a_pass(self) -> IntArray | None:
+        """Planned steps (K,) of a pass."""
         return self._planned.a_pass
 
     def plan_steps(self, round: int, clients: IntArray) -> IntArray | None:
+        """Return the planned requests."""
         return self._planned.plan_steps(round, clients)
 
     def amounts(self, clients: IntArray, steps: IntArray | None = None) -> Amounts:
+        """Return the planned amounts."""
         return self._planned.amounts(clients, steps)
 
     def begin(self, round: int, version: int, clients: IntArray, steps: IntArray | None) -> tuple[Sequence[int], Sequence[int]]:
+        """Train the updates now; return the amounts that were processed."""
         return self._learner.begin(round, version, clients, steps)

@@ -1,4 +1,4 @@
-"""Federated averaging of delivered updates."""
+"""The learner of one server: it trains the clients of delivered updates and aggregates the updates into the model."""
 
 from __future__ import annotations
 
@@ -52,19 +52,26 @@ class Delivered(Protocol):
     """Deliveries of one aggregation (`netsim.core.protocols.Deliveries`); arrays have an entry for each update."""
 
     @property
-    def clients(self) -> IntArray: ...
+    def clients(self) -> IntArray:
+        """Clients (n,)."""
     @property
-    def rounds(self) -> IntArray: ...
+    def rounds(self) -> IntArray:
+        """Round (n,) in which each update began."""
     @property
-    def versions(self) -> IntArray: ...
+    def versions(self) -> IntArray:
+        """Version (n,) of the model from which each update started."""
     @property
-    def epsilon(self) -> FloatArray: ...
+    def epsilon(self) -> FloatArray:
+        """Privacy budget (n,) of each update; inf: no noise."""
     @property
-    def steps(self) -> IntArray | None: ...
+    def steps(self) -> IntArray | None:
+        """Local steps (n,) requested of each; None: as planned."""
     @property
-    def held(self) -> BoolArray | None: ...
+    def held(self) -> BoolArray | None:
+        """True (n,) for updates that enter the model only at the next aggregation; None: none do."""
     @property
-    def renewed(self) -> IntArray | None: ...
+    def renewed(self) -> IntArray | None:
+        """Clients (j,) whose entries of the cache become the present model first; None: none."""
 
 
 class FederatedLearner:
@@ -400,6 +407,7 @@ class FederatedLearner:
         return self.aggregator.contribution()
 
     def state_dict(self) -> State:
+        """Return models, local work, tests and aggregation, and the updates that wait in the buffer."""
         state = self.versions.state_dict() | self._work.state_dict() | self.tests.state_dict() | self.aggregator.state_dict()
         state["waiting"] = [
             [update.client, update.round, update.start.number, update.epsilon, update.steps] for update in self._waiting
@@ -407,6 +415,7 @@ class FederatedLearner:
         return state if self._cache is None else state | {"cache": self._cache.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore a saved state. Versions first: waiting updates start from them."""
         self.versions.load_state_dict(state)
         self._waiting = [
             Update(int(client), int(round), self.versions.id(int(version)), float(epsilon), int(steps))

@@ -72,6 +72,9 @@ class NodeLearner:
     # Terms
 
     def begin_term(self, version: int, *, ahead: bool) -> None:
+        """Replace the edge's model by the model `version` from above. `ahead`: keep what the edge has learnt since it sent its
+        model.
+        """
         assert self._above is not None
         model = self._above._versions[version].clone()
         if ahead and self._sent is not None:
@@ -82,6 +85,9 @@ class NodeLearner:
         self._sent = None
 
     def end_term(self, round: int, *, goes_on: bool) -> None:
+        """Keep the present model, with its weight, as the edge's update of `round`. `goes_on`: later changes count for the next
+        term.
+        """
         store, model = self._learner.store, self._versions.model
         weights = {"arrived": sum(self._arrived.values()), "registered": float(self.registered), "equal": 1.0}
         self._answers[round] = store.put(ModelId(self._node, "trained", round), model), weights[self._weight]
@@ -90,14 +96,17 @@ class NodeLearner:
             self._arrived.clear()
 
     def drop_term(self, round: int) -> None:
+        """Drop the model kept for `round`."""
         if round in self._answers:
             self._learner.store.release(self._answers.pop(round)[0])
 
     def adopt(self, client: int, round: int, version: int, source: NodeLearner, start: int) -> None:
+        """Hold the model of edge `source` from which an update started that goes on here; here it counts as `version`."""
         id = source._adopted.get((client, round, start)) or source._versions.start(start)
         self._adopted[client, round, version] = self._learner.store.hold(id)
 
     def drop(self, client: int, round: int, version: int) -> None:
+        """Release the model that `adopt` held."""
         self._learner.store.release(self._adopted.pop((client, round, version)))
 
     def _update(self, client: int, round: int, version: int, epsilon: float, steps: int) -> Update:
@@ -171,7 +180,7 @@ class NodeLearner:
         self._versions.retain(own, holder="engine")
 
     def contribution(self) -> FloatArray | None:
-        return None
+        """Return None: contributions are not measured in trees."""
 
     def state_dict(self) -> State:
         """Return the models of the node; the root's models are in the state of `FederatedLearner`."""

@@ -28,6 +28,7 @@ class SlotLearner:
             raise ParameterError("local", local, f"among the test samples, {error}") from error
         self._learner, self._local = learner, local
         self._first = learner.state_dict()
+        """State before slot 1, for `reset`."""
         self.records_losses, self.round_columns = learner.records_losses, learner.round_columns
 
     @property
@@ -36,6 +37,7 @@ class SlotLearner:
         return self._learner.version
 
     def aggregate(self, deliveries: Delivered, want_updates: bool, want_losses: bool = False) -> Content | None:
+        """Aggregate the deliveries of a communication round into the model."""
         return self._learner.aggregate(deliveries, want_updates, want_losses)
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
@@ -47,9 +49,11 @@ class SlotLearner:
         return self._learner.tests.opinions(self._local)
 
     def retain(self, versions: list[int]) -> None:
+        """Keep the versions from which updates in flight started."""
         self._learner.retain(versions)
 
     def contribution(self) -> FloatArray:
+        """Return the contributions (K,) of the clients."""
         return self._learner.contribution()
 
     def best_opinion(self, slot: int) -> float:
@@ -63,7 +67,9 @@ class SlotLearner:
         self._learner.load_state_dict(self._first | kept | {"versions": [present["versions"][-1] + 1]})
 
     def state_dict(self) -> State:
+        """Return the state of the inner learner; that before slot 1 follows from the seed."""
         return self._learner.state_dict()
 
     def load_state_dict(self, state: State) -> None:
+        """Restore the state of the inner learner."""
         self._learner.load_state_dict(state)

@@ -27,7 +27,9 @@ class Versions:
         self.newest = 0
         self.store, self._node, self._kept = store, node, kept
         self._recent = [store.put(self.id(0), first)]
+        """Ids of the newest versions, ascending; each is held once in the store."""
         self._held: dict[str, dict[int, ModelId]] = {}
+        """Ids of versions that each holder needs, by number."""
 
     def id(self, version: int) -> ModelId:
         """Return the id of a version."""
@@ -81,6 +83,7 @@ class Versions:
             self.store.release(id)
 
     def state_dict(self) -> State:
+        """Return the kept versions with their models, and which holder needs which."""
         return {
             "versions": self.kept,
             # Not one array, nor copies: models beyond the store's memory are on disk, and a checkpoint writes them one by one.

@@ -130,6 +130,7 @@ def _theorem3(rounds: int, size: Mapping[str, int], suffix: str) -> Bound:
     )
 
     def value_at(horizon: int) -> float:
+        """Return the bound at the end of the run, NaN at other horizons."""
         return theorem3_upper(rounds, clients=size["clients"], channels=size["channels"]) if horizon == rounds else math.nan
 
     return Bound(f"Theorem 3, upper, at T = {rounds:,}{suffix}", text, _curve(value_at))
@@ -151,6 +152,7 @@ def _theorem5(runs: Sequence[Run], clients: int, channels: int, suffix: str) -> 
     )
 
     def value_at(rounds: int) -> float:
+        """Return the mean bound of all instances at `rounds`."""
         values = [
             theorem5_upper(rounds, clients=clients, channels=channels, segments=segments, c=c, mu_min=least)
             for segments, c, least in instances
@@ -164,6 +166,7 @@ def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:
     """Return a bound at many horizons; NaN where it is not proved, or is trivial."""
 
     def values(rounds: FloatArray) -> FloatArray:
+        """Return the bound at each of `rounds` (n,); NaN where it is not proved, or not > 0."""
         out = np.full(len(rounds), np.nan)
         for index, horizon in enumerate(rounds.tolist()):
             try:
@@ -178,7 +181,7 @@ def _curve(bound: Callable[[int], float]) -> Callable[[FloatArray], FloatArray]:
 
 
 def _sizes(run: Run) -> tuple[int, int]:
-    """Return the numbers of clients and of sub-channels of a run."""
+    """Return (number of clients, number of sub-channels) of a run."""
     scenario: Mapping[str, Any] = run.scenario
     return int(scenario["clients"]["count"]), int(scenario["channels"]["count"])
 

@@ -96,9 +96,11 @@ class Totals:
                 self.counts[name] += count
 
     def state_dict(self) -> State:
+        """Return all sums."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def load_state_dict(self, state: State) -> None:
+        """Restore all sums."""
         for name, value in state.items():
             setattr(self, name, value)
         self.detections = [DetectionRow(*row) for row in self.detections]
@@ -127,15 +129,18 @@ class Summing:
         self.evaluation: Callable[[EvaluationRow], None] = inner.evaluation
 
     def round(self, row: RoundRow) -> None:
+        """Add a round, and pass it on."""
         self.totals.add(row)
         self.last = row
         self._inner.round(row)
 
     def detection(self, row: DetectionRow) -> None:
+        """Keep a detection, and pass it on."""
         self.totals.detections.append(row)
         self._inner.detection(row)
 
     def close(self) -> None:
+        """Close the inner recorder."""
         self._inner.close()
 
 
@@ -145,6 +150,7 @@ def summary(built: World, scenario: Scenario, totals: Totals, ended: str, effort
     counts = server.counts()
 
     def number_or_none(value: float) -> float | None:
+        """Return None for NaN, which JSON does not have."""
         return None if math.isnan(value) else value
 
     privacy_loss = accounts(scenario, int(np.max(built.server.clients.accountant.participations, initial=0)))

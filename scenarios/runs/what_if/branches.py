@@ -64,7 +64,7 @@ class Closed:
 
 
 class _RoundLog(Alteration):
-    """Instrument that keeps the selected clients and the close of every round."""
+    """Alteration that changes nothing, and keeps the selected clients and the close of every round."""
 
     def __init__(self) -> None:
         self.selected: dict[int, IntArray | Selection] = {}
@@ -72,12 +72,14 @@ class _RoundLog(Alteration):
         self.participants: dict[int, list[int]] = {}
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+        """Keep the selection and the participants of round `number`, and return `chosen` unchanged."""
         self.selected[number] = loop.dispatch.selection
         # If a round takes all attempts that end in it, clients that are still at work take part, too.
         self.participants[number] = sorted({*chosen.tolist(), *(loop.pool.in_flight if loop.close.takes_all else ())})
         return chosen
 
     def on_close(self, closed: ClosedRound) -> None:
+        """Keep the close of a round, and clients that were selected in the middle of it."""
         self.closed_rounds[closed.number] = _closed_round(closed)
         # A server that selects in the middle of a round has further clients by now.
         clients = set(closed.clients.tolist())
@@ -98,6 +100,7 @@ class _OneRound(Alteration):
         """Apply the difference in `loop`, when its round comes."""
 
         def on_open(number: int) -> None:
+            """Callback as a round opens: multiply the bandwidths in the one round."""
             if number == self.number and self.factor is not None and self._multiplier is not None:
                 self._multiplier.multiply(self.factor)
 
@@ -105,6 +108,8 @@ class _OneRound(Alteration):
         loop.follow_openings(on_open)
 
     def change_selection(self, loop: RoundLoop, number: int, chosen: IntArray) -> IntArray:
+        """In the one round, set its deadline, or return the chosen clients without the removed client, whose update is aborted.
+        """
         if number != self.number:
             return chosen
         if self.deadline_s is not None:
@@ -132,6 +137,7 @@ class _OneRound(Alteration):
         return [channel_of[client] for client in clients.tolist()]
 
     def on_close(self, closed: ClosedRound) -> None:
+        """Keep the close of the one round, and stop the simulation."""
         if closed.number == self.number:
             self.result = _closed_round(closed, without=self.client)
             raise _ClosedError

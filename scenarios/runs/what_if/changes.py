@@ -56,6 +56,7 @@ class Change:
             self._check_factor()
 
     def _check_deadline(self, scenario: Scenario) -> None:
+        """Raise UserError if the server has no deadline, or for a deadline that is not > 0 and finite."""
         kind, deadline_s = scenario.server.kind, self.value or 0.0
         if not scenario.server.closes_by_deadline:
             raise UserError(f"--deadline {deadline_s:g}: server.kind = {kind!r} closes its rounds by no deadline; leave it out")
@@ -63,5 +64,6 @@ class Change:
             raise UserError(f"--deadline {deadline_s:g}: must be > 0 seconds")
 
     def _check_factor(self) -> None:
+        """Raise UserError for a factor of bandwidth that is not > 0 and finite."""
         if not 0 < (self.value or 0.0) < float("inf"):
             raise UserError(f"--bandwidth {self.value:g}: must be a factor > 0, such as 2 for twice the bandwidth")

@@ -1,1 +1,1 @@
-"""Wiring of the clients: population, devices, work, and energy."""
+"""Wiring of the clients: population, device table, local work and its time, and energy."""

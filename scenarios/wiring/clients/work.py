@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scenarios.wiring.cautions.outlook import HasLaws
 
 _LARGEST = 2**31 - 1
+"""Largest number of steps, epochs or samples of a batch."""
 _CACHED_LAWS = 8
 
 
@@ -154,6 +155,7 @@ class _Speed:
     context: Context
 
     def after(self, step: Step) -> _Speed:
+        """Return the speed and its noise as `step` changes them."""
         law = self.law.change(step.parameters, step.clients, f"{step.path}.noise") if step.parameters else self.law
         values = self.values
         if step.speed is not None:
@@ -253,6 +255,7 @@ def _mixture(work: PartialWork, law: DelayLaw) -> Mixture:
     """Return the law of an update's training time: `law` is the time of one sample, and the amount of work is drawn."""
 
     def part(index: int) -> tuple[FloatArray, DelayLaw]:
+        """Return (shares (K,) of updates with amount number `index`, law of their time)."""
         shares, samples = work.amount(index)
         return shares, Times(counts=samples, law=law)
 

@@ -1,1 +1,1 @@
-"""Wiring of the `[learner]` and of the privacy of its releases."""
+"""Wiring of `[learner]`: the torch learner, the state that clients keep, and the privacy of updates."""

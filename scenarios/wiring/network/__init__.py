@@ -1,1 +1,1 @@
-"""Wiring of the network: links, cables, sub-channels, jammers, outages, and sizes of messages."""
+"""Wiring of links: bandwidths, networks of cables, sub-channels, jammers, outages, and sizes of messages."""

@@ -59,6 +59,8 @@ class _Expected:
         self._cached: tuple[BandwidthLaw | None, BandwidthLaw | None, DelayLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[DelayLaw, float]:
+        """Return (law of the seconds of bytes, time until which it holds). It is built again only when a bandwidth law changes.
+        """
         own_law, until_s = (None, math.inf) if self._own is None else self._own.at(round, time_s)
         shared_law = None if self._shared is None else self._shared.at(round, time_s)[0]
         if self._cached is None or self._cached[0] is not own_law or self._cached[1] is not shared_law:
@@ -82,12 +84,15 @@ class _Number:
     context: Context
 
     def after(self, step: Step) -> _Number:
+        """Return the bandwidth as `step` changes it."""
         return replace(self, values=changed_bandwidth(self.values, step, self.path, self.context.population))
 
     def build(self, step: Step | None = None) -> Constant:
+        """Return the engine's law, as `step` leaves it."""
         return self._built(f"{step.path if step else self.path}.bandwidth_bytes_per_s")
 
     def _built(self, key: str) -> Constant:
+        """Return the engine's law; errors name `key`."""
         with refusals_at(key, ("bytes_per_s",), {"bytes_per_s": key}):
             return Constant(bytes_per_s=self.values)
 
@@ -122,12 +127,15 @@ class _Component:
     """True if the law must never end, as on a sub-channel."""
 
     def after(self, step: Step) -> _Component:
+        """Return the bandwidth as `step` changes its parameters."""
         return replace(self, law=self.law.change(step.parameters, step.clients, f"{step.path}.bandwidth"))
 
     def build(self, step: Step | None = None) -> BandwidthLaw:
+        """Return the engine's law, as `step` leaves it."""
         return self._built(f"{step.path}.bandwidth" if step else None)
 
     def _built(self, path: str | None) -> BandwidthLaw:
+        """Return the engine's law; errors name `path`. Raises UserError for a law that ends but must not."""
         built = self.law.build(path)
         if self.unending and np.isfinite(built.stops_s(np.arange(self.law.entities))).any():
             raise UserError(f"{path or self.key}.after_end: a sub-channel never ends; repeat or hold its trace")
@@ -160,6 +168,7 @@ class _JoinedSegments:
         self._cached: tuple[Sequence[BandwidthLaw], BandwidthLaw] | None = None
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
+        """Return (the one law over all time, inf). The same object as long as the script changes nothing."""
         laws = self._law.laws_at(time_s)
         if self._cached is None or self._cached[0] is not laws:
             self._cached = laws, laws[0] if len(laws) == 1 else Successive(laws=laws, starts_s=self._law.starts)
@@ -327,7 +336,7 @@ def _carrier(
     altered: bool,
     foreseen: bool = True,
 ) -> Carrier:
-    """Return the cheapest suitable carrier.
+    """Return the carrier for these bandwidths that costs least time: own and shared, constant or not, known beforehand or not.
 
     `altered`: True if a bandwidth may change at any time. `foreseen`: True if the time of the bytes may be computed when a
     message begins.

@@ -76,6 +76,7 @@ class Multiplied:
         return self._timeline.unit
 
     def at(self, round: int, time_s: float) -> tuple[BandwidthLaw, float]:
+        """Return (law in force times the present factor, time until which it holds)."""
         law, until_s = self._timeline.at(round, time_s)
         factor = self._multiplier.factor
         if factor == 1.0:

@@ -92,6 +92,7 @@ class Observed:
         return str(self._runner.journal.read("edge_of", lambda: edges.edge_of(number)))
 
     def _edges(self) -> ScriptedEdges:
+        """Return the edges of the run; raises UserError if there are none."""
         if self._targets.edges is None:
             raise UserError("this scenario has no edges; add [edges], or leave it out")
         return self._targets.edges
@@ -175,6 +176,8 @@ class Observed:
         return self._until_end(outcome, None, clients, channels, count)
 
     def _until_end(self, outcome: str | None, cause: str | None, clients: Some, channels: Some, count: int) -> Wait:
+        """Return a wait for `count` ends with these properties (None: any); raises UserError for channels without `[channels]`.
+        """
         if channels is not None:
             self._channels()
         return UntilEnded(

@@ -99,7 +99,7 @@ class _Law(ABC, Generic[SegmentT, LawT]):
 
     @abstractmethod
     def _segment(self, round: int, time_s: float) -> tuple[SegmentT, LawT, float]:
-        """Return the segment in force, its law without overlays, and the time when it ends."""
+        """Return (segment in force, its law without overlays, time when it ends)."""
 
     @abstractmethod
     def _build_law(self, segment: SegmentT, overlays: tuple[Overlay, ...]) -> LawT:
@@ -141,6 +141,7 @@ class _Law(ABC, Generic[SegmentT, LawT]):
         self._built = {}
 
     def add(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """Apply `overlay` from now on. The law is built first, so that wrong values are refused before anything changes."""
         segment, _, _ = self._segment(round, time_s)
         overlays = (*self._versions[-1], overlay)
         # Build the law before it is used, so that wrong values are refused now.
@@ -148,9 +149,11 @@ class _Law(ABC, Generic[SegmentT, LawT]):
         self._set_overlays(time_s, overlays)
 
     def remove(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """Take `overlay` back from now on; others stay."""
         self._set_overlays(time_s, tuple(other for other in self._versions[-1] if other is not overlay))
 
     def renew(self) -> None:
+        """Call all users of the law, which evaluate it again."""
         for renew in self.renewals:
             renew()
 
@@ -183,6 +186,7 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
         self._segment_index: Piecewise[int] = Piecewise(laws=list(range(len(segments))), starts=starts, unit=unit)
 
     def _segment(self, round: int, time_s: float) -> tuple[Segment[LawT], LawT, float]:
+        """Return (segment in force, its law without overlays, time when it ends)."""
         index, until_s = self._segment_index.at(round, time_s)
         return self._segments[index], self.laws[index], until_s
 
@@ -198,6 +202,7 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
         return result
 
     def _build_law(self, segment: Segment[LawT], overlays: tuple[Overlay, ...]) -> LawT:
+        """Return the law of a segment under `overlays`."""
         return self._apply_overlays(segment, overlays).build_at(self.key)
 
     def laws_at(self, time_s: float) -> Sequence[LawT]:
@@ -212,6 +217,7 @@ class ScriptedLaw(_Law[Segment[LawT], LawT]):
         return self._all_laws[1]
 
     def value(self, name: str, round: int, time_s: float) -> object:
+        """Return the parameter in force."""
         segment, _, _ = self._segment(round, time_s)
         return self._apply_overlays(segment, self._versions[self._version(time_s)]).value(name, self.key)
 
@@ -227,6 +233,7 @@ class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
         self._channels: IntArray = np.arange(count)
 
     def _segment(self, round: int, time_s: float) -> tuple[ChannelLaw, ChannelLaw, float]:
+        """Return (law in force, twice; time when it ends): a law is its own segment."""
         law, until_s = self._states.at(round, time_s)
         return law, law, until_s
 
@@ -252,9 +259,11 @@ class ScriptedStates(_Law[ChannelLaw, ChannelLaw]):
             raise UserError(f"{self.key}.{name}: is no parameter that can change; {did_you_mean(name, ['means'])}")
 
     def _build_law(self, segment: ChannelLaw, overlays: tuple[Overlay, ...]) -> ChannelLaw:
+        """Return a law with the changed means."""
         return Bernoulli(success=self._means(segment, overlays))
 
     def value(self, name: str, round: int, time_s: float) -> object:
+        """Return the means (N,) in force; raises UserError for another name."""
         self._check(name)
         law, _, _ = self._segment(round, time_s)
         return self._means(law, self._versions[self._version(time_s)])
@@ -289,12 +298,15 @@ class ScriptedObject(Generic[ObjectT]):
         self._use(result)
 
     def value(self, name: str, round: int, time_s: float) -> object:
+        """Return the parameter in force."""
         return self._apply_overlays(self._overlays).value(name, self.key)
 
     def add(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """Replace the object by one with `overlay`."""
         self._rebuild([*self._overlays, overlay])
 
     def remove(self, overlay: Overlay, round: int, time_s: float) -> None:
+        """Replace the object by one without `overlay`."""
         self._rebuild([other for other in self._overlays if other is not overlay])
 
     def renew(self) -> None:

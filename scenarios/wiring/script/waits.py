@@ -140,16 +140,19 @@ class UntilRound(Wait):
             self.due_round = number
 
     def is_over(self, round: int, slot: int, time_s: float) -> bool:
+        """Return True if the round or slot is open already."""
         self.value = slot if self.slot else round
         return bool(self.value >= self.number)
 
     def take(self, event: Event) -> bool:
+        """Return True if the round or slot, or a later one, opens."""
         if not isinstance(event, Opened) or event.is_slot != self.slot or event.number < self.number:
             return False
         self.value = event.number
         return True
 
     def plain(self) -> list[object]:
+        """Return name and number."""
         return ["until_slot" if self.slot else "until_round", self.number]
 
 
@@ -160,14 +163,17 @@ class UntilTime(Wait):
         self.due_s = time_s
 
     def is_over(self, round: int, slot: int, time_s: float) -> bool:
+        """Return True if the time has passed."""
         self.value = time_s
         return time_s >= self.due_s
 
     def take(self, event: Event) -> bool:
+        """Return True if the time is reached."""
         self.value = event.time_s
         return isinstance(event, Reached) and event.time_s >= self.due_s
 
     def plain(self) -> list[object]:
+        """Return name and time."""
         return ["until_time", self.due_s]
 
 
@@ -191,9 +197,11 @@ class UntilEnded(Wait):
         self._matched = 0
 
     def begin(self) -> None:
+        """Count from 0 again."""
         self._matched = 0
 
     def take(self, event: Event) -> bool:
+        """Count a matching end; return True at the last one."""
         if not isinstance(event, Ended) or not self._matches(event):
             return False
         self._matched += 1
@@ -210,13 +218,16 @@ class UntilEnded(Wait):
         )
 
     def plain(self) -> list[object]:
+        """Return name and conditions."""
         sets = [None if numbers is None else sorted(numbers) for numbers in (self._clients, self._channels)]
         return ["until_end", self._outcome, self._cause, *sets, self._count]
 
     def state_dict(self) -> object:
+        """Return the number of matching ends so far."""
         return self._matched
 
     def load_state_dict(self, state: Any) -> None:
+        """Restore the number of matching ends."""
         self._matched = state
 
 
@@ -228,6 +239,7 @@ class UntilDeclared(Wait):
         self._clients = None if clients is None else frozenset(clients)
 
     def take(self, event: Event) -> bool:
+        """Return True if the declared changes include one that the wait is for."""
         if not isinstance(event, Declared):
             return False
         any_change = self._channels is None and self._clients is None
@@ -238,6 +250,7 @@ class UntilDeclared(Wait):
         return any_change or matches
 
     def plain(self) -> list[object]:
+        """Return name and conditions."""
         return [
             "until_change_declared",
             *(None if numbers is None else sorted(numbers) for numbers in (self._channels, self._clients)),
@@ -256,34 +269,42 @@ class AnyOf(Wait):
         self.watches_ends = any(wait.watches_ends for wait in self.waits)
 
     def begin(self) -> None:
+        """Start all waits."""
         for wait in self.waits:
             wait.begin()
 
     def is_over(self, round: int, slot: int, time_s: float) -> bool:
+        """Return True if one of the waits is over at its start; the first of them is the value."""
         self.value = next((wait for wait in self.waits if wait.is_over(round, slot, time_s)), None)
         return self.value is not None
 
     def take(self, event: Event) -> bool:
+        """Return True if `event` ends one of the waits. Every wait sees it, so that counting waits go on counting."""
         # Pass the event to each wait, so that counting waits go on counting.
         ended = [wait for wait in self.waits if wait.take(event)]
         self.value = ended[0] if ended else None
         return bool(ended)
 
     def outcome(self) -> tuple[int, object]:
+        """Return the index of the wait that ended, and its value as plain data."""
         ended = self.value
         assert ended is not None  # only a wait that has ended is asked
         return self.waits.index(ended), _plain(ended.value)
 
     def restore_outcome(self, which: int, value: object) -> None:
+        """Restore which wait ended, and its value."""
         self.value = self.waits[which]
         self.value.restore_outcome(0, value)
 
     def plain(self) -> list[object]:
+        """Return the waits as plain data."""
         return ["any", *(wait.plain() for wait in self.waits)]
 
     def state_dict(self) -> object:
+        """Return the progress of all waits."""
         return [wait.state_dict() for wait in self.waits]
 
     def load_state_dict(self, state: Any) -> None:
+        """Restore the progress of all waits."""
         for wait, inner in zip(self.waits, state, strict=True):
             wait.load_state_dict(inner)

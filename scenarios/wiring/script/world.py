@@ -85,6 +85,7 @@ class World(Observed):
         return Absence(undo)
 
     def _take_edges_away(self, edges: SomeEdges) -> Absence:
+        """Take edges away; the returned act brings them back."""
         tiers = self._edges()
         chosen, entities = tiers.some(edges), json.dumps([edges] if isinstance(edges, str) else plain(edges))
         assert chosen is not None
@@ -156,12 +157,14 @@ class World(Observed):
         return self._jammers
 
     def _remove_clients(self, clients: IntArray) -> None:
+        """Take clients (n,) away. Everything up to now is counted before they leave."""
         # Count everything up to now before clients leave.
         self._pool.advance()
         self._targets.absent.take(clients)
         self._pool.leave(clients)
 
     def _return_clients(self, clients: IntArray) -> None:
+        """Bring clients (n,) back, and tell the pool and the edges."""
         self._pool.advance()
         self._targets.absent.bring_back(clients)
         self._pool.on_move(clients)
@@ -210,6 +213,7 @@ class World(Observed):
         return Change(lambda: self._restore(target, label(some, entities), overlay, number))
 
     def _restore(self, target: str, entities: str | None, overlay: Overlay, number: int) -> None:
+        """Take back act `number`, which laid `overlay` over the law `target`."""
         self._change_law("restore", target, entities, overlay, ["restore", target, number], add=False, of=number)
 
     def _change_law(
@@ -253,10 +257,12 @@ class World(Observed):
         *,
         of: int | None = None,
     ) -> None:
+        """Write a row of the present act to the table of the script."""
         round, _, time_s = self._runner.moment
         row = ScriptRow(self._acts, round, time_s, action, target, entities, parameter, *values, of)
         self._runner.recorder.script(row)
 
     def _clients_or_all(self, clients: Some) -> IntArray:
+        """Return the clients (n,) that `clients` names; None: all."""
         some = self._some(clients, "clients")
         return np.arange(self._population.count) if some is None else some
