@@ -31,7 +31,9 @@ Noise: TypeAlias = Literal["laplace", "gaussian"]
 _SMALL = 1e-6
 """Budget below which Laplace releases are added up, because there may be very many."""
 _GRID = 1e-4
+"""Least step of the grid of privacy losses."""
 _MOST_STEPS = 100_000
+"""Most steps of that grid up to the composed epsilon."""
 
 
 @lru_cache(maxsize=4096)
@@ -44,9 +46,11 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     from scipy.special import log_ndtr, ndtr
 
     def delta_at(sigma: float) -> float:
+        """Return the least delta of noise with deviation `sigma`: the formula above."""
         below = float(log_ndtr(-0.5 / sigma - epsilon * sigma))
         return float(ndtr(0.5 / sigma - epsilon * sigma)) - math.exp(min(0.0, epsilon + below))
 
+    # delta falls as sigma rises: first find an upper end, then bisect.
     low, high = 0.0, 1.0
     while delta_at(high) > delta:
         low, high = high, 2.0 * high
@@ -59,11 +63,10 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
 def composed_epsilon(
     accountant: Accountant, noise: Noise, budgets: Sequence[float], *, total_delta: float, delta: float | None = None
 ) -> float:
-    """Return the epsilon that holds with `total_delta` for all releases of these `budgets` together; 0 for none, inf if none is
-    found.
+    """Return the epsilon that holds with `total_delta` for all releases of these `budgets` together.
 
-    `delta`: the delta that each Gaussian release was calibrated to. For Laplace noise the result is at most the sum of the
-    budgets, which holds with a delta of 0.
+    It is 0 without releases, and inf if no epsilon is found. `delta`: the delta that each Gaussian release was calibrated to.
+    For Laplace noise the result is at most the sum of the budgets, which holds with a delta of 0.
 
     Raises:
         ParameterError: a budget that is not finite and > 0, or a delta outside (0, 1).

@@ -40,10 +40,10 @@ class Schedule(Protocol):
 
 
 class GeometricSchedule:
-    """epsilon_i = epsilon_total (e^eta - 1) e^(-eta i), so that the leak is epsilon_total (1 - e^(-eta T)) (PAUSE, after eq.
-    6).
+    """Schedule of budgets epsilon_i = epsilon_total (e^eta - 1) e^(-eta i) (PAUSE, after eq. 6).
 
-    The budget never reaches 0: where e^(-eta i) underflows, it is the smallest normal number.
+    The leak after T releases is epsilon_total (1 - e^(-eta T)). The budget never reaches 0: where e^(-eta i) underflows, it is
+    the smallest normal number.
 
     Example:
         >>> import numpy as np
@@ -77,7 +77,7 @@ class GeometricSchedule:
 
 
 class ExplicitSchedule:
-    """Finite list of budgets: the i-th release spends `epsilons[i - 1]`; after the last, nothing is left.
+    """Schedule by a finite list of budgets: the i-th release spends `epsilons[i - 1]`; after the last, nothing is left.
 
     A client that has used up the list has `epsilon` 0 and a privacy reward of exactly 0. `Ledger.exhausted` marks it, so that
     it can be kept out of selection, and `Ledger.charge` refuses it.
@@ -102,6 +102,7 @@ class ExplicitSchedule:
         if not math.isfinite(sum(self._epsilons)):
             raise ParameterError("epsilons", epsilons, "their sum must be finite; give smaller budgets", shown="")
         self._leaks = np.concatenate(([0.0], np.cumsum(np.asarray(self._epsilons))))
+        """Leak by number of releases."""
         self.total = float(self._leaks[-1])
 
     def epsilon(self, i: int) -> float:
@@ -115,9 +116,7 @@ class ExplicitSchedule:
 
 
 class NoSchedule:
-    """Null object without a privacy mechanism: every release is free (epsilon inf, no noise) and leaks 0, so that p_k = 1 (eq.
-    7).
-    """
+    """Null object without a privacy mechanism: every release is free (epsilon inf, no noise) and leaks 0, so p_k = 1 (eq. 7)."""
 
     total = math.inf
 
@@ -150,6 +149,7 @@ class Ledger(StateFields):
         self.exhausted: BoolArray = np.zeros(clients, np.bool_)
         self._schedule = schedule
         self._most = 0
+        """Largest number of releases of a client."""
         # Budget and leak by number of releases, extended as the counts grow, so that a charge is two look-ups.
         self._epsilons = [0.0]
         self._leaks = [0.0]
@@ -182,8 +182,7 @@ class Ledger(StateFields):
         return epsilon, self._leaks[count]
 
     def charge_all(self, clients: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Count one more release of each of distinct `clients` (n,), n >= 1. Return their budgets and their composed leaks,
-        (n,) both.
+        """Count one more release of each of distinct `clients` (n,), n >= 1. Return their budgets (n,) and composed leaks (n,).
 
         Fast path of `charge` for many clients, with the same result. Raises ParameterError if one of them has no budget left.
         """
@@ -196,6 +195,7 @@ class Ledger(StateFields):
             self._ends = not (self._table[0, 1:] > 0).all()
         epsilons: FloatArray = self._table[0, counts]
         if self._ends and not (epsilons > 0).all():
+            # Raises for the first client without a budget.
             self.charge(int(clients[np.argmin(epsilons > 0)]))
         self.participations[clients] = counts
         self._most = max(self._most, most)
@@ -212,6 +212,7 @@ class Ledger(StateFields):
         return np.asarray(self._schedule.leak(self.participations), np.float64)
 
     def on_load(self) -> None:
+        """Recompute tables and exhausted clients from the restored counts."""
         self._most = int(self.participations.max())
         self._extend(self._most)
         self.exhausted[:] = ~(np.asarray(self._epsilons)[self.participations + 1] > 0)

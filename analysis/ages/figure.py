@@ -93,6 +93,7 @@ def aoi_regret_figure(
     along = abscissa(groups, "rounds" if bounds else over)
 
     def curve(run: Run) -> Curve:
+        """Return the AoI regret of the rounds that measured it."""
         x, ages_, oracle_ages = round_columns(run, along.column, "sum_age", "oracle_sum_age")
         regret = ages_ - oracle_ages
         measured = ~np.isnan(regret)
@@ -154,6 +155,7 @@ def aoi_variance_figure(
         return thin((x[measured], moving_mean(variance[measured], width)))
 
     def cumulated_variance(run: Run) -> Curve:
+        """Return the sum of the variances up to each round."""
         x, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
         return thin((x[measured], np.cumsum(variance[measured])))
@@ -186,6 +188,7 @@ def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     """Draw the share of rounds in which each client's update was delivered; None without the asynchronous server's counts."""
 
     def curve(run: Run) -> Curve:
+        """Return the share of rounds with a delivery, by client."""
         share = delivery_shares(run)
         return np.arange(share.size, dtype=np.float64), share
 

@@ -117,7 +117,7 @@ def growths(groups: Groups) -> list[Growth]:
 
 
 def growth_exponent(curve: Curve) -> float:
-    """Least-squares slope of log y on log x past the first tenth of a curve; NaN where some y there is not above 0."""
+    """Return the least-squares slope of log y on log x past the first tenth of a curve; NaN unless all y there are above 0."""
     start = int(0.1 * curve[0].size)
     x, y = curve[0][start:], curve[1][start:]
     if x.size < 2 or not (y > 0.0).all():
@@ -127,12 +127,14 @@ def growth_exponent(curve: Curve) -> float:
 
 
 def _halves(curve: Curve) -> tuple[float, float]:
+    """Return the regret gathered in the first half of a run, and in the second half."""
     regret = curve[1]
     middle = float(regret[(regret.size - 1) // 2])
     return middle, float(regret[-1]) - middle
 
 
 def _regret(run: Run) -> Curve:
+    """Return the AoI regret of a run against rounds."""
     # Not `run.rounds`, which would keep the whole table of every run in memory.
     return aoi_regret(run.arrow("rounds", ("round", "sum_age", "oracle_sum_age")).to_pandas())
 

@@ -82,4 +82,5 @@ def instance_sections(groups: Groups) -> list[Section]:
 
 
 def _number(value: float | None) -> float:
+    """Return a number of a summary; NaN for None."""
     return math.nan if value is None else value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,7 @@ def true_changes(run: Run) -> list[int]:
 
 
 def _changes(section: Any) -> Sequence[dict[str, Any]]:
+    """Return the `changes` that a section of the scenario writes out."""
     return section.get("changes", ()) if isinstance(section, dict) else ()
 
 
@@ -122,25 +123,34 @@ def detects(run: Run) -> bool:
     return bool(stated) or (run.has_detections and bool(len(run.detections)))
 
 
-def recovery(regret: FloatArray, first: int, last: int, window: int) -> tuple[float, float, int]:
-    """Return the regret level before a change, the round of recovery, and the number of rounds that were watched for it.
+class Recovery(NamedTuple):
+    """Recovery of the regret from a change."""
 
-    `regret` (n,) is of rounds 1..n; the change's rounds are `first` to `last`. The level is the mean of the `window` rounds
-    before `first`; NaN: not measured, or fewer rounds. Recovery is the first round from which the mean of `window` rounds is back
-    at the level; NaN: none. These rounds all lie in the change's: rounds before the change would make their mean low.
+    level: float
+    """Mean regret of a window of rounds before the change; NaN: not measured, or fewer rounds."""
+    round: float
+    """First round from which the mean regret of a window is back at the level; NaN: none."""
+    watched_rounds: int
+    """Longest recovery, in rounds, that could have been seen."""
+
+
+def recovery(regret: FloatArray, first: int, last: int, window: int) -> Recovery:
+    """Find the recovery from the change of rounds `first` to `last`. `regret` (n,) is of rounds 1..n.
+
+    Means are over `window` rounds. Those after the change lie in its rounds: rounds before it would make them low.
     """
     before, after = regret[max(0, first - 1 - window) : first - 1], regret[first - 1 : last]
     if len(before) < window or np.isnan(before).any() or np.isnan(after).any():
-        return math.nan, math.nan, 0
+        return Recovery(math.nan, math.nan, 0)
     level = float(before.mean())
     if len(after) < window:
-        return level, math.nan, 0
+        return Recovery(level, math.nan, 0)
     sums = np.concatenate([[0.0], np.cumsum(after)])
     rates = (sums[window:] - sums[:-window]) / window
     # The tolerance is for rounding: sums of the same numbers in another order differ in the last digits.
     back = np.flatnonzero(rates <= level + 1e-9 * max(1.0, abs(level)))
-    watched = len(rates) - 1  # rounds from the first window to the last: the longest recovery that can be seen
-    return level, (float(first + back[0]) if len(back) else math.nan), watched
+    # The last window begins len(rates) - 1 rounds after the first.
+    return Recovery(level, float(first + back[0]) if len(back) else math.nan, len(rates) - 1)
 
 
 def _declaration_rounds(run: Run, changes: Sequence[int]) -> FloatArray:

@@ -31,7 +31,7 @@ def breakpoint_table(groups: Groups, *, window: int = WINDOW, unit: Unit = "roun
 
 
 def _row(summary: ChangeSummary) -> list[str]:
-    # The scheduler declares no changes.
+    """Return the row of a variant as text; cells on declarations are empty for a scheduler that declares no changes."""
     declares_nothing = math.isnan(summary.false_alarms.mean)
     spread = [format_interval(summary.delay), format_interval(summary.false_alarms)]
     counts = [MISSING] * 4 if declares_nothing else [f"{summary.declared:,}", f"{summary.missed:,}", *spread]

@@ -18,7 +18,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from analysis.results.run import Run
 from analysis.results.sweep import Sweep
 from analysis.statistics.inference import Verdict, verdict
 from analysis.statistics.intervals import Interval, mean_interval
-
-if TYPE_CHECKING:
-    pass
 
 MOST_CONSENSUS = 0.05
 """The share of a slot that the consensus phase may take."""
@@ -54,6 +51,7 @@ class Timing:
     agreed_s: float
     """Seconds until all clients named the same members."""
     agreed: float
+    """Share of the slots in which they did so before training started."""
     consensus: float
     """Share of the time spent in the consensus phase."""
     disagreement: float
@@ -68,7 +66,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One variant over its seeds; `regret_difference` is to zero time at equal seeds (no value without such runs)."""
+    """Means of one variant over its seeds, as `Timing` has them for a run.
+
+    `regret_difference` is that to zero time at equal seeds (no value without such runs).
+    """
 
     start: str
     """The variant's label, without the latency."""
@@ -117,7 +118,7 @@ def has_consensus(run: Run) -> bool:
 
 
 def run_timing(run: Run) -> Timing:
-    """Average the slots of one run. ValueError: they have no consensus phase, or there is none."""
+    """Average the slots of one run. ValueError: the run has no slots, or they have no consensus phase."""
     rows = run.rounds
     if not len(rows):
         raise ValueError(f"{run.source.place}: has no slot; run it to the end")

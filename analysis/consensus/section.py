@@ -84,6 +84,7 @@ def table_cells(points: Sequence[Point], margin: float = MARGIN) -> Cells:
 
 
 def _share(interval: Interval) -> str:
+    """Return a share as a percentage, without an interval where all runs agree."""
     if interval.half_width < 1e-9:
         return format_percent(round(interval.mean, 4))
     return f"{format_interval(interval, scale=100)} %"

@@ -23,6 +23,7 @@ MOST_SLOTS = 4
 MOST_NAMED = 30
 """Clients that are shown with their numbers."""
 MOST_LINKS = 20_000
+"""Links that are drawn: more take long and cover all else."""
 _COLUMNS = ("source", "target", "source_x_km", "source_y_km", "target_x_km", "target_y_km")
 
 
@@ -50,7 +51,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
         return None
     slots = _choose_slots(beliefs.shape[0], round)
     members = belief_map(run, "member") > 0.5
-    places, in_km = _places(run, beliefs.shape[1])
+    places, in_km = _read_places(run, beliefs.shape[1])
     links = np.stack([_column(run, "source"), _column(run, "target")], axis=1).astype(np.int64)
     with look.apply():
         wide = min(2, len(slots))
@@ -83,6 +84,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
 
 
 def _choose_slots(count: int, round: int | None) -> list[int]:
+    """Return the slots to show, out of `count`: slot `round`, or some at equal ratios. ValueError: there is no such slot."""
     if round is None:
         return [int(slot) for slot in np.unique(np.geomspace(1.0, count, MOST_SLOTS).round())]
     if round > count:
@@ -91,10 +93,11 @@ def _choose_slots(count: int, round: int | None) -> list[int]:
 
 
 def _column(run: Run, name: str) -> FloatArray:
+    """Return a column (L,) of the table `links` of a run."""
     return np.asarray(run.arrow("links", [name]).column(name).to_numpy(), np.float64)
 
 
-def _places(run: Run, count: int) -> tuple[FloatArray, bool]:
+def _read_places(run: Run, count: int) -> tuple[FloatArray, bool]:
     """Return the places of clients, (K, 2), and True if these are in km. A client without a neighbour has no place: NaN."""
     source, target, *places = (_column(run, name) for name in _COLUMNS)
     known = np.full((count, 2), np.nan)
@@ -129,5 +132,6 @@ def _draw(axes: Axes, places: FloatArray, links: NDArray[np.int64], belief: Floa
 
 
 def _names(clients: Sequence[int] | NDArray[np.int64]) -> str:
+    """Return the numbers of clients as text, the first eight of them."""
     further = len(clients) - 8
     return ", ".join(map(str, clients[:8])) + (f" and {further} more" if further > 0 else "")

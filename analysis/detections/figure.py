@@ -63,6 +63,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
 
 
 def _choose_run(groups: Groups) -> Run | None:
+    """Return the first run that declared changes, else the first one with sub-channels, or None."""
     having = [run for runs in groups.values() for run in runs[:1] if run.scenario.get("channels") and run.has_clients]
     declaring = [run for run in having if run.has_detections and run_detections(run).causes]
     return next(iter([*declaring, *having]), None)
@@ -189,6 +190,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
 
 
 def _counts(scored: Sequence[DetectionScore]) -> str:
+    """Return the numbers of changes found, of declarations by jamming and of false alarms of several runs, as text."""
     changes = sum(len(score.changes or ()) for score in scored)
     detected = sum(len(score.delays_rounds) for score in scored)
     alarms = sum(sum(score.false_alarms.values()) for score in scored)

@@ -42,6 +42,7 @@ def detection_table(groups: Groups) -> Table | None:
 
 
 def _total(scored: Sequence[DetectionScore], name: str) -> int:
+    """Return the sum over runs and sub-channels of the counts in the field `name` of their scores."""
     return sum(sum(getattr(score, name).values()) for score in scored)
 
 

@@ -26,7 +26,9 @@ _MANY_NODES = 100
 MOST_LINKS = 24
 """Largest number of links in the figure over time: the busiest ones."""
 MOST_STEPS = 300
+"""Largest number of intervals of time in that figure."""
 _ITERATIONS = 60
+"""Iterations of the placing by springs."""
 _MOST_EXACT = 120
 """Largest number of nodes placed by all distances. More nodes are placed by springs, which is faster."""
 _COLOURS = "viridis_r"
@@ -35,8 +37,8 @@ _COLOURS = "viridis_r"
 def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Draw the network of the first run that recorded its links, cables coloured by utilisation; None without one.
 
-    A cable has the colour of its busier direction. Distances on paper follow the delays as far as
-    possible. The node of the server is a square; nodes with clients are filled.
+    A cable has the colour of its busier direction. Distances on paper follow the delays as far as possible. The node of the
+    server is a square; nodes with clients are filled.
     """
     run = _recorded_run(groups)
     if run is None:

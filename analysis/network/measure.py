@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -60,21 +60,39 @@ def link_table(run: Run) -> pd.DataFrame:
     return table.sort_values(["utilisation", "carried_bytes"], ascending=False, kind="stable")
 
 
-def _limits(run: Run) -> dict[str, tuple[int, float]]:
-    """Return by link the number of transfers that it limited the longest, and the seconds for which it limited any."""
+class _Limit(NamedTuple):
+    """Transfers that a link limited."""
+
+    transfers: int
+    """Those that it limited longer than any other link did."""
+    limited_s: float
+    """Seconds for which it limited any, added up over them."""
+
+
+def _limits(run: Run) -> dict[str, _Limit]:
+    """Return the transfers that each link limited, by link."""
     counts: dict[str, int] = defaultdict(int)
     seconds: dict[str, float] = defaultdict(float)
     for piece in run.pieces("transfers", ["limit", "limits"]):
         for limit, limits in zip(piece.column("limit").to_pylist(), piece.column("limits").to_pylist(), strict=True):
             if limit is not None:
                 counts[limit] += 1
-                for link, each in json.loads(limits).items():
-                    seconds[link] += each
-    return {link: (counts[link], each) for link, each in seconds.items()}
+                for link, limited_s in json.loads(limits).items():
+                    seconds[link] += limited_s
+    return {link: _Limit(counts[link], limited_s) for link, limited_s in seconds.items()}
 
 
-def utilisation_over_time(run: Run, links: list[str], most: int) -> tuple[FloatArray, FloatArray]:
-    """Return times (n + 1,), and the utilisation of `links` between them, (links, n); n is at most `most`.
+class Utilisation(NamedTuple):
+    """Utilisation of links over time."""
+
+    edges_s: FloatArray
+    """(n + 1,) ends of the intervals."""
+    shares: FloatArray
+    """(links, n) share of the bandwidth that was used in each interval."""
+
+
+def utilisation_over_time(run: Run, links: list[str], most: int) -> Utilisation:
+    """Return the utilisation of `links` in at most `most` intervals.
 
     Times are those of rounds, or at equal steps where there are more rounds; the mean of a step is then that of its rounds.
     """
@@ -83,6 +101,7 @@ def utilisation_over_time(run: Run, links: list[str], most: int) -> tuple[FloatA
     edges = np.unique(np.concatenate([loads["start_s"], loads["end_s"]]))
     if edges.size > most + 1:
         edges = np.linspace(edges[0], edges[-1], most + 1)
+    # Share of the bandwidth times seconds, in each interval.
     carried = np.zeros((len(links), edges.size - 1))
     for link, start_s, end_s, size, rate in zip(*(loads[name].to_list() for name in loads), strict=True):
         if link not in row_of:
@@ -90,7 +109,7 @@ def utilisation_over_time(run: Run, links: list[str], most: int) -> tuple[FloatA
         first, last = np.searchsorted(edges, start_s, "right") - 1, np.searchsorted(edges, end_s, "left")
         overlap_s = np.minimum(edges[first + 1 : last + 1], end_s) - np.maximum(edges[first:last], start_s)
         carried[row_of[link], first:last] += size / (rate * (end_s - start_s)) * overlap_s
-    return edges, carried / np.diff(edges)
+    return Utilisation(edges, carried / np.diff(edges))
 
 
 def path_limits(run: Run, path: pd.DataFrame) -> pd.DataFrame:
@@ -108,18 +127,28 @@ def path_limits(run: Run, path: pd.DataFrame) -> pd.DataFrame:
         steps = path[path["attempt"].notna() & path["phase"].isin(["download", "upload"])]
         for step in steps[["round", "client", "phase", "start_s", "end_s"]].to_dict("records"):
             slack_s = _SAME_S * max(step["end_s"], 1.0)
-            for begin_s, end_s, limits in sent.get((int(step["client"]), step["phase"]), ()):
-                if step["start_s"] - slack_s <= begin_s and end_s <= step["end_s"] + slack_s:
-                    rows += [step | {"link": link, "limited_s": each} for link, each in json.loads(limits).items()]
+            for transfer in sent.get((int(step["client"]), step["phase"]), ()):
+                if step["start_s"] - slack_s <= transfer.sent_s and transfer.end_s <= step["end_s"] + slack_s:
+                    seconds = json.loads(transfer.limits)
+                    rows += [step | {"link": link, "limited_s": limited_s} for link, limited_s in seconds.items()]
     return pd.DataFrame(rows, columns=["round", "client", "phase", "start_s", "end_s", "link", "limited_s"])
 
 
-def _transfers_of_clients(run: Run) -> dict[tuple[int, str], list[tuple[float, float, str]]]:
-    """Return (sent, end, limits) of models and updates, by client and phase."""
-    transfers: dict[tuple[int, str], list[tuple[float, float, str]]] = defaultdict(list)
+class _Transfer(NamedTuple):
+    """Transfer of a model or an update."""
+
+    sent_s: float
+    end_s: float
+    limits: str
+    """Seconds for which each link limited it, as JSON."""
+
+
+def _transfers_of_clients(run: Run) -> dict[tuple[int, str], list[_Transfer]]:
+    """Return the transfers of models and updates, by client and phase (download or upload)."""
+    transfers: dict[tuple[int, str], list[_Transfer]] = defaultdict(list)
     for piece in run.pieces("transfers", ["kind", "number", "sent_s", "end_s", "limits"]):
         for row in piece.to_pylist():
             phase = _PHASES.get(row["kind"])
             if phase is not None:
-                transfers[row["number"], phase].append((row["sent_s"], row["end_s"], row["limits"]))
+                transfers[row["number"], phase].append(_Transfer(row["sent_s"], row["end_s"], row["limits"]))
     return transfers

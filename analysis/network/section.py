@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from analysis.results.run import Run
 
 _SHOWN = 10
+"""Links that the table lists."""
 
 
 def network_sections(run: Run) -> list[Section]:
@@ -51,6 +52,7 @@ def network_sections(run: Run) -> list[Section]:
 
 
 def _percent(utilisation: float) -> str:
+    """Return a share as a percentage with one decimal at most."""
     return format_percent(round(utilisation, 3))
 
 

@@ -44,6 +44,7 @@ _COLUMNS = {
     "worked": "of its updates delivered",
     "reached": "of its clients with a delivery",
 }
+"""Columns of percentages, with their headings; `_shares` computes them."""
 _NOTE = (
     "Jain's index of deliveries for each client of a group, over the groups: 1 where clients of all groups deliver as "
     "much, 1 over "
@@ -51,17 +52,22 @@ _NOTE = (
 )
 
 
-def _shares(found: dict[str, Any], group: str) -> dict[str, float]:
-    mine = found[group]
-    shares = {name: _ratio(mine[name], sum(one[name] for one in found.values())) for name in ("clients", "selected", "delivered")}
-    shares["worked"] = _ratio(mine["delivered"], mine["selected"])
-    shares["reached"] = _ratio(mine["clients_delivered"], mine["clients"])
+def _shares(groups: dict[str, Any], group: str) -> dict[str, float]:
+    """Return the shares `_COLUMNS` of a group. `groups`: counts of each group of a run, as its summary has them."""
+    own = groups[group]
+    shares = {
+        name: _ratio(own[name], sum(counts[name] for counts in groups.values())) for name in ("clients", "selected", "delivered")
+    }
+    shares["worked"] = _ratio(own["delivered"], own["selected"])
+    shares["reached"] = _ratio(own["clients_delivered"], own["clients"])
     return shares
 
 
-def _fairness_between_groups(found: dict[str, Any]) -> float:
-    return jain_index([_ratio(counts["delivered"], counts["clients"]) for counts in found.values() if counts["clients"]])
+def _fairness_between_groups(groups: dict[str, Any]) -> float:
+    """Return Jain's index of the deliveries per client of each group."""
+    return jain_index([_ratio(counts["delivered"], counts["clients"]) for counts in groups.values() if counts["clients"]])
 
 
 def _ratio(part: float, whole: float) -> float:
+    """Return part / whole; NaN if the whole is 0."""
     return part / whole if whole else float("nan")

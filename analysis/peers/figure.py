@@ -31,7 +31,10 @@ def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """Draw accuracies of the mean model and of peers, and the consensus distance, against seconds; None without such."""
 
     def curve_of(column: str) -> Callable[[Run], Curve]:
+        """Return the function that reads the curve of a column from a run."""
+
         def curve(run: Run) -> Curve:
+            """Return the values of the column that are known, against the ends of their rounds in seconds."""
             at, values = round_columns(run, "end_s", column)
             # A distance of 0 has no place on a logarithmic axis.
             shown = np.isfinite(values) & ((values > 0.0) | (column != "consensus_distance"))

@@ -32,12 +32,14 @@ def waits(run: Run) -> pd.DataFrame:
         # Recorded before causes were.
         return pd.DataFrame({name: [] for name in ("peer", "round", "from_s", "until_s", "waited_for")})
     names = ("number", "client", "round", "selected_s", "outcome_s", "begun_by", "begun_after")
-    rows = run.arrow("clients", names).to_pandas()
-    ended = rows.groupby(["client", "round"])["outcome_s"].max().rename("from_s").reset_index()
-    began = rows[rows["begun_by"].astype(str).isin(_BY_MESSAGES)].assign(round=lambda its: its["round"] - 1)
-    found = began.drop(columns="outcome_s").merge(ended, on=["client", "round"])
-    found["waited_for"] = found["begun_after"].map(dict(zip(rows["number"], rows["client"], strict=True)))
-    found = found[(found["from_s"] < found["selected_s"]) & found["waited_for"].notna()]
-    found = found.rename(columns={"client": "peer", "selected_s": "until_s"}).astype({"waited_for": np.int64})
-    table: pd.DataFrame = found[["peer", "round", "from_s", "until_s", "waited_for"]].reset_index(drop=True)
-    return table
+    attempts = run.arrow("clients", names).to_pandas()
+    # A wait lasts from the end of a round to the beginning of the next one: join each attempt with the round before it.
+    ended = attempts.groupby(["client", "round"])["outcome_s"].max().rename("from_s").reset_index()
+    by_messages = attempts[attempts["begun_by"].astype(str).isin(_BY_MESSAGES)]
+    begun = by_messages.assign(round=by_messages["round"] - 1)
+    table = begun.drop(columns="outcome_s").merge(ended, on=["client", "round"])
+    table["waited_for"] = table["begun_after"].map(dict(zip(attempts["number"], attempts["client"], strict=True)))
+    table = table[(table["from_s"] < table["selected_s"]) & table["waited_for"].notna()]
+    table = table.rename(columns={"client": "peer", "selected_s": "until_s"}).astype({"waited_for": np.int64})
+    result: pd.DataFrame = table[["peer", "round", "from_s", "until_s", "waited_for"]].reset_index(drop=True)
+    return result

@@ -24,6 +24,7 @@ _MODELS = {
 }
 """Columns of rounds that are shown as of the last evaluation: heading, and factor."""
 _SHOWN = 10
+"""Pairs of peers that the table of waits lists."""
 
 
 def peer_sections(groups: Groups, *, single: Run | None = None) -> list[Section]:
@@ -39,6 +40,7 @@ def peer_sections(groups: Groups, *, single: Run | None = None) -> list[Section]
 
 
 def _models_table(groups: Groups) -> Table:
+    """Return figures of the peers' models and messages, a row for each variant."""
     header = ["", *(heading for heading, _ in _MODELS.values()), "sent (MB)", "lost (%)"]
     rows = []
     for label, runs in groups.items():
@@ -64,11 +66,13 @@ def _last(run: Run, column: str) -> float:
 
 
 def _lost_share(run: Run) -> float:
+    """Return the share of messages that were lost, of all that ended; NaN without messages."""
     lost, delivered = (float(run.rounds[name].sum()) for name in ("messages_lost", "messages_delivered"))
     return lost / (lost + delivered) if lost + delivered else float("nan")
 
 
 def _cell(values: list[float], scale: float) -> str:
+    """Return the mean of the known `values` (one a run) times `scale` as text, with an interval if there are several."""
     known = [value for value in values if not np.isnan(value)]
     if not known:
         return MISSING
@@ -76,18 +80,18 @@ def _cell(values: list[float], scale: float) -> str:
 
 
 def _wait_blocks(run: Run) -> list[Block]:
-    """Return in words and as a table which peers waited for which."""
+    """Return a text and a table on the peers that waited, and the peers that they waited for."""
     if not run.has_clients:
         return []
-    found = waits(run)
-    if not len(found):
+    table = waits(run)
+    if not len(table):
         return [Text("No peer waited for a message of another one.")]
-    found["seconds"] = found["until_s"] - found["from_s"]
+    table["seconds"] = table["until_s"] - table["from_s"]
     peers = run.arrow("clients", ["client"]).to_pandas()["client"].nunique()
-    share = found["seconds"].sum() / (peers * float(run.rounds["end_s"].iloc[-1]))
-    pairs = found.groupby(["peer", "waited_for"], as_index=False).agg(sum=("seconds", "sum"), times=("seconds", "count"))
+    share = table["seconds"].sum() / (peers * float(run.rounds["end_s"].iloc[-1]))
+    pairs = table.groupby(["peer", "waited_for"], as_index=False).agg(sum=("seconds", "sum"), times=("seconds", "count"))
     pairs = pairs.sort_values("sum", ascending=False, kind="stable")
-    causes = found.groupby("waited_for")["seconds"].sum().sort_values(ascending=False, kind="stable")
+    causes = table.groupby("waited_for")["seconds"].sum().sort_values(ascending=False, kind="stable")
     words = (
         f"Peers waited for messages {format_percent(round(float(share), 3))} of their time. The others waited longest for peer "
         f"{causes.index[0]}: {format_number(causes.iloc[0])} s, added up over them."

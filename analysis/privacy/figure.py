@@ -25,6 +25,7 @@ def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     along = abscissa(groups, over)
 
     def curve(run: Run) -> Curve:
+        """Return the largest leak of each round; empty, with the label added to `unprotected`, if it is not finite."""
         number, leak, delivered = round_columns(run, along.column, "max_leak", "delivered")
         if not leak.size or not np.isfinite(leak).all() or leak.max() <= 0.0:
             if leak.size and delivered.sum() > 0:

@@ -26,6 +26,7 @@ def regret_bounds(runs: Sequence[Run]) -> list[Bound]:
     words = f"c = {stated[0]['c']:g}, with which the proof ends (the theorem prints 2); least gap of two expectations {least}"
 
     def values(rounds: FloatArray) -> FloatArray:
+        """Return the bound after `rounds` (n,)."""
         return np.asarray(constant + per_log_round * np.log(rounds))
 
     return [Bound("bound of eq. 17", words, values)]

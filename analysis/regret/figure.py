@@ -26,6 +26,7 @@ def regret_figure(
     along = abscissa(groups, "rounds" if bounds else over)
 
     def curve(run: Run) -> Curve:
+        """Return the cumulative regret of the rounds that measured it."""
         number, reward, genie = round_columns(run, along.column, "reward", "genie_reward")
         measured = ~np.isnan(genie - reward)
         return number[measured], np.cumsum((genie - reward)[measured])

@@ -12,6 +12,7 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from analysis.documents.blocks import Cells
 
 SIMULATED = 100_000
 RUNS = (10**3, 10**5, 10**7)
+"""Numbers of runs in the table of a plan."""
 WORKERS = (1, 10, 100, 1000)
+"""Numbers of workers in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +50,39 @@ def makespan_s(costs: Costs, runs: int, workers: int) -> float:
     """Simulate the seconds from the start of a sweep to its last result."""
     simulated = min(runs, max(SIMULATED, 4 * workers))
     generator = np.random.default_rng(0)
+    # Deviation of the logarithm of a log-normal law with this coefficient of variation.
     sigma = math.sqrt(math.log1p(costs.cv**2))
-    times = costs.run_s * np.exp(generator.normal(-0.5 * sigma**2, sigma, simulated))
-    free = [costs.start_s] * min(workers, simulated)
-    served, ends = costs.start_s, []
-    for run_s in times.tolist():
-        served = max(served, heapq.heappop(free)) + costs.task_s
-        heapq.heappush(free, served + run_s)
-        ends.append(served)
-    last = max(free)
+    times_s = costs.run_s * np.exp(generator.normal(-0.5 * sigma**2, sigma, simulated))
+    free_at_s = [costs.start_s] * min(workers, simulated)  # a heap, an entry for each worker
+    served_s, served_times_s = costs.start_s, []
+    for run_s in times_s.tolist():
+        served_s = max(served_s, heapq.heappop(free_at_s)) + costs.task_s
+        heapq.heappush(free_at_s, served_s + run_s)
+        served_times_s.append(served_s)
+    last_s = max(free_at_s)
     if simulated == runs:
-        return last
+        return last_s
     half = simulated // 2
-    return last + (runs - simulated) * (ends[-1] - ends[half - 1]) / (simulated - half)
+    return last_s + (runs - simulated) * (served_times_s[-1] - served_times_s[half - 1]) / (simulated - half)
 
 
-def plan_rows(costs: Costs, runs: Sequence[int] = RUNS, workers: Sequence[int] = WORKERS) -> list[tuple[int, int, float, float]]:
-    """Return rows of runs, workers, seconds, and the share of the workers' time that is spent on runs."""
+class PlanRow(NamedTuple):
+    """Duration of a sweep of `runs` on `workers`."""
+
+    runs: int
+    workers: int
+    seconds: float
+    share: float
+    """Share of the workers' time that is spent on runs."""
+
+
+def plan_rows(costs: Costs, runs: Sequence[int] = RUNS, workers: Sequence[int] = WORKERS) -> list[PlanRow]:
+    """Return the durations of sweeps of each number of `runs` on each number of `workers`."""
     rows = []
     for number in runs:
         for count in workers:
             seconds = makespan_s(costs, number, count)
-            rows.append((number, count, seconds, number * costs.run_s / (count * seconds)))
+            rows.append(PlanRow(number, count, seconds, number * costs.run_s / (count * seconds)))
     return rows
 
 
@@ -82,8 +96,7 @@ def format_duration(seconds: float) -> str:
 
 def plan_cells(costs: Costs) -> Cells:
     """Return a row for each number of workers: duration and efficiency for each number of runs; then the bytes on disk."""
-    rows = plan_rows(costs)
-    texts = {(runs, count): f"{format_duration(seconds)} ({share:.0%})" for runs, count, seconds, share in rows}
+    texts = {(row.runs, row.workers): f"{format_duration(row.seconds)} ({row.share:.0%})" for row in plan_rows(costs)}
     cells = [[f"{count:,}", *(texts[runs, count] for runs in RUNS)] for count in WORKERS]
     disk = ["on disk", *(f"{runs * costs.run_bytes / 1e9:,.3g} GB" for runs in RUNS)]
     return ["workers", *(f"{runs:,} runs" for runs in RUNS)], [*cells, disk]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,22 +30,29 @@ def last_value(curve: Curve, until: float = math.inf) -> float:
     return float(values[-1]) if values.size else math.nan
 
 
-def mean_curve(
-    curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the mean over seeds of curves sampled at different abscissae: common abscissae, mean, half-width of the 95 %
-    interval at each.
+class MeanCurve(NamedTuple):
+    """Mean of several curves, each (n,)."""
+
+    grid: FloatArray
+    """Common abscissae."""
+    mean: FloatArray
+    half_width: FloatArray
+    """Half-width of the 95 % interval of the mean."""
+
+
+def mean_curve(curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400) -> MeanCurve:
+    """Return the mean over seeds of curves that are sampled at different abscissae.
 
     Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where every one of them has data: beyond
     the end of the shortest nothing is made up. Empty where there is no such stretch; half-widths are NaN for a single curve.
     """
     curves = [curve for curve in curves if curve[0].size]
-    nothing = np.empty(0)
+    nothing = MeanCurve(np.empty(0), np.empty(0), np.empty(0))
     if not curves:
-        return nothing, nothing, nothing
+        return nothing
     low, high = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if low > high:
-        return nothing, nothing, nothing
+        return nothing
     if grid is None:
         # A lone curve needs no common grid: its own abscissae keep every value.
         grid = curves[0][0] if len(curves) == 1 else np.linspace(low, high, points)
@@ -53,4 +61,4 @@ def mean_curve(
         # A short curve may lie between two points of the grid.
         grid = inside if inside.size else np.unique([low, high])
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
-    return grid, values.mean(axis=0), half_widths(values, 0.95)
+    return MeanCurve(grid, values.mean(axis=0), half_widths(values, 0.95))

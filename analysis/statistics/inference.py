@@ -18,6 +18,7 @@ from analysis.statistics.arrays import FloatArray
 from analysis.statistics.intervals import Interval, mean_interval
 
 RESAMPLES = 2000
+"""Resamples of a bootstrap interval."""
 FEWEST = 5
 """Smallest number of values for a bootstrap interval: fewer have too few different resamples."""
 Verdict = Literal["equivalent", "different", "open"]
@@ -32,11 +33,11 @@ class Bounds:
 
 
 def bootstrap_interval(values: ArrayLike, confidence: float = 0.95, *, resamples: int = RESAMPLES) -> Bounds:
-    """Studentised bootstrap interval of the mean of the values (n,) that are numbers; the same values give the same interval.
+    """Return the studentised bootstrap interval of the mean of the values (n,) that are numbers.
 
-    The quantiles of (mean* - mean) / se* over resamples take the place of Student's t, so that a skewed law has a skewed
-    interval. Source: Efron and Tibshirani 1993, section 12.5. No interval of fewer than 5 values, or where all are equal.
-    ValueError: `confidence` outside of (0, 1).
+    The same values give the same interval. The quantiles of (mean* - mean) / se* over resamples take the place of Student's t,
+    so that a skewed law has a skewed interval. Source: Efron and Tibshirani 1993, section 12.5. No interval of fewer than 5
+    values, or where all are equal. ValueError: `confidence` outside of (0, 1).
     """
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence = {confidence!r}: must be in (0, 1)")
@@ -104,6 +105,7 @@ def set_of_best(values: FloatArray, *, higher: bool, confidence: float = 0.95) -
         return Best(best, members, len(rows))
     from scipy.special import stdtrit
 
+    # A quantile of Student's t, at the level that Bonferroni's inequality gives each comparison.
     critical = float(stdtrit(len(rows) - 1, 1.0 - (1.0 - confidence) / (int(present.sum()) - 1)))
     for variant in range(count):
         # Of infinite values, such as leaks without protection, differences are compared by sign alone.
@@ -115,5 +117,5 @@ def set_of_best(values: FloatArray, *, higher: bool, confidence: float = 0.95) -
 
 
 def simultaneous_interval(values: ArrayLike, intervals: int, confidence: float = 0.95) -> Interval:
-    """Student-t interval of the mean of paired differences, one of `intervals` that hold together."""
+    """Return the Student-t interval of the mean of paired differences (n,), one of `intervals` that hold together."""
     return mean_interval(values, simultaneous(confidence, intervals))

@@ -25,10 +25,12 @@ class Interval:
 
     @property
     def low(self) -> float:
+        """Lower end of the interval."""
         return self.mean - self.half_width
 
     @property
     def high(self) -> float:
+        """Upper end of the interval."""
         return self.mean + self.half_width
 
 
@@ -64,10 +66,9 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 
 
 def restricted_mean(times_s: ArrayLike, horizon_s: float, confidence: float = 0.95) -> Interval:
-    """Return the mean of min(time, `horizon_s`) over runs that all last until the horizon, with its Student-t interval; NaNs
-    are left out.
+    """Return the mean of min(time, `horizon_s`) over runs that all last until the horizon, with its Student-t interval.
 
-    The same of bytes or joules in the place of times, with a horizon that all runs spend.
+    NaNs are left out. Bytes or joules may take the place of times, with a horizon that all runs spend.
 
     Where no run reached the target the mean is the horizon and has no interval: that all runs agree says little of the next one.
     A 95 % interval covers as often as it claims where most runs reach it and there are 20 seeds; in 92 of 100 cases with 5 seeds
@@ -82,7 +83,7 @@ def restricted_mean(times_s: ArrayLike, horizon_s: float, confidence: float = 0.
 def paired_differences(
     table: pd.DataFrame, baseline: str, metric: str, *, horizon: float | None = None, confidence: float = 0.95
 ) -> list[PairedDifference]:
-    """Differences of `metric` to `baseline` at the same seed, for each other variant in the order of the table.
+    """Return the differences of `metric` to `baseline` at the same seed, for each other variant in the order of the table.
 
     `table` has columns variant, seed and `metric`, a row a run. Runs share their random numbers at a seed, so the differences
     scatter less than the runs. Seeds where either figure does not exist give no difference; how many there are is reported.
@@ -100,26 +101,28 @@ def paired_differences(
     rows = np.array([seeds.setdefault(seed, len(seeds)) for seed in table["seed"].tolist()], dtype=np.intp)
     places = {name: index for index, name in enumerate(variants)}
     columns = np.array([places[str(name)] for name in table["variant"].tolist()], dtype=np.intp)
+    # A row for each seed and a column for each variant; NaN without a figure.
     matrix: FloatArray = np.full((len(seeds), len(variants)), math.nan)
-    run = np.zeros(matrix.shape, bool)
+    was_run = np.zeros(matrix.shape, bool)
     matrix[rows, columns] = table[metric].to_numpy(dtype=np.float64)
-    run[rows, columns] = True
+    was_run[rows, columns] = True
     reached = np.isfinite(matrix) & (matrix <= limit)
     values = np.minimum(matrix, limit)
     # Infinite figures, such as leaks without protection, have no difference.
     values[np.isinf(values)] = math.nan
     base = variants.index(baseline)
-    both = run & run[:, [base]]
+    both = was_run & was_run[:, [base]]
 
-    def to_baseline(one: int) -> PairedDifference:
-        seeds = both[:, one]
-        interval = mean_interval(values[seeds, one] - values[seeds, base], confidence)
-        count, base_count = int(reached[seeds, one].sum()), int(reached[seeds, base].sum())
+    def to_baseline(variant: int) -> PairedDifference:
+        """Return the difference of the variant in this column of `values` to the baseline."""
+        seeds = both[:, variant]
+        interval = mean_interval(values[seeds, variant] - values[seeds, base], confidence)
+        count, base_count = int(reached[seeds, variant].sum()), int(reached[seeds, base].sum())
         if horizon is not None and count == base_count == 0:
             interval = Interval(interval.mean, math.nan, interval.count)
-        return PairedDifference(variants[one], metric, interval, int(seeds.sum()), count, base_count)
+        return PairedDifference(variants[variant], metric, interval, int(seeds.sum()), count, base_count)
 
-    return [to_baseline(one) for one in range(len(variants)) if one != base]
+    return [to_baseline(variant) for variant in range(len(variants)) if variant != base]
 
 
 def half_widths(values: FloatArray, confidence: float) -> FloatArray:

@@ -18,13 +18,13 @@ def tiers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
     """
     if not any(has_tiers(run) for runs in groups.values() for run in runs):
         return None
-    found: dict[str, list[float]] = {}
+    seconds: dict[str, list[float]] = {}
     for label, runs in groups.items():
-        kept = [list(tier_times(run).values()) for run in runs if run.has_clients and run.states_causes and len(run.rounds)]
-        if kept:
-            found[label] = np.mean(kept, axis=0).tolist()
+        by_run = [list(tier_times(run).values()) for run in runs if run.has_clients and run.states_causes and len(run.rounds)]
+        if by_run:
+            seconds[label] = np.mean(by_run, axis=0).tolist()
     return seconds_figure(
-        found,
+        seconds,
         list(PARTS.values()),
         title="Time of a round, by tier",
         xlabel="mean round of the server (s)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,13 +33,14 @@ def has_tiers(run: Run) -> bool:
 def tier_times(run: Run) -> dict[str, float]:
     """Return the seconds of each of `PARTS` in a mean round of the server; they add up to the length of that round.
 
-    They are means over the edges of clients. Within an edge's rounds, time is divided as it is for the mean client of a round.
-    Outside of them a model of the edge, or of an edge above it, is on its way, or the edge waits. Without edges the rounds of
-    the server are divided.
+    They are means over the edges that have clients. Within an edge's rounds, time is divided as it is for the mean client of a
+    round. Outside of them a model of the edge, or of an edge above it, is on its way, or the edge waits. Without edges the
+    rounds of the server are divided.
     """
-    number, end_s = len(run.rounds), float(run.rounds["end_s"].iloc[-1])
+    rounds, end_s = len(run.rounds), float(run.rounds["end_s"].iloc[-1])
     phases = decompose(run_records(run))
     sums = {name: float(phases[name].sum()) for name in phases.columns if name.endswith("_s")}
+    # Proportions in which a round of an edge is divided.
     of_clients = {
         "compute": sums["compute_s"],
         "links": sums["download_s"] + sums["upload_s"] + sums["resend_s"],
@@ -52,37 +53,47 @@ def tier_times(run: Run) -> dict[str, float]:
     whole = sum(of_clients.values())
     seconds = {name: edge_s * value / whole if whole else 0.0 for name, value in of_clients.items()}
     seconds |= {"backhaul": backhaul_s, "wait": max(0.0, end_s - edge_s - backhaul_s)}
-    return {name: value / number for name, value in seconds.items()}
+    return {name: value / rounds for name, value in seconds.items()}
 
 
-def _edge_times(run: Run, end_s: float) -> list[tuple[float, float]]:
-    """Return for each edge of clients the seconds in own rounds, and those in which only a model is on its way; up to `end_s`."""
-    own = run.arrow("edge_rounds", ["edge", "start_s", "end_s"]).to_pandas().astype({"edge": str})
+class _EdgeTimes(NamedTuple):
+    """Seconds of an edge over a run."""
+
+    in_rounds_s: float
+    """In its own rounds."""
+    backhaul_s: float
+    """Outside of them, while a model of the edge or of an edge above it is on its way."""
+
+
+def _edge_times(run: Run, end_s: float) -> list[_EdgeTimes]:
+    """Return the times, up to `end_s`, of each edge that has clients; edges above other edges have none."""
+    own_rounds = run.arrow("edge_rounds", ["edge", "start_s", "end_s"]).to_pandas().astype({"edge": str})
     attempts = run.arrow("edges").to_pandas().astype({"edge": str})
+    # The node above an edge is another edge, by its name, or the server, which has none.
     above = {edge: over for edge, over in zip(attempts["edge"], attempts["above"], strict=True) if isinstance(over, str)}
     times = []
-    for edge in sorted(set(own["edge"]) - set(above.values())):
+    for edge in sorted(set(own_rounds["edge"]) - set(above.values())):
         chain = [edge]
         while chain[-1] in above:
             chain.append(above[chain[-1]])
-        mine = attempts[attempts["edge"].isin(chain)]
-        rounds = own.loc[own["edge"] == edge, ["start_s", "end_s"]].to_numpy(np.float64)
-        both = np.concatenate([rounds, _on_the_way(mine)])
-        times.append((_covered_s(rounds, end_s), _covered_s(both, end_s) - _covered_s(rounds, end_s)))
+        rounds = own_rounds.loc[own_rounds["edge"] == edge, ["start_s", "end_s"]].to_numpy(np.float64)
+        with_transfers = np.concatenate([rounds, _transfer_times(attempts[attempts["edge"].isin(chain)])])
+        in_rounds_s = _covered_s(rounds, end_s)
+        times.append(_EdgeTimes(in_rounds_s, _covered_s(with_transfers, end_s) - in_rounds_s))
     return times
 
 
-def _on_the_way(attempts: pd.DataFrame) -> FloatArray:
+def _transfer_times(attempts: pd.DataFrame) -> FloatArray:
     """Return begin and end (n, 2) of the transfers of models of edges; one without an end lasts to the end of the attempt."""
-    ways = []
+    by_phase = []
     for phase in ("download", "upload"):
-        times = attempts[[f"{phase}_start_s", f"{phase}_end_s", "outcome_s"]].to_numpy(np.float64)
-        ways.append(np.column_stack([times[:, 0], np.where(np.isnan(times[:, 1]), times[:, 2], times[:, 1])]))
-    found: FloatArray = np.concatenate(ways)
-    found = found[~np.isnan(found[:, 0])]
+        starts, ends, outcomes = attempts[[f"{phase}_start_s", f"{phase}_end_s", "outcome_s"]].to_numpy(np.float64).T
+        by_phase.append(np.column_stack([starts, np.where(np.isnan(ends), outcomes, ends)]))
+    times: FloatArray = np.concatenate(by_phase)
+    times = times[~np.isnan(times[:, 0])]
     # A transfer under way at the end of the run.
-    found[np.isnan(found[:, 1]), 1] = np.inf
-    return found
+    times[np.isnan(times[:, 1]), 1] = np.inf
+    return times
 
 
 def _covered_s(intervals: FloatArray, end_s: float) -> float:

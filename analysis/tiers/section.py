@@ -24,6 +24,7 @@ def tier_sections(groups: Groups) -> list[Section]:
 
 
 def _times_table(groups: Groups) -> Table:
+    """Return the seconds of each part of a mean round of the server, a row for each variant."""
     header = ["", *(f"{words} (s)" for words in PARTS.values())]
     rows = []
     for label, runs in groups.items():
@@ -37,6 +38,7 @@ def _times_table(groups: Groups) -> Table:
 
 
 def _attempts_table(groups: Groups) -> Table:
+    """Return the outcomes of attempts of edges and the bytes of the backhaul, a row for each variant."""
     header = ["", "attempts of edges", "delivered", "lost", "aborted", "backhaul (MB)", "of all bytes"]
     rows = []
     for label, runs in groups.items():
@@ -44,10 +46,8 @@ def _attempts_table(groups: Groups) -> Table:
         number = sum(sum(each.values()) for each in outcomes)
         shares = [format_percent(sum(each.get(name, 0) for each in outcomes) / number) if number else MISSING for name in _NAMED]
         backhaul = [float(run.rounds["backhaul_bytes"].sum()) for run in runs]
-        whole = [
-            float(run.rounds[["bytes_down", "bytes_up"]].sum().sum()) + each for run, each in zip(runs, backhaul, strict=True)
-        ]
-        share = format_percent(sum(backhaul) / sum(whole)) if sum(whole) else MISSING
+        all_bytes = sum(backhaul) + sum(float(run.rounds[["bytes_down", "bytes_up"]].sum().sum()) for run in runs)
+        share = format_percent(sum(backhaul) / all_bytes) if all_bytes else MISSING
         rows.append([label, f"{number:,}", *shares, _cell([each / 1e6 for each in backhaul]), share])
     note = "Attempts of edges in rounds of the node above, over all seeds; aborted: the edge failed, or no update arrived."
     return Table("edge-attempts", "What became of the models of edges", (header, rows), note=note)
@@ -57,6 +57,7 @@ _NAMED = ("delivered", "lost", "aborted")
 
 
 def _outcomes(run: Run) -> dict[str, int]:
+    """Return the number of attempts of edges by outcome."""
     outcomes = run.arrow("edges", ["outcome"]).to_pandas()["outcome"].astype(str)
     return {str(name): int(count) for name, count in outcomes.value_counts().items()}
 

@@ -18,6 +18,7 @@ def delivered_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
     """Draw updates delivered against simulated time, the one clock of all servers; None without deliveries or time."""
 
     def curve(run: Run) -> Curve:
+        """Return the updates delivered up to the end of each round, in seconds; empty without deliveries or time."""
         end_s, delivered = round_columns(run, "end_s", "delivered")
         if not delivered.any() or not end_s.size or end_s[-1] <= 0.0:
             return np.empty(0), np.empty(0)
