@@ -15,6 +15,12 @@ from scenarios.schema.own_components import OwnComponent, own_components
 from scenarios.schema.scenario import Scenario
 from scenarios.workers.training import TrainingError, calls_of
 
+_DRIVERS = {
+    "server.kind": ("what compose put together", "fix its compose"),
+    "server.protocol.kind": ("what it told its host", "fix its calls"),
+}
+"""Ends of the keys of classes that drive the engine: what the engine has of them, and the remedy where it cannot use that."""
+
 
 @dataclass(frozen=True)
 class OwnFailure:
@@ -49,12 +55,14 @@ def own_failure(scenario: Scenario, error: BaseException) -> OwnFailure | None:
         path = re.sub(r"(?<=^learner\.metrics)\.\d+$", "", own.path)
         text = error.failure.text + error.failure.line if isinstance(error, TrainingError) else _text(error)
         return OwnFailure(path, f"{path} = {own.kind!r}: {text}")
-    if not scenario.server.own or isinstance(error, MemoryError | DefectError):
+    if isinstance(error, MemoryError | DefectError):
         return None
-    # The class put the engine's parts together: what they cannot go on with, it gave them.
-    kind = scenario.server.kind
-    text = f"the engine cannot go on with what compose put together: {_text(error)}"
-    return OwnFailure("server.kind", f"server.kind = {kind!r}: {text}; fix its compose")
+    for own in own_components(scenario):
+        for end, (given, remedy) in _DRIVERS.items():
+            if own.path.endswith(end):
+                text = f"the engine cannot go on with {given}: {_text(error)}; {remedy}"
+                return OwnFailure(own.path, f"{own.path} = {own.kind!r}: {text}")
+    return None
 
 
 def _text(error: BaseException) -> str:

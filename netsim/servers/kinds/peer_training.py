@@ -16,6 +16,7 @@ from netsim.clients.attempts import Attempts, ObjectAttempts
 from netsim.clients.vectorised.columns import Columns, Selected
 from netsim.core.causes import END, MESSAGE, SCHEDULE, SENT, Cause
 from netsim.core.clock import LAST, Event, Process
+from netsim.core.errors import ParameterError
 from netsim.core.state import StateFields
 from netsim.network.transport.message_draws import EdgeDraws
 from netsim.peers.training.protocol import NOTE, Arrival, MixingWeights, NoModels, PeerModels, TrainingProtocol
@@ -282,6 +283,8 @@ class PeersAtWork(StateFields):
         return arriving
 
     def send_note(self, peer: int, edges: Sequence[int], key: int, size_bytes: int) -> None:
+        if size_bytes < 0:
+            raise ParameterError("size_bytes", size_bytes, "must be >= 0 bytes")
         self._send(peer, edges, key, size_bytes, NOTE, 0.0)
 
     def _send(self, peer: int, edges: Sequence[int], key: int, size_bytes: int, model: int, attached: float) -> None:

@@ -18,7 +18,7 @@ import ast
 
 import numpy as np
 
-from netsim.core.closing import ClosingRule
+from netsim.peers.training.d_psgd import DPsgd
 from netsim.servers.rounds.close import WaitRule, WhenEnded
 from netsim.servers.rounds.dispatch import PolicyDispatch
 from netsim.servers.rounds.loop import Instrument, RoundLoop
@@ -45,6 +45,19 @@ class Server:
             instruments=[parts["instrument"]()],
         )
         return RoundServer(loop=loop)
+
+
+class Protocol(DPsgd):
+    # Calls its host wrongly, in the second own round of a peer.
+
+    def __init__(self, *, call: str, arguments: str):
+        super().__init__()
+        self.call, self.arguments = call, ast.literal_eval(arguments)
+
+    def on_trained(self, peer, model):
+        if self.host.round[peer] == 2:
+            getattr(self.host, self.call)(*self.arguments)
+        super().on_trained(peer, model)
 
 
 class Empty:
@@ -96,9 +109,9 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("wrong_own", None)
 
 
-def message(server: dict[str, Any]) -> str:
+def message(server: dict[str, Any], tables: dict[str, Any] = TABLES) -> str:
     """The message of a run in memory with this server; empty if it ends well. Any other exception passes."""
-    scenario = parse(TABLES | {"server": server})
+    scenario = parse(tables | {"server": server})
     try:
         run_in_memory(build(scenario), scenario)
     except UserError as error:
@@ -130,3 +143,41 @@ def test_no_wrong_call_of_compose_ends_in_a_traceback(fault: str) -> None:
     text = message({"kind": "wrong_own:Composed", "wrong": fault})
     assert text.startswith("server.kind = 'wrong_own:Composed'"), text
     assert "\n" not in text
+
+
+PEERS: dict[str, Any] = {
+    "name": "peers",
+    "rounds": 4,
+    "clients": {"count": 4},
+    "compute": {"delay": {"kind": "shifted-exponential", "shift_s": 0.5, "mean_excess_s": 0.5}},
+    "peers": {"topology": {"kind": "ring"}},
+}
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments"),
+    [
+        ("train", "(9,)"),
+        ("train", "('x',)"),
+        ("train", "(0, 'model')"),
+        ("send_model", "(0, [99], 1, 0)"),
+        ("send_model", "(0, [0], 1, 'model')"),
+        ("send_model", "(0, [0], 'key', 0)"),
+        ("send_note", "(0, [0], 7, -5)"),
+        ("send_note", "(0, [0], 7, 'many')"),
+        ("call_in", "(-1.0, 0, 1)"),
+        ("call_in", "('soon', 0, 1)"),
+        ("combine", "([0], 'x')"),
+        ("combine", "(['a', 'b'], [1.0])"),
+        ("finish", "(9, 0)"),
+        ("finish", "(0, 'model')"),
+        ("finish", "(0, None)"),
+    ],
+)
+def test_no_wrong_call_of_a_protocol_ends_in_a_traceback(call: str, arguments: str) -> None:
+    protocol = {"kind": "wrong_own:Protocol", "call": call, "arguments": arguments}
+    text = message({"kind": "peers", "protocol": protocol}, PEERS)
+    # Without a [learner] models are not looked at.
+    if text or (call != "combine" and "model" not in arguments):
+        assert text.startswith("server.protocol.kind = 'wrong_own:Protocol': ")
+        assert "\n" not in text
