@@ -61,7 +61,7 @@ class Absences:
 
     def forecast(self, from_s: float, to_s: float) -> FloatArray:
         """Return the share (K,) of [`from_s`, `to_s`] in which each client will be present. Ignores that clients were taken away,
-        because nobody can predict a script.
+        because a script cannot be predicted.
         """
         return self.inner.forecast(from_s, to_s)
 

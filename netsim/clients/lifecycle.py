@@ -33,9 +33,9 @@ _EVER = float("inf")
 class UpdateLifecycle:
     """Runs the steps of updates over `medium` (links, work and draws of the clients), by events.
 
-    `accountant`: what privacy an update costs. `find`: callback that returns the update of a client whose bytes a carrier has
-    moved. `on_end`: called with each update whose attempt ends, inside the event that ended it. `energy`: powers and batteries
-    of the clients, or None. `kind`: name of the messages on carriers, different for each executor on one medium.
+    `accountant`: counts the privacy that updates spend. `find`: callback that returns the update of a client after a carrier has
+    moved its bytes. `on_end`: called with each update whose attempt ends, inside the event that ended it. `energy`: powers and
+    batteries of the clients, or None. `kind`: name of the messages on carriers, different for each executor on one medium.
     """
 
     def __init__(

@@ -319,9 +319,9 @@ class ClientPool(Tallies):
     def refuse(self, round: int, client: int, version: int, cause: str) -> None:
         """Count and record an attempt of `client` that is aborted for `cause` before anything is sent or drawn."""
         now, group = self.clock.now, None if self.groups is None else self.groups.names_of(np.array([client]))[0]
-        nobody = np.zeros(0, np.int64)
-        update = Update(client, round, version, 0, now, ModelDraws(round, now, nobody), (0, None, None), group)
-        age, draws = round - int(self.last_delivery[client]), SendDraws(round, now, nobody)
+        no_clients = np.zeros(0, np.int64)
+        update = Update(client, round, version, 0, now, ModelDraws(round, now, no_clients), (0, None, None), group)
+        age, draws = round - int(self.last_delivery[client]), SendDraws(round, now, no_clients)
         update.attempt(round, age, now, now, draws, 0, None, self.causes.begin_cause(client))
         self.started += 1
         self.selections[client] += 1

@@ -136,6 +136,7 @@ class Clock(Environment):
         while awaited.callbacks is not None:
             if not queue:
                 raise NothingScheduledError(f"nothing is scheduled any more, and {over} has not happened")
+            # (time, priority, number, ...), read by index: unpacking entries of two lengths would cost more.
             entry = queue[0]
             if entry[0] > limit_s:
                 self._now = limit_s

@@ -137,9 +137,10 @@ class OverlayRounds:
 
     def _count(self, round: int, node: int) -> None:
         """Count an arrival of `round` at `node`, or the end of its work; begin the next round after the last one needed."""
-        key = round, _ALL if self.waiting == "all" else node
+        counted = _ALL if self.waiting == "all" else node
+        key = round, counted
         self._arrived[key] += 1
-        needed = self.count - 1 if self.waiting == "centre" else self._needed[round][key[1]]
+        needed = self.count - 1 if self.waiting == "centre" else self._needed[round][counted]
         if self._arrived[key] < needed:
             return
         del self._arrived[key]

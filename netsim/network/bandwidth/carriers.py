@@ -125,7 +125,8 @@ class Carrier(Protocol):
     def resize(self, size_bytes: float | None) -> Carrier:
         """Return the same carrier for messages of `size_bytes`, if it carries bytes without events; otherwise itself."""
 
-    def state_dict(self) -> State: ...
+    def state_dict(self) -> State:
+        """Return the messages in flight, and what the next events depend on."""
 
     def load_state_dict(self, state: State, round: int, time_s: float) -> None:
         """Restore the state at the close of `round` and schedule the next event."""
@@ -141,6 +142,7 @@ class NoCarrier:
         return Port(self, kind, size_bytes)
 
     def is_cut_off(self, client: int, target: int) -> bool:
+        """Return False: no carrier cuts a message off."""
         return False
 
     def __contains__(self, key: Key) -> bool:
@@ -196,6 +198,7 @@ class Ports:
         return delays
 
     def is_cut_off(self, client: int, target: int) -> bool:
+        """Return False: one link in place of routes has no outages."""
         return False
 
     def resize(self, size_bytes: float | None) -> Self:
@@ -204,7 +207,8 @@ class Ports:
 
     def _end(self, key: Key, cause: str | None = None) -> None:
         """Report the end of message `key` to its port: it has arrived, or is lost for `cause`."""
-        self._ports[key[0]].on_end(key[1], cause)
+        kind, number = key
+        self._ports[kind].on_end(number, cause)
 
     def _stop(self, key: Key) -> None:
         """Report that message `key` is lost, because its link stops before the last byte."""

@@ -143,7 +143,10 @@ class Flows:
         if flow_class is None:
             return True
         due = self._next_bundle_end()
-        if due is None or due[0] > self.clock.now:
+        if due is None:
+            return False
+        end_s, _ = due
+        if end_s > self.clock.now:
             return False  # no flow ends now
         assert flow_class.bundle is not None
         return flow_class.bundle.end_s(flow_class, flow) <= self.clock.now
@@ -209,15 +212,21 @@ class Flows:
     def _next_bundle_end(self) -> tuple[float, PathBundle] | None:
         """Return (time of the next end, bundle in which it happens), or None. Drops outdated entries from the heap."""
         ends = self._ends
-        while ends and self._stamps.get(ends[0][2]) != ends[0][3]:
+        while ends:
+            end_s, _, bundle, stamp = ends[0]
+            if self._stamps.get(bundle) == stamp:
+                return end_s, bundle
             heappop(ends)
-        return (ends[0][0], ends[0][2]) if ends else None
+        return None
 
     def _call_at_next_end(self) -> None:
         """Put the next end on the clock, unless an earlier time is there."""
         due = self._next_bundle_end()
-        if due is not None and due[0] < self._alarm_s:
-            self._alarm_s = max(due[0], self.clock.now)
+        if due is None:
+            return
+        end_s, _ = due
+        if end_s < self._alarm_s:
+            self._alarm_s = max(end_s, self.clock.now)
             self.clock.call_at(self._alarm_s, self._on_alarm, self._alarm_s, FIRST)
 
     def _on_alarm(self, at_s: float) -> None:

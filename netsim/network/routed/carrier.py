@@ -68,6 +68,7 @@ class RoutedCarrier(Ports):
         self.network.cancel(self._direction, key)
 
     def is_cut_off(self, client: int, target: int) -> bool:
+        """Return True if the network has no way left between the ends of the message."""
         return self.network.is_cut_off(*self._ends(client, target))
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:

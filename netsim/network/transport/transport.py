@@ -486,9 +486,10 @@ class Transport:
     def _row(self, message: Message, outcome: str, cause: str | None = None) -> MessageRow:
         """Return the record of a message that ends now with `outcome`."""
         source, target = self.sources[message.edge], self.targets[message.edge]
+        protocol, slot = message.label
         return MessageRow(
-            message.label[1],
-            message.label[0],
+            slot,
+            protocol,
             source,
             # A `Star` has no other node than the client.
             SERVER if target == source else target,

@@ -95,7 +95,8 @@ class GossipLearning(TrainingProtocol):
         elif self._own[peer] is not None:
             received = self._received[peer]
             assert received is not None
-            self._start(peer, received[0])
+            received_model, _ = received
+            self._start(peer, received_model)
         elif self._inbox[peer]:
             self._take_in(peer)
 
@@ -114,19 +115,20 @@ class GossipLearning(TrainingProtocol):
         """Finish the own round with the trained model, and set its age by the variant."""
         host, received, own = self.host, self._received[peer], self._own[peer]
         self._busy[peer] = False
+        received_age = 0 if received is None else received[1]
         if received is None:
             self._age[peer] += 1
         elif self.variant != "update-merge":
-            self._age[peer] = 1 + (received[1] if self.variant == "update" else max(int(self._age[peer]), received[1]))
+            self._age[peer] = 1 + (received_age if self.variant == "update" else max(int(self._age[peer]), received_age))
             self._received[peer] = None
         elif own is None:
             # Its own model is trained; the next own round trains the one that arrived.
             self._age[peer] += 1
             self._own[peer] = model
         else:
-            ages = int(self._age[peer]), 1 + received[1]
-            model = self._merged(own, ages[0], model, ages[1])
-            self._age[peer], self._own[peer], self._received[peer] = max(ages), None, None
+            own_age, received_age = int(self._age[peer]), 1 + received_age
+            model = self._merged(own, own_age, model, received_age)
+            self._age[peer], self._own[peer], self._received[peer] = max(own_age, received_age), None, None
         host.finish(peer, model)
 
     def on_timer(self, peer: int, key: int) -> None:
@@ -177,5 +179,5 @@ class GossipLearning(TrainingProtocol):
     def kept(self) -> Iterable[int]:
         """Return the models that wait, and those of trainings under way."""
         waiting = [model for inbox in self._inbox for model, _ in inbox]
-        received = [entry[0] for entry in self._received if entry is not None]
+        received = [model for model, _ in filter(None, self._received)]
         return [*waiting, *received, *(model for model in self._own if model is not None)]

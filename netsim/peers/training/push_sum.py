@@ -74,8 +74,8 @@ class PushSum(ExchangeProtocol):
     def on_late(self, peer: int, edge: int, model: int) -> None:
         """Keep a part of an earlier round, which the next combination adds. It is the oldest of its edge whose weight is kept."""
         weights = self._weights[peer]
-        key = min(key for key in weights if key[1] == edge)
-        self._late[peer].append((model, weights.pop(key)))
+        oldest_round = min(round for round, arrived_over in weights if arrived_over == edge)
+        self._late[peer].append((model, weights.pop((oldest_round, edge))))
 
     def mix(self, peer: int, round: int, model: int, arrived: dict[int, int]) -> tuple[list[int], list[float]]:
         """Return the parts that the peer adds up, with weights that turn their sum into the model x / w."""

@@ -78,8 +78,9 @@ class CableJamming(Instrument):
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `jammed` (hit transfers of all kinds) and `jam_dwells`."""
-        before, self._before = self._before, (self._cables.hit, self._jammers.spent)
-        return {"jammed": self._before[0] - before[0], "jam_dwells": self._before[1] - before[1]}
+        hit_before, spent_before = self._before
+        hit, spent = self._before = self._cables.hit, self._jammers.spent
+        return {"jammed": hit - hit_before, "jam_dwells": spent - spent_before}
 
     def counts(self) -> dict[str, int]:
         """Return `jam_dwells` since the start of the run."""

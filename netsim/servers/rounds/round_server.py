@@ -158,7 +158,10 @@ class AttemptRows:
 
     def _record(self, row: UpdateRow, losses: tuple[float, float] | None) -> None:
         """Record an attempt with its (mean loss, root mean square), or without losses."""
-        self._table.append(self._values(row if losses is None else row._replace(loss=losses[0], loss_rms=losses[1])))
+        if losses is not None:
+            loss, loss_rms = losses
+            row = row._replace(loss=loss, loss_rms=loss_rms)
+        self._table.append(self._values(row))
 
     def record_unfinished(self) -> None:
         """Record, at the end of a run, the attempts that were held back, then those in flight, as unfinished.

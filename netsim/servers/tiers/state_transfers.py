@@ -173,10 +173,9 @@ class LinkStates:
         None.
         """
         way = self._under_way[client]
-        outages, edge = self._medium.outages, way.legs[0][1]
+        outages, (_, edge) = self._medium.outages, way.legs.pop(0)
         outage = None if outages is None else outages.cause(edge, way.started_s, self._clock.now)
         cause = cause_of_loss(outage, None, link, way.survives)
-        way.legs.pop(0)
         if cause is None and way.legs:
             self._begin_leg(client)
             return
@@ -186,7 +185,7 @@ class LinkStates:
     def cancel(self, client: int) -> None:
         """End the transfer early, and take bytes that are left off the carrier."""
         way = self._under_way.pop(client)
-        up = way.legs[0][0]
+        up, _ = way.legs[0]
         port = self._up if up else self._down
         if way.due_s is None and client in port:
             port.leave(client)
