@@ -57,6 +57,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "matcha": {"kind": "matcha"},
     "choco": {"kind": "choco", "gamma": 0.5},
     "push-sum": {"kind": "push-sum"},
+    "one-peer": {"kind": "one-peer"},
     "epidemic": {"kind": "epidemic", "targets": 1},
     "ad-psgd": {"kind": "ad-psgd"},
     "gossip-learning": {"kind": "gossip-learning", "period_s": 0.7},
@@ -76,11 +77,16 @@ RESENT = [name for name in PROTOCOLS if name in ("train-first", "ad-psgd", "push
 CASES = [(name, "none") for name in PROTOCOLS] + [(name, trouble) for name in RESENT for trouble in TROUBLES if trouble != "none"]
 
 
+def topology_of(name: str) -> dict[str, Any]:
+    """Return a topology that holds the links of the protocol."""
+    return {"kind": "exponential" if name == "one-peer" else "ring"}
+
+
 @pytest.mark.parametrize(("name", "trouble"), each_nth(4, CASES))
 def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(name: str, trouble: str) -> None:
     protocol = PROTOCOLS[name] | ({} if trouble == "none" else {"retry_s": 0.4})
     others = TROUBLES[trouble]
-    links = {"delay": EXPONENTIAL | {"shift_s": 0.1, "mean_excess_s": 0.3}, "topology": {"kind": "ring"}}
+    links = {"delay": EXPONENTIAL | {"shift_s": 0.1, "mean_excess_s": 0.3}, "topology": topology_of(name)}
     server = {"kind": "peers", "protocol": protocol}
     tables = study(rounds=8, clients={"count": 6}, server=server, compute=varied(0.5, 1.0), output={}, seed=5)
     tables |= others | {"peers": links | others.get("peers", {})}
@@ -93,3 +99,16 @@ def test_training_that_is_longer_moves_the_end_as_often_as_the_path_holds_it(nam
     for client in range(6):
         moved = (end_s(tables, Phase("compute", None, client)) - was_s) / LONGER_S
         assert moved == pytest.approx(held.get(client, 0), abs=5e-3), client
+
+
+# The messages of an exchange of AD-PSGD are one step of the path; before a model that a clock sends, there is the clock alone.
+@pytest.mark.parametrize("name", each_nth(3, [name for name in PROTOCOLS if name not in ("ad-psgd", "gossip-learning")]))
+def test_messages_that_take_longer_move_the_end_as_often_as_the_path_holds_them(name: str) -> None:
+    def slower(seconds: float) -> dict[str, Any]:
+        links = {"delay": EXPONENTIAL | {"shift_s": 0.1 + seconds, "mean_excess_s": 0.3}, "topology": topology_of(name)}
+        server = {"kind": "peers", "protocol": PROTOCOLS[name]}
+        return study(rounds=8, clients={"count": 6}, server=server, peers=links, compute=varied(0.5, 1.0), output={}, seed=5)
+
+    path = critical_path(run_records(played(slower(0.0))))
+    moved = (end_s(slower(LONGER_S)) - end_s(slower(0.0))) / LONGER_S
+    assert moved == pytest.approx((path["phase"] == "message").sum(), abs=5e-3)

@@ -1,13 +1,14 @@
-"""What holds for every protocol that comes along: messages balance, and a run resumed in the middle ends with the same models."""
+"""What holds for every protocol that comes along: messages and weights balance, and resumed runs end with the same models."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from scenarios.registry.kinds import BUILT_IN
-from tests.helpers.peer_training import EXPONENTIAL, LEARNER, check_resumed, learning, ready
+from tests.helpers.peer_training import EXPONENTIAL, LEARNER, check_resumed, learning, ready, study, with_numbers
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "d-psgd": {"timeout_s": 0.5},
@@ -58,3 +59,42 @@ def test_messages_balance_and_bytes_add_up(kind: str) -> None:
     assert sum(row.size_bytes for row in records.messages) == sum(row.message_bytes for row in rows)
     # Only models that something still needs are kept.
     assert len(simulation.server.learner._vectors) <= 80
+
+
+def mixed(kind: str, **tables: Any) -> np.ndarray:
+    """The models of 8 peers (8, 8) after 10 rounds without training, if peer i begins with unit vector i.
+
+    Row i holds the weights of all first models in the model of peer i: the product of W of all rounds.
+    """
+    server = {"kind": "peers", "protocol": {"kind": kind} | EXAMPLES[kind] | tables.pop("protocol", {})}
+    complete = {"topology": {"kind": "complete"}, "delay": EXPONENTIAL} | tables.pop("peers", {})
+    scenario = study(**{"rounds": 10, "clients": {"count": 8}, "server": server, "peers": complete} | tables)
+    simulation, models = with_numbers(scenario, np.eye(8))
+    simulation.run()
+    return models()
+
+
+@pytest.mark.parametrize("kind", EXAMPLES)
+def test_rows_of_the_weights_sum_to_one_though_messages_are_lost_and_peers_away(kind: str) -> None:
+    away = {"kind": "markov", "mean_on_s": 15.0, "mean_off_s": 2.0}
+    weights = mixed(kind, peers={"channel": {"kind": "bernoulli", "success": 0.7}}, availability=away)
+    assert weights.sum(1) == pytest.approx(np.ones(8), abs=1e-12)
+    assert (weights != np.eye(8)).any()
+    if kind != "choco":
+        assert weights.min() >= 0.0
+
+
+KEEPS_THE_MEAN = {kind: {"timeout_s": None} for kind in ("d-psgd", "matcha", "one-peer", "push-sum")} | {
+    "choco": {},
+    "ad-psgd": {},
+    "epidemic": {"variant": "oracle", "targets": 3, "timeout_s": None},
+}
+"""Protocols whose columns of W sum to 1 where no message is missing, with keys by which peers wait for all."""
+
+
+@pytest.mark.parametrize("kind", KEEPS_THE_MEAN)
+def test_columns_of_the_weights_sum_to_one_where_no_message_is_missing(kind: str) -> None:
+    weights = mixed(kind, protocol=KEEPS_THE_MEAN[kind])
+    assert weights.sum(0) == pytest.approx(np.ones(8), abs=1e-12)
+    assert weights.sum(1) == pytest.approx(np.ones(8), abs=1e-12)
+    assert weights.min() > 0.0
