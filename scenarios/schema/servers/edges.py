@@ -202,7 +202,7 @@ def check_edges(scenario: "Scenario") -> None:
     refused = {
         "channels": "are of one server; leave them out, each client then has a link to its edge",
         "scheduler": "assigns sub-channels of one server; leave it out",
-        "probe": "edges and clients are not asked before a selection yet; leave it out",
+        "probe": "asks before a selection, and a run is saved while edges select: answers under way would be lost; leave it out",
     }
     for name, reason in refused.items():
         if getattr(scenario, name) is not None:

@@ -50,7 +50,7 @@ class Safa(Server):
 
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     why_no_probes: ClassVar[str] = "the server of SAFA selects nobody; leave it out"
-    why_no_tier: ClassVar[str] = "keeps a model of every client in the cache of one server"
+    why_no_tier: ClassVar[str] = "averages a cache of its clients' last models, in which a model from the node above has no part"
 
     @property
     def caches(self) -> bool:
@@ -112,7 +112,7 @@ class Compass(Server):
     gives_steps: ClassVar[bool] = True
     decider: ClassVar[Literal["policy", "scheduler", "server"]] = "server"
     why_no_probes: ClassVar[str] = "the server of FedCompass selects nobody; leave it out"
-    why_no_tier: ClassVar[str] = "plans the local steps of the clients of one server"
+    why_no_tier: ClassVar[str] = "assigns local steps, which edges do not make, and keeps groups as rounds of an edge break off"
 
     def check(self, scenario: "Scenario") -> None:
         """Refuse tables that do not go with this server, which selects no clients and assigns steps by known speeds."""

@@ -74,7 +74,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "server without edges": (
         study(server={"kind": "safa", "per_round": 2}),
-        r"server\.kind = .safa.: keeps a model of every client in the cache of one server; set kind = .*, or leave \[edges\] out",
+        r"server\.kind = .safa.: averages a cache of its clients' last models, .*; set kind = .*, or leave \[edges\] out",
     ),
     "shared bandwidth": (
         study(edges={"uplink": {"shared": {"bandwidth_bytes_per_s": 1e6}}}),
@@ -110,7 +110,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         study(jammers=[{"name": "truck", "law": {"kind": "sweep"}}]),
         r"jammers = .*jam sub-channels of one server; give them cables of \[network\], or leave them out",
     ),
-    "probes": (study(probe={"timed": False}), r"probe = .\.\..: edges and clients are not asked before a selection yet"),
+    "probes": (study(probe={"timed": False}), r"probe = .\.\..: asks before a selection, and a run is saved while edges select"),
     "nobody moves": (study(edges={"moving": "finishes"}), r"edges\.moving = .finishes.: nobody moves; give moves or a script"),
     "unknown key": (study(tier(round=2)), r"edges\.tiers\.0\.round = 2: unknown key; did you mean 'rounds'"),
 }
