@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.colors import to_rgb
@@ -24,29 +25,29 @@ DARKEST = 0.45
 
 
 def best_figure(
-    study: CellStudy, found: Sequence[BestInCell], name: str, heading: str, *, look: Look = PLAIN
+    study: CellStudy, cells: Sequence[BestInCell], name: str, heading: str, *, look: Look = PLAIN
 ) -> ShownFigure | None:
     """Draw the map of the best method by the metric `name`; grey: no difference is shown. None without values.
 
-    `found` is a result of `best_in_cells`. The first key goes up, the second to the right; one key gives one row.
+    `cells` is a result of `best_in_cells`. The first key goes up, the second to the right; one key gives one row.
     """
-    if not any(one.best.index >= 0 for one in found):
+    if not any(cell.best.index >= 0 for cell in cells):
         return None
     rows, columns = (study.axis(0), study.axis(1)) if len(study.keys) == 2 else (np.zeros(1), study.axis(0))
     with look.apply():
         figure, (axes,) = new_figure(look=look, size_in=(7.2, 1.6 + 0.75 * max(2, rows.size)))
         axes.grid(visible=False)
         shown = np.ones((rows.size, columns.size, 3))
-        for one in found:
-            row = rows.tolist().index(one.cell.at[0]) if len(study.keys) == 2 else 0
-            column = columns.tolist().index(one.cell.at[-1])
-            colour = to_rgb(_colour(one.winners))
+        for cell in cells:
+            row = rows.tolist().index(cell.cell.at[0]) if len(study.keys) == 2 else 0
+            column = columns.tolist().index(cell.cell.at[-1])
+            colour = to_rgb(_colour(cell.winners))
             shown[row, column] = colour
+            # Luminance of red, green and blue, as screens weigh them.
             dark = float(np.dot(colour, (0.2126, 0.7152, 0.0722))) < DARKEST
-            axes.text(
-                column, row, drawable(cell_words(study, one, name)), ha="center", va="center", color="white" if dark else "black",
-                fontsize="small", linespacing=1.25, gid=f"cell-{row}-{column}",
-            )  # fmt: skip
+            words = drawable(cell_words(study, cell, name))
+            letters: dict[str, Any] = {"color": "white" if dark else "black", "fontsize": "small", "linespacing": 1.25}
+            axes.text(column, row, words, ha="center", va="center", gid=f"cell-{row}-{column}", **letters)
         axes.imshow(shown, aspect="auto", origin="lower")
         axes.set_xticks(range(columns.size), [f"{value:g}" for value in columns])
         axes.set_yticks(range(rows.size), [f"{value:g}" for value in rows] if len(study.keys) == 2 else [""])
@@ -57,7 +58,7 @@ def best_figure(
         axes.set(xlabel=key_with_unit(study.keys[-1]), ylabel=key_with_unit(study.keys[0]) if len(study.keys) == 2 else "")
         legend = [
             (Patch(facecolor=_colour(winners)), " = ".join(study.methods[index] for index in winners) or NONE_WORDS)
-            for winners in sorted({one.winners for one in found}, key=lambda winners: (not winners, winners))
+            for winners in sorted({cell.winners for cell in cells}, key=lambda winners: (not winners, winners))
         ]
         note = (
             f"a method is best where every other is shown to be worse, with {study.confidence * 100:g} % in all "
@@ -65,25 +66,26 @@ def best_figure(
         )
         headline(figure, f"Best where: {heading}", note, legend, look=look)
         figure.description = "; ".join(
-            f"{', '.join(f'{key} {value:g}' for key, value in zip(study.keys, one.cell.at, strict=True))}: "
-            + cell_words(study, one, name).replace("\n", ", ")
-            for one in found
+            f"{', '.join(f'{key} {value:g}' for key, value in zip(study.keys, cell.cell.at, strict=True))}: "
+            + cell_words(study, cell, name).replace("\n", ", ")
+            for cell in cells
         )
     return figure
 
 
-def cell_words(study: CellStudy, one: BestInCell, name: str) -> str:
+def cell_words(study: CellStudy, cell: BestInCell, name: str) -> str:
     """Return two lines of text on a cell: the best method and its mean, or the methods that may be best."""
-    if one.best.index < 0:
+    if cell.best.index < 0:
         return "—"
-    if not one.winners:
-        members = [name for name, member in zip(study.methods, one.best.members, strict=True) if member]
+    if not cell.winners:
+        members = [method for method, member in zip(study.methods, cell.best.members, strict=True) if member]
         few = ", ".join(members) if len(members) <= MOST_NAMED else f"{len(members)} of {len(study.methods)} may be best"
         return f"no difference\n({few})"
-    mean = float(np.nanmean(method_values(one.cell, name)[:, one.best.index])) * metric(name).scale
-    names = " =\n".join(study.methods[index] for index in one.winners)
+    mean = float(np.nanmean(method_values(cell.cell, name)[:, cell.best.index])) * metric(name).scale
+    names = " =\n".join(study.methods[index] for index in cell.winners)
     return f"{names}\n{mean:.4g}"
 
 
 def _colour(winners: Sequence[int]) -> str:
+    """Return the colour of the first winner, or grey without one."""
     return PALETTE[winners[0] % len(PALETTE)] if winners else NONE_COLOUR

@@ -19,6 +19,7 @@ from analysis.parameters.section import metrics_shown
 from analysis.results.sweep import Sweep
 
 MOST_KEYS = 2
+"""Largest number of keys that make a grid of cells."""
 
 
 def cell_sections(sweep: Sweep, comparison: Comparison, *, within: Sequence[str] = (), look: Look = PLAIN) -> list[Section]:
@@ -113,10 +114,12 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
 
 
 def _baseline(cell: Cell) -> int:
+    """Return the number of the method that is the baseline of a cell."""
     return cell.variants.index(cell.comparison.baseline)
 
 
 def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
+    """Return the text, map and tables on one metric."""
     from analysis.grids.figure import best_figure
 
     cells = best_in_cells(study, name)
@@ -131,6 +134,7 @@ def _blocks(study: CellStudy, name: str, look: Look) -> list[Block]:
 
 
 def _introduction(study: CellStudy) -> str:
+    """Return sentences that say what a cell is, and up to which time its runs are compared."""
     ends = [cell.comparison.horizon_s for cell in study.cells]
     where = " and ".join(study.keys)
     asked_s = study.cells[0].comparison.asked_horizon_s
@@ -149,4 +153,5 @@ def _introduction(study: CellStudy) -> str:
 
 
 def _slug(name: str) -> str:
+    """Return the name of a metric as part of the id of a table."""
     return name.replace("_", "-")

@@ -25,7 +25,7 @@ def parameter_figure(
 
     `restricted`: words for the averaged quantity where it is not the metric itself, such as "min(time, 20 s)".
     """
-    one = metric(study.metric)
+    definition = metric(study.metric)
     if not any(np.isfinite(interval.mean) for line in study.lines for interval in line.intervals):
         return None
     seeds = sorted({interval.count for line in study.lines for interval in line.intervals if interval.count})
@@ -35,16 +35,16 @@ def parameter_figure(
         beyond: list[str] = []
         for index, line in enumerate(study.lines):
             style = line_style(index)
-            mean = np.array([interval.mean for interval in line.intervals]) * one.scale
+            mean = np.array([interval.mean for interval in line.intervals]) * definition.scale
             if np.isinf(mean).any():
                 # Infinite values, such as the leak without protection.
                 mean[np.isinf(mean)] = np.nan
                 beyond.append(line.label or "some values")
             if np.isnan(mean).all():
                 continue
-            half = np.nan_to_num([interval.half_width for interval in line.intervals]) * one.scale
-            # Bars end at what can be: no share is below 0 or above 100 %.
-            low, high = (np.clip(mean + side * half, *one.limits) for side in (-1.0, 1.0))
+            half = np.nan_to_num([interval.half_width for interval in line.intervals]) * definition.scale
+            # Bars end at possible values: no share is below 0 or above 100 %.
+            low, high = (np.clip(mean + side * half, *definition.limits) for side in (-1.0, 1.0))
             (drawn,) = axes.plot(line.at, mean, **style)
             bars = (mean - low, high - mean)
             axes.errorbar(line.at, mean, yerr=bars, fmt="none", color=style["color"], capsize=3.0, elinewidth=1.2)
@@ -52,18 +52,17 @@ def parameter_figure(
             axes.plot(line.at[members], mean[members], "o", color=style["color"], ms=5.5, zorder=4)
             axes.plot(line.at[~members], mean[~members], "o", color=style["color"], mfc="white", ms=5.5, zorder=4)
             legend.append((drawn, line.label))
-        every = np.concatenate([line.at for line in study.lines])
-        _value_axis(axes, every)
-        axes.set(xlabel=study.axis, ylabel=one.axis)
+        _value_axis(axes, np.concatenate([line.at for line in study.lines]))
+        axes.set(xlabel=study.axis, ylabel=definition.axis)
         counted = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
         what = f"mean of {restricted}" if restricted else "mean"
         note = f"{what} over {counted} seeds, bars: {confidence * 100:g} % intervals, each by itself"
         if any(line.best is not None for line in study.lines):
             note += f"; filled: may be the best value ({confidence * 100:g} % set of best, all values of a line together)"
         note += f"; left out, beyond any number: {', '.join(beyond)}" if beyond else ""
-        headline(
-            figure, f"{one.title[:1].upper()}{one.title[1:]} against {study.key}", note, [x for x in legend if x[1]], look=look
-        )
+        title = f"{definition.title[:1].upper()}{definition.title[1:]} against {study.key}"
+        # A single line has no label, and no entry in the legend.
+        headline(figure, title, note, [(drawn, label) for drawn, label in legend if label], look=look)
     return figure
 
 
@@ -115,9 +114,10 @@ def _value_axis(axes: Axes, values: FloatArray) -> None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         return
     place = np.log(distinct) if axes.get_xscale() == "log" else distinct
-    wide = _LABEL * float(np.ptp(place))
-    named = [0]
-    for number in range(1, distinct.size):
-        if place[number] - place[named[-1]] >= wide:
-            named.append(number)
-    axes.set_xticks(distinct.tolist(), [f"{value:g}" if i in named else "" for i, value in enumerate(distinct)])
+    # Label a value only if there is room beside the label before it.
+    room = _LABEL * float(np.ptp(place))
+    labelled = [0]
+    for index in range(1, distinct.size):
+        if place[index] - place[labelled[-1]] >= room:
+            labelled.append(index)
+    axes.set_xticks(distinct.tolist(), [f"{value:g}" if i in labelled else "" for i, value in enumerate(distinct)])

@@ -26,7 +26,7 @@ def closers(run: RunRecords) -> pd.DataFrame:
     result["rule"] = rounds["close_rule"].where(rounds["close_rule"].notna(), rounds["closed_by"])
     rows = attempts_at_close(rounds, _closing_attempts(run))
     rows = rows[rows["due"] & ~rows["round"].isin(rounds.loc[rounds["closed_by"] == "schedule", "round"])]
-    # A close at an end is due to what ended then; one at a deadline, which has passed since the opening, to what missed it.
+    # A close by the end of an attempt is due to the attempts that ended then; one at a deadline to those that missed it.
     closed_by_end = rows["round"].isin(rounds.loc[rounds["closed_by"] == "end", "round"])
     rows = rows[~(closed_by_end & rows["missed"])]
     by_round = rows.groupby("round")
@@ -47,7 +47,7 @@ def _closing_attempts(run: RunRecords) -> pd.DataFrame:
     if not run.carries:
         return rows
     ends_s = run.rounds["end_s"].to_numpy()
-    # What a round drops as it opens was waited for by none, though it ends in the instant in which the round before closes.
+    # No round waited for attempts that it dropped as it opened, though they end in the instant in which the round before closes.
     ended = (rows["outcome"] != "in_flight") & (rows["outcome_s"] <= (ends_s[-1] if len(ends_s) else -np.inf)) & ~dropped(rows)
     rows = rows[ended]
     place = np.searchsorted(ends_s, rows["outcome_s"].to_numpy())

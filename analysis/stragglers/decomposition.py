@@ -38,9 +38,11 @@ def edges(run: RunRecords) -> pd.DataFrame:
     # A server that carries updates over waits for an attempt in every round up to the attempt's end: one row for each of them.
     if run.carries:
         last = np.minimum(np.searchsorted(ends_s, times[:, -1]), len(rounds) - 1)
-        count = np.maximum(last - own, 0) + 1
-        rows = np.repeat(rows, count)
-        of_round = np.repeat(own, count) + np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        row_counts = np.maximum(last - own, 0) + 1
+        rows = np.repeat(rows, row_counts)
+        # 0, 1, 2 .. within the rows of an attempt: the number of rows less those before the attempt.
+        later_rounds = np.arange(len(rows)) - np.repeat(np.cumsum(row_counts) - row_counts, row_counts)
+        of_round = np.repeat(own, row_counts) + later_rounds
     order = np.argsort(of_round, kind="stable")
     rows, of_round = rows[order], of_round[order]
     low, high = starts_s[of_round], ends_s[of_round]

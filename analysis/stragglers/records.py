@@ -94,7 +94,7 @@ def run_records(run: Run) -> RunRecords:
 
 
 def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> RunRecords:
-    """Return the records of a run with edges."""
+    """Return the records of a run with edges. Their rounds and attempts share numbers with those of the server and clients."""
     import pandas as pd
 
     edges = run.arrow("edges").to_pandas().astype({"edge": str, "outcome": str, "begun_by": str})
@@ -110,11 +110,13 @@ def _tree_records(run: Run, clients: pd.DataFrame, facts: dict[str, Any]) -> Run
     edges["number"] += first
     edge_rounds["term"] = np.where(edge_rounds["term"] > 0, edge_rounds["term"] + first, 0)
     rounds = pd.concat([server.assign(edge=None, term=0), edge_rounds], ignore_index=True)
+    # `edge != edge` is true for NaN, with which pandas marks the rounds of the server.
     nodes = [None if edge != edge or edge is None else str(edge) for edge in rounds["edge"]]
     ids = {key: index + 1 for index, key in enumerate(zip(nodes, rounds["round"].tolist(), strict=True))}
     client_nodes = set(clients["coordinator"])
 
     def common_number(kind: str, after: float, node: str | None) -> float:
+        """Return the number, common to all nodes, of the round or attempt `after` that was the cause of this `kind` at `node`."""
         if kind in ("open", "close"):
             return ids.get((node, int(after)), np.nan)
         if kind == "term" or (kind == "end" and node not in client_nodes):

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from analysis.results.run import Run
 
 _PHASES = ("download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")
+"""Phases with columns in the table."""
 _SHOWN = 10
+"""Clients that the table lists."""
 
 
 def straggler_sections(run: Run) -> list[Section]:
