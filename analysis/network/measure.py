@@ -64,7 +64,7 @@ class _Limit(NamedTuple):
     """Transfers that a link limited."""
 
     transfers: int
-    """Those that it limited longer than any other link did."""
+    """Transfers that it limited longer than any other link did."""
     limited_s: float
     """Seconds for which it limited any, added up over them."""
 

@@ -38,7 +38,7 @@ class RankedScheduler(StateFields, ABC):
         self._counts = [0] * channels
         """Transmissions over each channel since the last restart."""
         self._wins = [0] * channels
-        """Those of them that got through."""
+        """Transmissions among these that got through."""
         self._scores = [NEVER] * channels
         """wins / counts, by which channels are ranked; NEVER without observations."""
 

@@ -72,9 +72,9 @@ class BothWays(NamedTuple):
     """Messages in both directions."""
 
     up: Messages
-    """Those of updates."""
+    """Messages of updates."""
     down: Messages
-    """Those of models."""
+    """Messages of models."""
 
 
 def both_ways(up: Compression, down: Compression, tensors: Sequence[int], others: int, demands: Demands) -> BothWays:
