@@ -20,7 +20,7 @@ from models.fl.options.checks import check_fresh
 from models.fl.store.memory import naming_device
 from models.fl.store.models import ModelStore
 from models.fl.training.local_trainer import LocalTrainer
-from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update
+from models.fl.training.local_work import ComputedUpdates, LocalWork, Update
 from models.fl.training.losses import finite_rows
 from netsim.core.state import State
 
@@ -63,15 +63,9 @@ class Aggregator:
         self._frozen = frozen.to(trainer.device) if frozen.any() else None
         """Columns of frozen parameters, which no update may change, even if the server optimizer turns zeros into a step."""
 
-    def collect(
-        self, updates: list[Update], want_losses: bool, models: Models | None = None, *, compress: bool = True
-    ) -> tuple[ComputedUpdates, BoolArray]:
-        """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros.
-
-        `models`: models that the updates start from; None: those of the store.
-        """
-        starts = self._store if models is None else models
-        computed = self._work.content(updates, starts, want_losses=want_losses, compress=compress)
+    def collect(self, updates: list[Update], want_losses: bool, *, compress: bool = True) -> tuple[ComputedUpdates, BoolArray]:
+        """Compute `updates`; return the content that their clients send, and True (n,) for finite ones. Others become zeros."""
+        computed = self._work.content(updates, self._store, want_losses=want_losses, compress=compress)
         self._work.keep(computed)
         self.trained_updates += len(updates)
         accepted: BoolArray = finite_rows(computed.content).cpu().numpy()
@@ -80,15 +74,15 @@ class Aggregator:
             self.refused_updates += int((~accepted).sum())
         return computed, accepted
 
-    def ends(self, updates: list[Update], models: Models) -> Tensor:
-        """Return the models (n, d) of the clients of `updates` after local training from `models`, without compression.
+    def ends(self, updates: list[Update]) -> Tensor:
+        """Return the models (n, d) of the clients of `updates` after local training, without compression.
 
         A client whose update is not finite keeps the model that it started from.
 
         Raises:
             AnswerError: a user's trainer returned a state: models may be computed in another order than they were begun.
         """
-        computed, _ = self.collect(updates, False, models, compress=False)
+        computed, _ = self.collect(updates, False, compress=False)
         for result in computed.results.values():
             if result.state is not None:
                 raise AnswerError("trainer", "train", result.state, "a peer keeps its model only; return no state")

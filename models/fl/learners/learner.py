@@ -28,7 +28,7 @@ from models.fl.protocols import Staleness
 from models.fl.store.memory import naming_device
 from models.fl.store.models import ModelStore
 from models.fl.training.executors import Workers
-from models.fl.training.local_work import ComputedUpdates, LocalWork, Models, Update, work_of
+from models.fl.training.local_work import ComputedUpdates, LocalWork, Update, work_of
 from models.laws.work import WorkPlan
 from netsim.core.state import State
 
@@ -219,9 +219,8 @@ class FederatedLearner:
         """Make `model` (d,) the newest version, as it is."""
         self.versions.push(model)
 
-    def train(self, updates: list[Update], models: Models) -> torch.Tensor:
-        """Return the models (n, d) of the clients of `updates` after local training from `models`, without aggregation and
-        compression.
+    def train(self, updates: list[Update]) -> torch.Tensor:
+        """Return the models (n, d) of the clients of `updates` after local training, without aggregation and compression.
 
         A client whose update is not finite keeps the model that it started from.
 
@@ -229,7 +228,7 @@ class FederatedLearner:
             MemoryError: the device cannot hold the updates.
         """
         with naming_device(self._device, f"computing {len(updates)} updates"):
-            return self.aggregator.ends(updates, models)
+            return self.aggregator.ends(updates)
 
     @property
     def sends_exactly(self) -> bool:

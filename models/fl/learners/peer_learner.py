@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from models.errors import ParameterError
 from models.fl.evaluation.quality import Quality
 from models.fl.learners.learner import Content, Delivered, FederatedLearner, FloatArray, IntArray
-from models.fl.store.models import ModelId
+from models.fl.store.models import SERVER, ModelId
 from models.fl.training.local_work import Update
 from netsim.core.state import State
 
@@ -69,32 +69,16 @@ _KINDS: tuple[Callable[..., _Training | _Mixture | _Message], ...] = (_Training,
 """Kinds of models to be computed; a saved state knows each by its place here."""
 
 
-class _Vectors(Mapping[ModelId, Tensor]):
-    """Vectors by the ids that local work asks for."""
-
-    def __init__(self, vectors: dict[int, Tensor]) -> None:
-        self._vectors = vectors
-
-    def __getitem__(self, id: ModelId) -> Tensor:
-        return self._vectors[id.number]
-
-    def __iter__(self) -> Iterator[ModelId]:
-        return (ModelId(0, "version", number) for number in self._vectors)
-
-    def __len__(self) -> int:
-        return len(self._vectors)
-
-
-def _sum_few(mixed: Sequence[_Mixture], vectors: Mapping[int, Tensor]) -> Tensor:
-    """Return the sums (n, d), in 64 bits, of mixtures of few models each, from the models' `vectors`."""
-    any_vector = vectors[mixed[0].models[0]]
+def _sum_few(mixed: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tensor:
+    """Return the sums (n, d), in 64 bits, of mixtures of few models each; `vector` returns a model (d,) by number."""
+    any_vector = vector(mixed[0].models[0])
     sums = torch.zeros(len(mixed), len(any_vector), dtype=torch.float64, device=any_vector.device)
     # Add the first model of each mixture, then the second, and so on.
     for place in range(max(len(mixture.models) for mixture in mixed)):
         rows = [row for row, mixture in enumerate(mixed) if place < len(mixture.models)]
         weights = torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=any_vector.device)
         # The product with weights of 64 bits has 64 bits.
-        parts = torch.stack([vectors[mixed[row].models[place]] for row in rows]) * weights[:, None]
+        parts = torch.stack([vector(mixed[row].models[place]) for row in rows]) * weights[:, None]
         if len(rows) == len(mixed):
             sums += parts
         else:
@@ -129,8 +113,9 @@ class PeerLearner:
             *learner.round_columns,
             *("peer_accuracy", "worst_peer_accuracy", "best_peer_accuracy", "consensus_distance"),
         )
-        self._vectors: dict[int, Tensor] = {0: learner.model}
-        """Models that have been computed, by number."""
+        self._store = learner.store
+        self._ids: dict[int, ModelId] = {}
+        """Ids of models that have been computed, in the store, by number."""
         self._pending: dict[int, _Training | _Mixture | _Message] = {}
         """Models that have not been computed; each is computed from models with smaller numbers."""
         self._newest = 0
@@ -139,6 +124,7 @@ class PeerLearner:
         """Number (K,) of each peer's model, as of the last close."""
         self._kept: list[int] = []
         """Models that are needed besides the peers' present ones, as of the last close."""
+        self._put(0, learner.model)
 
     # Models of peers
 
@@ -184,16 +170,14 @@ class PeerLearner:
         # Models needed only for later models are released as soon as those are computed.
         uses = Counter(source for model in self._pending.values() for source in model.models)
         uses.update(needed)
-        self._vectors = {number: vector for number, vector in self._vectors.items() if number in uses}
+        self._drop([number for number in self._ids if number not in uses])
         for level in levels:
             self._train(level)
             self._combine(level)
             self._compress(level)
             used = [model for number in level for model in self._pending.pop(number).models]
             uses.subtract(used)
-            for model in set(used):
-                if not uses[model]:
-                    del self._vectors[model]
+            self._drop([model for model in set(used) if not uses[model]])
 
     def _pending_for(self, wanted: set[int]) -> set[int]:
         """Return the pending models that must be computed to have the `wanted` ones, these included."""
@@ -226,18 +210,28 @@ class PeerLearner:
     def _train(self, level: list[int]) -> None:
         """Compute the models of a level that are trainings."""
         trainings = {number: model for number in level if isinstance(model := self._pending[number], _Training)}
-        models = _Vectors(self._vectors)
         for numbers in self._chunks(list(trainings)):
             updates = [
-                Update(training.peer, training.round, ModelId(training.peer, "version", training.start), training.epsilon,
-                       training.steps)
+                Update(training.peer, training.round, self._ids[training.start], training.epsilon, training.steps)
                 for training in (trainings[number] for number in numbers)
             ]
-            self._keep(numbers, self._learner.train(updates, models))
+            self._keep(numbers, self._learner.train(updates))
+
+    def _vector(self, number: int) -> Tensor:
+        """Return a computed model (d,)."""
+        return self._store[self._ids[number]]
+
+    def _put(self, number: int, vector: Tensor) -> None:
+        self._ids[number] = self._store.put(ModelId(SERVER, "peer", number), vector)
 
     def _keep(self, numbers: list[int], rows: Tensor) -> None:
         """Keep computed `rows` (n, d) under these numbers. Rows are copied: a view would keep all of them in memory."""
-        self._vectors |= zip(numbers, (row.clone() for row in rows), strict=True)
+        for number, row in zip(numbers, rows, strict=True):
+            self._put(number, row.clone())
+
+    def _drop(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._store.release(self._ids.pop(number))
 
     def _combine(self, level: list[int]) -> None:
         """Compute the models of a level that are mixtures."""
@@ -246,7 +240,7 @@ class PeerLearner:
             mixed = [mixtures[number] for number in numbers]
             # Sums are in 64 bits: the models of hundreds of neighbours differ little from each other.
             if max(len(mixture.models) for mixture in mixed) <= _FEW:
-                sums = _sum_few(mixed, self._vectors)
+                sums = _sum_few(mixed, self._vector)
             else:
                 distinct = dict.fromkeys(number for mixture in mixed for number in mixture.models)
                 column_of = {number: column for column, number in enumerate(distinct)}
@@ -254,7 +248,7 @@ class PeerLearner:
                 for row, mixture in enumerate(mixed):
                     for number, weight in zip(mixture.models, mixture.weights, strict=True):
                         weights[row, column_of[number]] += weight
-                vectors = torch.stack([self._vectors[number] for number in column_of])
+                vectors = torch.stack([self._vector(number) for number in column_of])
                 sums = weights.to(vectors.device) @ vectors.double()
             self._keep(numbers, sums.float())
 
@@ -263,7 +257,7 @@ class PeerLearner:
         messages = {number: model for number in level if isinstance(model := self._pending[number], _Message)}
         for numbers in self._chunks(list(messages)):
             sent = [messages[number] for number in numbers]
-            rows = torch.stack([self._vectors[message.model] for message in sent])
+            rows = torch.stack([self._vector(message.model) for message in sent])
             self._keep(numbers, self._learner.compress(rows, [(message.key, message.peer) for message in sent]))
 
     # Learner of a round loop
@@ -276,33 +270,34 @@ class PeerLearner:
 
     def models(self) -> Tensor:
         """Return the peers' present models (K, d), as of the last round that closed."""
-        return torch.stack(self._read_present())
+        return torch.stack(list(map(self._vector, self._compute_present())))
 
-    def _read_present(self) -> list[Tensor]:
-        """Return the peers' present models (d,), computed if they are not yet."""
-        present = self._present.tolist()
+    def _compute_present(self) -> list[int]:
+        """Compute the peers' present models where they are not yet; return their numbers (K,)."""
+        present: list[int] = self._present.tolist()
         self._compute(set(present))
-        return [self._vectors[number] for number in present]
+        return present
 
     def evaluate(self, round: int, time_s: float, last: bool) -> Quality | None:
         """Return the quality of the mean of all peers' models, with the columns of peers; None if no evaluation is due."""
         learner = self._learner
         if not learner.tests.due(round, time_s, last):
             return None
-        models = self._read_present()
-        mean = torch.zeros_like(models[0], dtype=torch.float64)
-        for model in models:
+        # Models are read one by one, for those on disk may be more than memory holds.
+        present = self._compute_present()
+        mean = torch.zeros_like(learner.model, dtype=torch.float64)
+        for model in map(self._vector, present):
             mean += model
-        mean /= len(models)
+        mean /= len(present)
         width = learner.parameters
-        distance = sum(float((model[:width] - mean[:width]).square().sum()) for model in models) / len(models)
-        learner.replace_model(mean.to(models[0].dtype))
-        accuracies = [learner.tests.accuracy_of(models[peer]) for peer in self._tested]
+        squares = sum(float((model[:width] - mean[:width]).square().sum()) for model in map(self._vector, present))
+        learner.replace_model(mean.to(learner.model.dtype))
+        accuracies = [learner.tests.accuracy_of(self._vector(present[peer])) for peer in self._tested]
         columns = {
             "peer_accuracy": float(np.mean(accuracies)),
             "worst_peer_accuracy": min(accuracies),
             "best_peer_accuracy": max(accuracies),
-            "consensus_distance": distance,
+            "consensus_distance": squares / len(present),
         }
         return replace(learner.tests.quality(round), columns=columns)
 
@@ -311,24 +306,27 @@ class PeerLearner:
 
     def state_dict(self) -> State:
         """Return the computed models, and the recipes of models that are not computed yet."""
-        numbers = sorted(self._vectors)
+        numbers = sorted(self._ids)
         return {
             "learner": self._learner.state_dict(),
             "newest": self._newest,
             "present": self._present.copy(),
             "pending": [[number, _KINDS.index(type(model)), *model] for number, model in self._pending.items()],
             "numbers": numbers,
-            "models": np.stack([self._vectors[number].cpu().numpy() for number in numbers]),
+            # Not one array: models on disk may be more than memory holds, and a checkpoint writes them one by one.
+            "models": [self._vector(number).cpu().numpy() for number in numbers],
         }
 
     def load_state_dict(self, state: State) -> None:
         """Take over a state; raises ParameterError for one of a network of another size."""
         self._learner.load_state_dict(state["learner"])
-        model, models = self._learner.model, torch.from_numpy(np.array(state["models"], np.float32))
-        if models.shape[1] != len(model):
-            raise ParameterError("models", tuple(models.shape), f"this network has {len(model)} numbers")
+        model, models = self._learner.model, state["models"]
+        if len(models[0]) != len(model):
+            raise ParameterError("models", (len(models), len(models[0])), f"this network has {len(model)} numbers")
         self._newest, self._present = int(state["newest"]), np.array(state["present"], np.int64)
         self._pending = {number: _KINDS[kind](*parts) for number, kind, *parts in state["pending"]}
-        self._vectors = dict(zip(map(int, state["numbers"]), models.to(model.device), strict=True))
+        self._drop(list(self._ids))
+        for number, vector in zip(map(int, state["numbers"]), models, strict=True):
+            self._put(number, torch.from_numpy(np.array(vector, np.float32)).to(model.device))
         # The next close says which of them are needed.
-        self._kept = [*self._vectors, *self._pending]
+        self._kept = [*self._ids, *self._pending]

@@ -27,10 +27,11 @@ class ModelId(NamedTuple):
 
     node: int
     """Node that made the vector: `SERVER`, a client, or `edge_node` of an edge."""
-    kind: Literal["version", "trained"]
-    """"version": a version of the node's model; "trained": the node's model after local training."""
+    kind: Literal["version", "trained", "peer"]
+    """"version": a version of the node's model; "trained": the node's model after local training; "peer": a model of a run of
+    peers, where all models are numbered together, with `SERVER` as their node."""
     number: int
-    """Number of the version, or the round in which training began."""
+    """Number of the version, the round in which training began, or the number of a peer's model."""
 
 
 class ModelStore:

@@ -46,16 +46,19 @@ def test_models_on_disk_leave_the_tables_of_models_in_memory(tmp_path: Path, ser
     inside = run(parse(tables_with(server, memory_bytes=10**9)), tmp_path / "memory")
     outside = run(parse(tables_with(server)), tmp_path / "disk")
     assert "disk_bytes" not in inside["learner"]
-    assert outside["learner"]["disk_bytes"] >= MODEL_BYTES
+    # Each of 12 peers has a model of its own, whose file takes whole pages.
+    least = (12 - 2 if server["kind"] == "peers" else 1) * MODEL_BYTES
+    assert outside["learner"]["disk_bytes"] >= least
     assert results(tmp_path / "memory") == results(tmp_path / "disk")
 
 
-def test_a_run_with_models_on_disk_is_resumed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("server", [SERVERS[0], SERVERS[2]], ids=["safa", "peers"])
+def test_a_run_with_models_on_disk_is_resumed(tmp_path: Path, server: dict[str, Any]) -> None:
     def interrupt(simulation: Any) -> None:
         if simulation.server.round == 3:
             raise KeyboardInterrupt
 
-    scenario = parse(tables_with(SERVERS[0]))
+    scenario = parse(tables_with(server))
     run(scenario, tmp_path / "cut", after_round=interrupt)
     assert go_on(tmp_path / "cut")["learner"]["disk_bytes"] > 0
     run(scenario, tmp_path / "whole")

@@ -58,7 +58,7 @@ def test_messages_balance_and_bytes_add_up(kind: str) -> None:
     assert [outcomes.count(one) for one in ("delivered", "lost", "in_flight")] == [delivered, lost, rows[-1].messages_in_flight]
     assert sum(row.size_bytes for row in records.messages) == sum(row.message_bytes for row in rows)
     # Only models that something still needs are kept.
-    assert len(simulation.server.learner._vectors) <= 80
+    assert len(simulation.server.learner._ids) <= 80
 
 
 def mixed(kind: str, **tables: Any) -> np.ndarray:

@@ -80,9 +80,9 @@ def test_disagreement_shrinks_by_the_second_modulus() -> None:
     learner, mixing = simulation.server.learner, simulation.server.peers.mixing
     # The slowest mode of a ring: it shrinks by the second modulus in every round, exactly.
     start = np.cos(2 * np.pi * np.arange(COUNT) / COUNT)
-    learner._vectors = {k: torch.full((4,), float(start[k])) for k in range(COUNT)}
+    present = list(range(1, COUNT + 1))
+    learner._keep(present, torch.from_numpy(start).float()[:, None].repeat(1, 4))
     learner._newest = COUNT
-    present = list(range(COUNT))
     for _ in range(20):
         present = [learner.combine(present, row.tolist()) for row in mixing.matrix()]
     learner.settle(np.array(present), [])
@@ -95,7 +95,7 @@ def test_models_that_nothing_reads_wait_and_peers_train_together() -> None:
     learner = simulation.server.learner
     together: list[int] = []
     train = learner._learner.train
-    learner._learner.train = lambda updates, models: together.append(len(updates)) or train(updates, models)
+    learner._learner.train = lambda updates: together.append(len(updates)) or train(updates)
     simulation.run(until_round=6)
     # The evaluation of round 1 reads the models of peers that are ahead, too; from then on, nothing is read.
     before = sum(together)
@@ -115,7 +115,7 @@ def test_a_run_resumed_in_the_middle_ends_with_the_same_models(order: str, every
     tables = learning(rounds=6, peers=lossy, server=protocol(order=order, timeout_s=0.5), learner=learner)
     whole, _, _ = check_resumed(tables)
     # Only what is needed is kept: at most the present models, those trained, and those of the messages that are kept.
-    assert len(whole.server.learner._vectors) <= 5 * COUNT
+    assert len(whole.server.learner._ids) <= 5 * COUNT
 
 
 def test_each_training_is_a_release_of_its_own_budget() -> None:
