@@ -75,7 +75,8 @@ class ModelStore:
             owner = "the server" if id.node == SERVER else f"client {id.node}" if id.node >= 0 else edge
             problem = f"{id.kind} {id.number} of {owner} is no longer kept; hold it as long as something starts from it"
             raise ParameterError("versions", id, problem, shown="")
-        return vector if vector.device == self._device else vector.to(self._device)
+        # Vectors on disk are on the CPU. Where none are, this saves a comparison that takes longer than the rest.
+        return vector if self._memory_bytes is None or vector.device == self._device else vector.to(self._device)
 
     def put(self, id: ModelId, vector: Tensor) -> ModelId:
         """Keep `vector` (d,) as `id`, with one more hold. The same id stands for the same numbers.
@@ -83,7 +84,6 @@ class ModelStore:
         Raises:
             MemoryError: neither memory nor the disk has room for it.
         """
-        self._device = vector.device
         self._vectors[id] = vector if self._memory_bytes is None else self._within_bound(id, vector)
         self._holds[id] = self._holds.get(id, 0) + 1
         return id
@@ -109,6 +109,7 @@ class ModelStore:
     def _within_bound(self, id: ModelId, vector: Tensor) -> Tensor:
         """Return `vector`, or its copy on disk where memory has no room for it."""
         assert self._memory_bytes is not None
+        self._device = vector.device
         self._bytes -= self._in_memory.pop(id, 0)
         if self._bytes + vector.nbytes <= self._memory_bytes:
             self._in_memory[id] = vector.nbytes
