@@ -77,6 +77,10 @@ class Watch:
         if simulation is None or now - self._last_s < LONG_S:
             return
         self._last_s, self._message_given = now, True
+        if simulation.server.round >= simulation.rounds:
+            # No further round opens: the final model is tested, which may take long.
+            self._show(f"round {simulation.server.round}, the last, has closed; its model is tested")
+            return
         try:
             waits = waited_for(simulation)
         except RuntimeError:  # the run goes on in another thread, so a container may change during iteration

@@ -65,6 +65,17 @@ def test_it_waits_for_clients_that_are_away(tmp_path: Path) -> None:
     assert waited_for(simulation) == told
 
 
+def test_after_the_last_round_no_further_one_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    simulation = build(parse({"name": "waits", **TIMES, "rounds": 1})).simulation
+    simulation.run()
+    monkeypatch.setattr(waiting, "LONG_S", 0.0)
+    watch = Watch(said.append)
+    watch.begin(simulation)
+    watch.look()
+    assert said == ["round 1, the last, has closed; its model is tested"]
+
+
 def test_a_round_is_told_of_once_it_has_taken_long(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     watch = Watch(said.append)
