@@ -68,7 +68,7 @@ class RoutedCarrier(Ports):
         self.network.cancel(self._direction, key)
 
     def is_cut_off(self, client: int, target: int) -> bool:
-        """Return True if the network has no way left between the ends of the message."""
+        """Return True if every message between these ends is lost from now on (`RoutedNetwork.is_cut_off`)."""
         return self.network.is_cut_off(*self._ends(client, target))
 
     def alone_s(self, round: int, start_s: FloatArray, clients: IntArray) -> FloatArray:
