@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from netsim.peers.training.protocol import TrainingProtocol
 
 FROM = 8
-"""Number of peers from which on arrays are faster than events."""
+"""Number of peers from which on arrays are faster than events.
+
+Measured without a learner: 6 peers on a ring take 1.13 of the time of events, 8 take 0.89 and 64 take 0.36; of a complete graph
+4 peers take 1.20, 6 take 0.88, 64 take 0.49.
+"""
 _MOST_TRIES = 1000
 """Sendings of a message after which it counts as one that may never arrive."""
 _TRAINED = -1
