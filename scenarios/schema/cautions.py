@@ -1,6 +1,6 @@
 """Warnings as plain data: shown by the command, kept in the summary, errors with `--strict`.
 
-Warned of is what runs, and yet can hardly be meant. What cannot run is refused (`scenarios.schema.errors`).
+A scenario that runs, but that its author hardly means, has a warning. One that cannot run is refused (`scenarios.schema.errors`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Caution:
     """One warning."""
 
     name: str
-    """Which sort of warning it is; the same in every version."""
+    """Identifier of the sort of warning; the same in every version."""
     text: str
     """The key, its value, what follows from it and the remedy."""
 
@@ -36,27 +36,27 @@ def cautions_of(summary: Mapping[str, Any]) -> list[Caution]:
     return [Caution(**kept) for kept in summary["warnings"]]
 
 
-_OF_MODELS: dict[type[Warning], str] = {
+_NAMES: dict[type[Warning], str] = {
     ConvergenceWarning: "belief-convergence",
     MessageStormWarning: "message-storm",
     StandInWarning: "data-stand-in",
 }
-"""Warnings of models and engine, which know neither scenarios nor commands, and their names here."""
+"""Names of cautions for the Python warnings of models and engine, which know neither scenarios nor commands."""
 
 
 @contextmanager
-def collecting(found: list[Caution]) -> Iterator[None]:
-    """Collect the warnings of models and engine in `found` within the block; other warnings are shown as usual."""
+def collect_warnings(cautions: list[Caution]) -> Iterator[None]:
+    """Append the warnings of models and engine within the block to `cautions`; show other warnings as usual."""
     with warnings.catch_warnings(record=True) as caught:
-        for category in _OF_MODELS:
+        for category in _NAMES:
             warnings.simplefilter("always", category)
         yield
     for warning in caught:
-        name = _OF_MODELS.get(warning.category)
+        name = _NAMES.get(warning.category)
         if name is None:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno, source=warning.source)
         else:
-            found.append(Caution(name, str(warning.message)))
+            cautions.append(Caution(name, str(warning.message)))
 
 
 def refuse(cautions: Iterable[Caution]) -> None:

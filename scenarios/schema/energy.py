@@ -22,7 +22,7 @@ class Battery(Section):
     initial: PerClientField = 1.0
     """Share of it that is charged at time 0."""
     threshold: PerClientField = 0.2
-    """Share of it below which a client is not selected; above 0. Who is at work goes on until the battery is empty."""
+    """Share of it below which a client is not selected; above 0. A client at work goes on until the battery is empty."""
     charge_w: PerClientField = 0.0
     """Power of a charger, in watts, also while the client computes or sends."""
     charging: component_of("availability") | None = None  # type: ignore[valid-type]
@@ -30,7 +30,8 @@ class Battery(Section):
 
     @model_validator(mode="after")
     def _check_charging(self) -> Self:
-        supplies = not _nothing(self.charge_w)
+        """Refuse a charger's power without times at the charger, and such times without power."""
+        supplies = not _is_zero(self.charge_w)
         if supplies and self.charging is None:
             raise problem(("charge_w",), _dump(self.charge_w), "is supplied at no time; say in charging when, or leave it out")
         if self.charging is not None and not supplies:
@@ -49,21 +50,21 @@ class Energy(Section):
     compute_w: PerClientField = 0.0
     """In local training, and while the client tests a model, of a device as a whole: in place of `idle_w`, not on top of it."""
     send_w: PerClientField = 0.0
-    """While an update is uploaded, likewise."""
+    """While an update is uploaded, in place of `idle_w`."""
     receive_w: PerClientField = 0.0
-    """While the model is downloaded, likewise."""
+    """While the model is downloaded, in place of `idle_w`."""
     off_w: PerClientField = 0.0
     """While absent."""
     battery: Battery | None = None
     """Battery that feeds the clients; absent: the mains."""
 
 
-def _nothing(spec: object) -> bool:
+def _is_zero(spec: object) -> bool:
     """Return True if a checked specification of per-client numbers is 0 for every client."""
     if isinstance(spec, Ramp):
         return spec.start == 0 and spec.to == 0
     if isinstance(spec, ByGroup):
-        return all(_nothing(value) for value in spec.by_group.values())
+        return all(_is_zero(value) for value in spec.by_group.values())
     return not any(spec) if isinstance(spec, list) else bool(spec == 0)
 
 

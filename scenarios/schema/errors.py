@@ -30,15 +30,16 @@ class BooksError(DefectError):
 
 @contextmanager
 def name_source(source: str) -> Iterator[None]:
-    """Say in front of a refusal which file (and variant) it is about."""
+    """Put `source`, the name of a file (and variant), in front of the UserErrors that the block raises."""
     try:
         yield
     except UserError as error:
-        # Who refused may have named the place already.
+        # The block may have put the same name in front already.
         raise UserError(str(error) if str(error).startswith(f"{source}:") else f"{source}: {error}") from error
 
 
 _LONGEST = 500
+"""Longest text of a user's exception in a message, characters."""
 _ROOT = Path(__file__).resolve().parents[2]
 _NETSIM = (
     "netsim",
@@ -46,29 +47,32 @@ _NETSIM = (
     "analysis",
     *(f"scenarios/{folder}" for folder in ("flower", "registry", "runs", "schema", "sweeps", "wiring", "workers")),
 )
-_OURS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)  # except the library, whose scenarios have own components
+_NETSIM_PATHS = tuple(f"{_ROOT / name}{os.sep}" for name in _NETSIM)
+"""Beginnings of the paths of netsim's code. The library is not among them: components of its scenarios count as users' code."""
 
 
 def users_line(error: BaseException) -> str:
-    """Return the line of the user's code that raised an exception, as the end of a sentence; empty if there is none."""
-    seen = dropwhile(lambda frame: frame.filename.startswith(_OURS), traceback.extract_tb(error.__traceback__))
-    theirs = list(takewhile(lambda frame: not frame.filename.startswith(_OURS), seen))
+    """Return ", FILE, line N" for the line of the user's code that raised an exception; empty if the user's code did not run."""
+    # Calls go from netsim into the user's code, and perhaps back into netsim: only the first stretch outside netsim counts.
+    entered = dropwhile(lambda frame: frame.filename.startswith(_NETSIM_PATHS), traceback.extract_tb(error.__traceback__))
+    outside = list(takewhile(lambda frame: not frame.filename.startswith(_NETSIM_PATHS), entered))
     # For an error inside a package such as NumPy, the line that called it is more useful.
-    lines = [frame for frame in theirs if "site-packages" not in frame.filename] or theirs
-    return f", {lines[-1].filename}, line {lines[-1].lineno}" if lines else ""
+    frames = [frame for frame in outside if "site-packages" not in frame.filename] or outside
+    return f", {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
 
 
 def describe_own_error(error: BaseException) -> str:
     """Describe an exception of a user's class: type, first line of the text, and line of code."""
     # The first frame is netsim's call; without further frames there is no line of the user to show.
     frames = traceback.extract_tb(error.__traceback__)[1:]
+    # Code that was typed or generated has no file: its name is such as "<string>".
     place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames and frames[-1].filename[0] != "<" else ""
     return f"{type(error).__name__}: {first_line(error)}{place}"
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's text, cut to the length of a message. A user's exception may fail even here."""
+    """Return the first line of an exception's text, cut to the length of a message."""
     try:
         return str(error).partition("\n")[0][:_LONGEST]
-    except Exception:
+    except Exception:  # a user's exception may fail to turn into text
         return "(its text cannot be had)"

@@ -26,7 +26,7 @@ DRAWN_OVERLAYS = {"matcha": "matcha", "matcha+": "matcha", "one-peer": "one-peer
 
 
 def check_fit(scenario: Scenario) -> None:
-    """Raise a pydantic refusal for the first table or key that its server does not go with."""
+    """Check that the tables of a scenario go together; raise a pydantic refusal for the first key that does not fit."""
     check_server(scenario)
     check_edges(scenario)
     _check_jammed_cables(scenario)
@@ -44,15 +44,15 @@ def check_fit(scenario: Scenario) -> None:
     _check_overlay(scenario)
     check_probes(scenario)
     _check_protection(scenario)
-    _amounts(scenario)
-    _trained_by(scenario)
+    _check_amounts(scenario)
+    _check_aggregation(scenario)
     sizes = scenario.clients.data_sizes
     if scenario.learner is not None and sizes is not None:
         raise problem(("clients", "data_sizes"), sizes, "leave it out; learner.partition says who holds what")
 
 
 def _check_jammed_cables(scenario: Scenario) -> None:
-    """Refuse jammers of cables without `[network]`, and a mixture of jammers of cables and of other channels."""
+    """Refuse jammers of cables without `[network]`, and jammers of cables beside jammers of sub-channels or links."""
     for i, jammer in enumerate(scenario.jammers):
         if scenario.network is None and jammer.cables is not None:
             raise problem(("jammers", i, "cables"), jammer.cables, "there are no cables; add [network], or leave it out")
@@ -60,8 +60,8 @@ def _check_jammed_cables(scenario: Scenario) -> None:
             raise problem(("jammers", i, "cables"), None, "must be given where another jammer has it: all jam cables, or none")
 
 
-def _amounts(scenario: Scenario) -> None:
-    """Raise an error if a pass has samples, and no key gives their number."""
+def _check_amounts(scenario: Scenario) -> None:
+    """Refuse `[work]` whose amount of training depends on numbers of samples that no key gives."""
     work = scenario.work
     if work is None or scenario.learner is not None:
         return
@@ -73,7 +73,7 @@ def _amounts(scenario: Scenario) -> None:
 
 
 def _check_network(scenario: Scenario) -> None:
-    """Refuse bandwidths beside those of the cables of `[network]`."""
+    """Refuse bandwidths of links beside `[network]`, where cables have them, and without it a table of its transfers."""
     if scenario.network is None:
         if scenario.output.transfers_table:
             raise problem(("output", "transfers_table"), True, "there are no cables; add [network], or leave it out")
@@ -104,10 +104,11 @@ def _check_overlay(scenario: Scenario) -> None:
 
 
 def _check_protection(scenario: Scenario) -> None:
-    """Check the statistics that the network's kind would release; a network of the user's own is judged when it is built."""
+    """Refuse settings under which statistics of batch normalisation would be released without protection, unsaid."""
     privacy, learner = scenario.privacy, scenario.learner
     if privacy is None or privacy.mechanism == "none" or learner is None:
         return
+    # None for a network of the user's own: its layers are checked when it is built.
     normalised = learner.network.batch_normalised
     if privacy.unprotected is not None and normalised is False:
         raise problem(("privacy", "unprotected"), privacy.unprotected, NO_SUCH_LAYERS)
@@ -115,8 +116,8 @@ def _check_protection(scenario: Scenario) -> None:
         raise problem(("learner", "batch_statistics"), "averaged", BARE_STATISTICS)
 
 
-def _trained_by(scenario: Scenario) -> None:
-    """Check the demands of a method of aggregation on server, privacy and compression."""
+def _check_aggregation(scenario: Scenario) -> None:
+    """Check the demands of the aggregation on server, work, privacy and compression, and that reported losses are used."""
     learner = scenario.learner
     if learner is None:
         return
@@ -127,20 +128,22 @@ def _trained_by(scenario: Scenario) -> None:
     if demands.fresh and learner.staleness.kind != "none":
         reason = f"with {demands.name} no update is of an old model; leave it out"
         raise problem(("learner", "staleness", "kind"), learner.staleness.kind, reason)
-    reports = learner.reported_losses == "received"
+    reports_received = learner.reported_losses == "received"
     policy = scenario.policy
-    wanted = learner.client_losses or (
+    uses_losses = learner.client_losses or (
         not scenario.server.slotted and policy is not None and resolve("policy", policy.kind).needs_losses
     )
-    if reports and not wanted:
-        reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
-        raise problem(("learner", "reported_losses"), "received", reason)
-    if learner.reported_rms != "all" and not wanted:
-        reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
-        raise problem(("learner", "reported_rms"), learner.reported_rms, reason)
-    if (reports or demands.extra_pass is not None) and scenario.work is not None and scenario.work.partial_share:
-        asks = "reported_losses" if demands.extra_pass is None else demands.name
-        reason = f"{asks} has clients go through all their samples, which takes its time as of whole work; leave it out"
+    for key, value, changed in (
+        ("reported_losses", "received", reports_received),
+        ("reported_rms", learner.reported_rms, learner.reported_rms != "all"),
+    ):
+        if changed and not uses_losses:
+            reason = "nobody goes by losses; leave it out, set client_losses, or choose a policy by loss"
+            raise problem(("learner", key), value, reason)
+    # Both need one more pass over all samples, the time of which is worked out for whole updates only.
+    if (reports_received or demands.extra_pass is not None) and scenario.work is not None and scenario.work.partial_share:
+        cause = "reported_losses" if demands.extra_pass is None else demands.name
+        reason = f"{cause} has clients go through all their samples, which takes its time as of whole work; leave it out"
         raise problem(("work", "partial_share"), scenario.work.partial_share, reason)
     payload, privacy = scenario.payload, scenario.privacy
     try:

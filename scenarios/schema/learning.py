@@ -49,6 +49,7 @@ from scenarios.schema.section import Section, default_table, problem, refusal
 
 
 def _read_data_set(value: object) -> object:
+    """Return the name of a data set, or of a user's function that makes one; refuse anything else."""
     try:
         value = spell("data", value)
     except UserError as error:
@@ -63,6 +64,7 @@ DataSet = Annotated[str, BeforeValidator(_read_data_set), WithJsonSchema(_DATA_S
 
 
 def _read_function(value: object) -> object:
+    """Return the name of a user's function, as 'package.module:function'; refuse anything else."""
     try:
         value = spell("function", value)
         if not isinstance(value, str) or not re.fullmatch(OWN_CLASS, value):
@@ -129,7 +131,7 @@ class Mixing(AggregationTable, MixingParameters):
     kind: Literal["mixing"] = "mixing"
 
     @model_validator(mode="after")
-    def _decays(self) -> Self:
+    def _check_mixing_decay(self) -> Self:
         try:
             check_decay("mixing_decay", self.mixing_decay or [])
         except ParameterError as error:
@@ -287,7 +289,7 @@ SERVER_OPTIMIZERS: dict[str, type[Component]] = {
 }
 
 
-class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
+class Learner(Section, LearnerOptions):  # type: ignore[misc]  # sections are frozen, which mypy does not see
     """Training: its data, network and method. An update is computed when it is delivered; an unused one is never trained."""
 
     data: Data = default_table()
@@ -302,9 +304,10 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
     server_optimizer: component_of("server_optimizer", described=SERVER_OPTIMIZERS) = _DEFAULTS.server_optimizer  # type: ignore[valid-type]
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_options(self) -> Self:
+        """Refuse options that do not go together, and components that lack what they need of other keys."""
         try:
-            self.options()
+            self.options()  # its constructor checks the options that need no component
         except ParameterError as error:
             raise problem((error.name,), error.value, error.reason) from error
         if self.trainer is not None and self.local_training is not None:
@@ -326,9 +329,10 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
         return self
 
     def _check_demands(self) -> None:
-        """Check the demands of the aggregation on local training; an optimizer of the user's own is judged when it is built."""
-        optimizer, averaged = self.optimizer, self.server_optimizer
+        """Refuse local training and server optimizers that do not meet the demands of the aggregation."""
+        optimizer, server_optimizer = self.optimizer, self.server_optimizer
         parameters = optimizer.parameters() if optimizer.kind == "sgd" else {}
+        # The rate of a user's optimizer is unknown until it is built, and checked then; 1 passes here.
         own = is_own("optimizer", optimizer.kind)
         try:
             check_demands(
@@ -338,14 +342,14 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
                 momentum=parameters.get("momentum", 0.0),
                 options=self.options(),
                 own_training="local_training" if self.local_training is not None else None if self.trainer is None else "trainer",
-                server_optimizer=averaged.kind,
-                server_rate=averaged.parameters()["learning_rate"] if averaged.kind == "sgd" else None,
+                server_optimizer=server_optimizer.kind,
+                server_rate=server_optimizer.parameters()["learning_rate"] if server_optimizer.kind == "sgd" else None,
             )
         except ParameterError as error:
             raise problem(tuple(error.name.split(".")), error.value, error.reason) from error
 
     def components(self) -> dict[str, Component]:
-        """Return the tables that name a class or a function by `kind`, by their keys, each also the name of the group."""
+        """Return the tables with a `kind`, by their keys, which are also the names of the sorts of component."""
         return {
             "partition": self.partition,
             "network": self.network,
@@ -357,12 +361,12 @@ class Learner(Section, LearnerOptions):  # type: ignore[misc]  # as above
         }
 
     def options(self) -> LearnerOptions:
-        """Return the options without pydantic, each component a table, in the form for `models.fl`."""
+        """Return the options as `models.fl` takes them, without pydantic: each component as a dictionary."""
         values = {option.name: getattr(self, option.name) for option in fields(LearnerOptions)}
-        values |= {name: plain(value) for name, value in self.components().items()}
+        values |= {name: component_options(component) for name, component in self.components().items()}
         return LearnerOptions(**{**values, "data": DataOptions(**dict(self.data))})
 
 
-def plain(section: Any) -> dict[str, Any]:
-    """Return a component as the dictionary that `models.fl` takes."""
+def component_options(section: Any) -> dict[str, Any]:
+    """Return the table of a component as a dictionary, keys without a value left out."""
     return {key: value for key, value in section.model_dump().items() if value is not None}

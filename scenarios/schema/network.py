@@ -19,9 +19,11 @@ _GENERATED = {
     "fat-tree": {"ports"},
     "waxman": {"nodes", "alpha", "beta", "side_km"},
 }
+"""Keys that each rule of a generator needs; it takes no others of them."""
 
 
 def _read_places(value: object) -> object:
+    """Return `value` unchanged; refuse anything but a word for all clients and a list of nodes."""
     named = isinstance(value, list) and value and all(isinstance(node, str) for node in value)
     if not named and value not in ("leaves", "others"):
         raise refusal('must be "leaves", "others", or a list with the node of each client')
@@ -46,7 +48,7 @@ class NetworkLink(VaryingLink):
     b: Node | None = None
     """Node at the other end."""
     delay_s: NonNegative | None = None
-    """Propagation delay. Absent: as of `km`, of the file, or 0."""
+    """Propagation delay. Absent: that of `km`, that of the file, or 0."""
     km: NonNegative | None = None
     """Length, which `network.speed_km_per_s` makes a delay of."""
     duplex: Literal["full-duplex", "half-duplex", "fat-pipe"] | None = None
@@ -54,6 +56,7 @@ class NetworkLink(VaryingLink):
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
+        """Refuse a cable with one end, with two delays, with values per client, or with an unlikely bandwidth."""
         if (self.a is None) != (self.b is None):
             raise missing("a" if self.a is None else "b", self)
         if self.a is None and self.name is None:
@@ -100,6 +103,7 @@ class NetworkOutage(Section):
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:
+        """Refuse an outage without one way to set its times; its end may be absent (never)."""
         if (self.from_s is None) == (self.mean_up_s is None):
             raise problem(("name",), self.name, "give either from_s and to_s, or mean_up_s and mean_down_s")
         if self.mean_up_s is not None and self.mean_down_s is None:
@@ -132,7 +136,8 @@ class Background(Section):
     """Law of the sizes (poisson)."""
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _check_kind_keys(self) -> Self:
+        """Refuse a kind without its keys, and keys of other kinds; `bytes_per_s` may limit any kind."""
         needed = {"constant": ("bytes_per_s",), "on-off": ("mean_on_s", "mean_off_s"), "poisson": ("per_s", "size_bytes")}
         for kind, keys in needed.items():
             for key in keys:
@@ -170,11 +175,12 @@ class Generator(Section):
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """Arguments of the rule."""
+        """Arguments of the rule, by the parameters of the function that makes the network."""
         return {key: getattr(self, key) for key in sorted(_GENERATED[self.kind])}
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_rule_keys(self) -> Self:
+        """Refuse a rule without its keys, and keys of other rules."""
         for key in sorted(set().union(*_GENERATED.values())):
             is_set = getattr(self, key) is not None
             if key in _GENERATED[self.kind] and not is_set:
@@ -230,7 +236,7 @@ class Network(Section):
     speed_km_per_s: Positive = 200_000.0
     """Speed of signals, for cables with a length."""
     routing: Literal["delay", "km", "hops"] = "delay"
-    """Which way is the shortest; of several the one over the nodes that come first."""
+    """Measure by which a route is the shortest. Of several shortest routes, the one over the nodes that come first."""
     routes: list[Route] = []
     """Routes that are not the shortest."""
     outages: list[NetworkOutage] = []
@@ -241,13 +247,14 @@ class Network(Section):
     """Changes of plain max-min fairness; absent: none."""
 
     @model_validator(mode="after")
-    def _some_cables(self) -> Self:
+    def _check_cables(self) -> Self:
+        """Refuse a network without cables, with two sources of them, or with a name used twice."""
         if self.source is not None and self.generator is not None:
             raise problem(("source",), self.source, "leave it out where generator is given")
         if self.source is None and self.generator is None and not self.links:
             raise missing("links", self)
         for place, section in (("outages", self.outages), ("background", self.background)):
-            names = [cable.name for cable in section]
+            names = [entry.name for entry in section]
             for i, name in enumerate(names):
                 if name in names[:i]:
                     raise problem((place, i, "name"), name, "is used twice; give each a name of its own")

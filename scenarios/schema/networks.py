@@ -14,7 +14,7 @@ class Network(Component):
 
     @property
     def batch_normalised(self) -> bool | None:
-        """Return True if the network has layers of batch normalisation; None if only the built network shows that."""
+        """True if the network has layers of batch normalisation; None if only the built network shows that."""
         return False
 
 

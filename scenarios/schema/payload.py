@@ -11,9 +11,11 @@ from scenarios.schema.per_client import PerClientField
 from scenarios.schema.section import Section, missing, problem
 
 _ADAPTER = ("rank", "layers", "hidden")
+"""Keys that a table of adapters must have."""
 
 
 def _sends_whole_models(compression: Any) -> bool:
+    """Return True if a class of compression can encode a model, and not only an update."""
     return bool(compression.whole_models)
 
 
@@ -56,7 +58,8 @@ class Payload(Section):
 
     @model_validator(mode="after")
     def _check_size(self) -> Self:
-        # A complete scenario, as a run writes it, holds the defaults, too.
+        """Refuse keys of adapters without them; with adapters, missing keys of theirs and sizes that follow from them."""
+        # A key with its default is accepted, because a scenario that a run wrote has all defaults filled in.
         defaults = {name: type(self).model_fields[name].default for name in (*_ADAPTER, "matrices", "bits")}
         keys = [name for name, default in defaults.items() if getattr(self, name) != default]
         if self.kind == "model" and keys:

@@ -31,6 +31,7 @@ def is_number(value: object) -> bool:
 
 
 def _read_group_value(value: Any) -> float | Ramp:
+    """Return the value of one group as a number or a ramp; refuse anything else."""
     if isinstance(value, Ramp):
         return value
     if isinstance(value, dict):

@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from scenarios.schema.scenario import Scenario
 
 Positive = Annotated[float, Field(gt=0)]
-_OF_TIME = ("deadline_s", "forward_share", "answer_bytes", "reuse_model")
+_TIMED_KEYS = ("deadline_s", "forward_share", "answer_bytes", "reuse_model")
+"""Keys that have no meaning for probes that take no time."""
 
 
 class Probe(Section):
     """Probes: clients are asked for their loss, for a policy that asks before it selects (`probes = True`).
 
     A probe takes the download of the model, its evaluation on samples of the client, and the upload of a small answer, over the
-    same links as updates; it may be lost. Who has answered tells the mean loss on its samples, which is NaN without a learner.
+    same links as updates; it may be lost. An answer is the mean loss on the client's samples, which is NaN without a learner.
     Other policies send a request in place of the model, and get an answer of the same size (`question = "request"`); or have
     clients make an update that is thrown away (`question = "profile"`), to which `deadline_s` alone applies.
     Adaptive TiFL has clients test the model on `learner.local_test_samples` of their own (`tests_where`).
@@ -39,16 +40,17 @@ class Probe(Section):
     """A client that answered and is then selected has the model, and is not sent it again; false: it is."""
 
     @model_validator(mode="after")
-    def _free_or_timed(self) -> Self:
-        for name in _OF_TIME if not self.timed else ():
-            # A saved scenario has its defaults filled in.
+    def _check_untimed(self) -> Self:
+        """Refuse keys about the course of a probe where probes take no time."""
+        for name in _TIMED_KEYS if not self.timed else ():
+            # A key with its default is accepted, because a saved scenario has all defaults filled in.
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise problem((name,), getattr(self, name), "leave it out: with timed = false nothing is sent")
         return self
 
 
-def asks(scenario: "Scenario") -> bool:
-    """Return True if the policy asks clients for their loss before it selects."""
+def policy_probes(scenario: "Scenario") -> bool:
+    """Return True if the policy probes clients (asks them for their loss) before it selects, under the keys it is given."""
     # A policy that learns from opinions chooses no clients to probe: all clients test the model after every slot.
     if scenario.policy is None or scenario.server.slotted:
         return False
@@ -56,15 +58,15 @@ def asks(scenario: "Scenario") -> bool:
     return bool(policy.probes) and all(parameters.get(name) in values for name, values in policy.probes_where.items())
 
 
-def tests(scenario: "Scenario") -> bool:
-    """Return True if the policy may ask clients to test the model on their own data."""
+def policy_tests(scenario: "Scenario") -> bool:
+    """Return True if the policy may have clients test the model on their own data, under the keys it is given."""
     assert scenario.policy is not None
     policy, parameters = resolve("policy", scenario.policy.kind), scenario.policy.parameters()
     return bool(policy.tests_where) and all(parameters.get(name) in values for name, values in policy.tests_where.items())
 
 
 def question_of(scenario: "Scenario") -> str:
-    """Return the question of a policy that asks."""
+    """Return the question of the policy's probes: "loss", "request" or "profile"."""
     assert scenario.policy is not None
     return str(resolve("policy", scenario.policy.kind).question)
 
@@ -75,8 +77,7 @@ def check_probes(scenario: "Scenario") -> None:
     if policy is not None and server.slotted and is_own("policy", policy.kind) and resolve("policy", policy.kind).probes:
         reason = "asks clients for their loss before it selects; with slots all clients test the model anyway; set probes = False"
         raise problem(("policy", "kind"), policy.kind, reason)
-    # From here on the policy asks, or there is nothing but a needless table to refuse.
-    if policy is None or not asks(scenario):
+    if policy is None or not policy_probes(scenario):
         if scenario.probe is not None:
             who = "there is no policy" if policy is None else f"policy.kind = {policy.kind!r} does not ask for losses"
             raise problem(("probe",), "..", f"{who} (probes = True of its class); leave it out")
@@ -88,7 +89,7 @@ def check_probes(scenario: "Scenario") -> None:
         raise problem(("probe", "timed"), True, reason)
     if probe.timed is False and question_of(scenario) == "profile":
         raise problem(("probe", "timed"), False, f"policy.kind = {policy.kind!r} learns how long updates take from its probes")
-    # Without answers, and without a client selected, only a limit of time ends the round.
+    # A policy that selects nobody for want of answers leaves a round that only a limit of time ends.
     longest_s = server.longest_probe_s
     if longest_s is None and server.limit_s is None and resolve("policy", policy.kind).may_select_nobody:
         reason = f"policy.kind = {policy.kind!r} may find nobody, and the round would never end; set it"

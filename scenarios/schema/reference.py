@@ -79,7 +79,8 @@ other arguments of a network.
 
 
 def json_schema() -> JsonSchemaValue:
-    """JSON Schema of a scenario file, what recurs in it stated once."""
+    """Return the JSON Schema of a scenario file. Parts that recur stand once, in `$defs`."""
+    # Tables of users' classes that were read before would differ from run to run.
     table_of.cache_clear()
     shared: JsonSchemaValue = {}
     schema: JsonSchemaValue = _share(Scenario.model_json_schema(by_alias=True), shared)
@@ -88,7 +89,10 @@ def json_schema() -> JsonSchemaValue:
 
 
 def _share(node: object, shared: JsonSchemaValue) -> Any:
-    """Return the schema `node` with references in place of repeated parts, which are added to `shared`."""
+    """Return the schema `node` with references in place of repeated parts, which are added to `shared` by their names.
+
+    Repeated parts are values per client, and lists of kinds, which `component_of` marks by a `$comment`.
+    """
     if isinstance(node, list):
         return [_share(entry, shared) for entry in node]
     if not isinstance(node, dict):
@@ -110,16 +114,18 @@ def reference() -> str:
     """Return a Markdown page: every table with its keys, types, defaults, limits and meaning."""
     schema = json_schema()
     tables: JsonSchemaValue = schema["$defs"]
-    lines = [*_INTRODUCTION.splitlines(), "", *_keys(schema, tables)]
-    paths: dict[str, list[str]] = {}
-    for name, path in _places(schema, tables):
-        paths.setdefault(name, []).append(path)
-    for name, written in paths.items():
+    lines = [*_INTRODUCTION.splitlines(), "", *_key_rows(schema, tables)]
+    headers: dict[str, list[str]] = {}
+    for name, header in _headers(schema, tables):
+        headers.setdefault(name, []).append(header)
+    # First the tables with fixed keys, each with all places where it may stand.
+    for name, places in headers.items():
         if name.startswith(KINDS_OF) or name == _PER_CLIENT:
             continue
-        lines += ["", f"## {name}", "", f"In the file: {', '.join(f'`{path}`' for path in written)}.", ""]
-        lines += [_text(tables[name].get("description", "")), "", *_keys(tables[name], tables)]
-    for name in paths:
+        lines += ["", f"## {name}", "", f"In the file: {', '.join(f'`{place}`' for place in places)}.", ""]
+        lines += [_text(tables[name].get("description", "")), "", *_key_rows(tables[name], tables)]
+    # Then the tables whose keys depend on `kind`, with a section for each built-in kind.
+    for name in headers:
         if name.startswith(KINDS_OF) and not name.endswith((IN_A_GROUP, THAT_FIT)):
             lines += ["", f"## {name.replace('-', ' ').capitalize()}"]
             if all("const" not in kind["properties"]["kind"] for kind in tables[name]["anyOf"]):
@@ -127,26 +133,30 @@ def reference() -> str:
             for kind in tables[name]["anyOf"]:
                 if "const" in kind["properties"]["kind"]:
                     text = _paragraphs(kind.get("description", ""))
-                    lines += ["", f"### `{kind['properties']['kind']['const']}`", "", *text, *_keys(kind, tables)]
+                    lines += ["", f"### `{kind['properties']['kind']['const']}`", "", *text, *_key_rows(kind, tables)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _places(
+def _headers(
     table: JsonSchemaValue, tables: JsonSchemaValue, above: str = "", within: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, str]]:
-    """Each table below, in the order of the file, with the header it is written under."""
+    """Yield (name of a table, its TOML header) for each table below `table`, in the order of the file.
+
+    `above`: path of `table` with a dot at its end. `within`: names of the tables around, so that a table that may hold itself is
+    not followed for ever.
+    """
     for key, field in table.get("properties", {}).items():
-        for name, many in _refs(field):
+        for name, is_list in _refs(field):
             path = f"{above}{key}"
             if name in within:
                 continue
-            yield name, f"[[{path}]]" if many else f"[{path}]"
+            yield name, f"[[{path}]]" if is_list else f"[{path}]"
             for below in (tables[name], *tables[name].get("anyOf", ())):
-                yield from _places(below, tables, f"{path}.", (*within, name))
+                yield from _headers(below, tables, f"{path}.", (*within, name))
 
 
 def _refs(field: JsonSchemaValue) -> Iterator[tuple[str, bool]]:
-    """Yield the name of each table that a field refers to, and whether the field holds a list of them."""
+    """Yield (name of a table, True if the field holds a list of them) for each table that a field refers to."""
     if "$ref" in field:
         yield _name(field), False
     for option in field.get("anyOf", ()):
@@ -157,12 +167,14 @@ def _refs(field: JsonSchemaValue) -> Iterator[tuple[str, bool]]:
 
 
 def _name(field: JsonSchemaValue) -> str:
+    """Return the name of the table that a field with `$ref` refers to."""
     return str(field["$ref"]).removeprefix(_DEFS)
 
 
-def _keys(table: JsonSchemaValue, tables: JsonSchemaValue) -> list[str]:
-    """Return the Markdown rows of a table of keys."""
+def _key_rows(table: JsonSchemaValue, tables: JsonSchemaValue) -> list[str]:
+    """Return the lines of a Markdown table with a row for each key of `table`."""
     required = dict.fromkeys(table.get("required", ()), "required")
+    # The schema of the whole file names sets of keys of which one set must be given, such as [flower], or server and rounds.
     alternatives = [option.get("required", ()) for option in table.get("anyOf", ())]
     for keys in alternatives:
         others = ", ".join(f"`{name}`" for other in alternatives if other is not keys for name in other)
@@ -179,6 +191,7 @@ def _keys(table: JsonSchemaValue, tables: JsonSchemaValue) -> list[str]:
 
 
 def _default(field: JsonSchemaValue, tables: JsonSchemaValue) -> str:
+    """Return the default of a key in Markdown."""
     value = field.get("default")
     if value is None:
         return "absent"
@@ -188,6 +201,7 @@ def _default(field: JsonSchemaValue, tables: JsonSchemaValue) -> str:
 
 
 def _toml(value: object) -> str:
+    """Return a default as TOML writes it, entries that are None left out."""
     if isinstance(value, dict):
         entries = ", ".join(f"{key} = {_toml(entry)}" for key, entry in value.items() if entry is not None)
         return f"{{ {entries} }}" if entries else "{}"
@@ -195,10 +209,12 @@ def _toml(value: object) -> str:
 
 
 def _text(description: str) -> str:
+    """Return a docstring as one line, with bars escaped for a cell of a Markdown table."""
     return " ".join(description.split()).replace("|", "\\|")
 
 
 def _paragraphs(description: str) -> list[str]:
+    """Return the paragraphs of a docstring, each as one line with an empty line after it."""
     return [line for paragraph in re.split(r"\n\s*\n", description.strip()) for line in (" ".join(paragraph.split()), "")]
 
 
@@ -209,9 +225,9 @@ def _type(field: JsonSchemaValue) -> str:
         if name == _PER_CLIENT:
             return "[per client](#values-per-client)"
         if name.startswith(KINDS_OF):
-            place = name.removesuffix(IN_A_GROUP).removesuffix(THAT_FIT)
-            but = " but by-group" if name.endswith(IN_A_GROUP) else " that fit" if name.endswith(THAT_FIT) else ""
-            return f"[one of the {place.replace('-', ' ')}](#{place}){but}"
+            anchor = name.removesuffix(IN_A_GROUP).removesuffix(THAT_FIT)
+            limit = " but by-group" if name.endswith(IN_A_GROUP) else " that fit" if name.endswith(THAT_FIT) else ""
+            return f"[one of the {anchor.replace('-', ' ')}](#{anchor}){limit}"
         return f"[{name}](#{name.lower()})"
     if "enum" in field:
         return ", ".join(f"`{json.dumps(value)}`" for value in field["enum"])
@@ -231,4 +247,5 @@ def _type(field: JsonSchemaValue) -> str:
 
 
 def _bound(limit: float) -> str:
+    """Return a limit in digits; the largest whole number of TOML as a power."""
     return "2^63 - 1" if limit == LARGEST else f"{limit:,.12g}"

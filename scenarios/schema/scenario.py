@@ -12,11 +12,11 @@ from scenarios.schema.fit import LARGEST, SLOT_TABLES, check_fit
 from scenarios.schema.learning import Learner
 from scenarios.schema.network import Network
 from scenarios.schema.payload import Payload
-from scenarios.schema.probe import Probe, asks
+from scenarios.schema.probe import Probe, policy_probes
 from scenarios.schema.script import script_field
 from scenarios.schema.section import NO_VALUE, Section, default_table, problem
 from scenarios.schema.servers.edges import Edges
-from scenarios.schema.servers.flower import Flower, complete, relax_required
+from scenarios.schema.servers.flower import Flower, fill_implied, relax_required
 from scenarios.schema.servers.kinds import Jammer, has_slots, server_field
 from scenarios.schema.servers.slotted import Belief, Gossip, Slots
 from scenarios.schema.work import Work
@@ -54,6 +54,7 @@ class Privacy(Section):
 
     @model_validator(mode="after")
     def _check_mechanism(self) -> Self:
+        """Refuse a guarantee or an accountant that the mechanism does not have, and a delta that is missing or needless."""
         norm = {"laplace": "l1", "gaussian": "l2"}.get(self.mechanism)
         if norm is not None and self.guarantee not in ("per_coordinate", norm):
             raise problem(("guarantee",), self.guarantee, f"must be per_coordinate or {norm} for {self.mechanism} noise")
@@ -129,7 +130,7 @@ class Until(Section):
     half_width: Annotated[float, Field(gt=0)]
     """Add seeds until the interval of every difference is no wider than this to either side, in the metric's own unit."""
     confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    """Of each interval; it holds at every number of seeds together, so that looking after each does no harm."""
+    """Confidence of each interval. It holds at every number of seeds together, so that looking after each does no harm."""
     at_most: Annotated[int, Field(ge=2, le=10_000)] = 100
     """Seeds of each variant at most."""
 
@@ -246,19 +247,19 @@ class Scenario(Section):
 
     @property
     def jams_cables(self) -> bool:
-        """Return True if the jammers jam cables of `[network]`. All jammers of a scenario have the same kind of target."""
+        """True if the jammers jam cables of `[network]`. All jammers of a scenario have the same kind of target."""
         return any(jammer.cables is not None for jammer in self.jammers)
 
     @property
     def probes(self) -> bool:
         """True if the policy asks clients for their loss before it selects."""
-        return asks(self)
+        return policy_probes(self)
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_slot_tables(cls, value: Any) -> object:
-        # Add absent tables that a server with slots needs, with all defaults.
-        value = complete(value)
+    def _fill_tables(cls, value: Any) -> object:
+        """Add what the file leaves out: server and rounds of a `[flower]` app, and tables with all defaults for slots."""
+        value = fill_implied(value)
         server = value.get("server") if isinstance(value, dict) else None
         if not has_slots(server):
             return value
@@ -267,6 +268,6 @@ class Scenario(Section):
         return {**value, **{name: {} for name in absent}}
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check_fit(self) -> Self:
         check_fit(self)
         return self

@@ -14,11 +14,12 @@ from scenarios.schema.section import refusal
 
 
 def _read(value: object) -> object:
+    """Return a script given by name or as a function as a table with that `kind`; a table unchanged."""
     return {"kind": value} if isinstance(value, str) or inspect.isfunction(value) else value
 
 
 def _check(section: Any) -> object:
-    """Refuse anything but a generator function of one argument, the world."""
+    """Return the table of the script; refuse a `kind` that is no generator function with the world as its first argument."""
     try:
         function = resolve("script", section.kind)
     except UserError as error:
@@ -32,7 +33,7 @@ def _check(section: Any) -> object:
 
 
 class _ByName:
-    """Describes that a name alone does, too."""
+    """Adds to the JSON Schema of the table that a script may be given by its name alone."""
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         name = {"type": "string", "pattern": OWN_CLASS, "description": "A generator function, as package.module:function."}

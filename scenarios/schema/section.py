@@ -39,8 +39,9 @@ class Section(BaseModel):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        # What keys mean is read from the source when it is asked for: pydantic's `use_attribute_docstrings` does so as the models
-        # are imported, every time, and only for a model's own fields, not for those of a dataclass that it is derived from.
+        """Return the JSON Schema of the table. Docstrings describe the keys, and optional keys also allow NO_VALUE."""
+        # Docstrings are read from the source here, when a schema is wanted. Pydantic's `use_attribute_docstrings` would read them
+        # at every import, and would miss the fields of a dataclass that a section derives from.
         described = handler(schema)
         docs = {name: doc for base in reversed(cls.__mro__) for name, doc in attribute_docs(base).items()}
         keys = handler.resolve_ref_schema(described)["properties"]
@@ -50,7 +51,7 @@ class Section(BaseModel):
                 # TOML has no null, so `"none"` stands for it. A default of null means that the key may be absent.
                 kinds = [kind for kind in key.get("anyOf", ()) if kind != {"type": "null"}]
                 key["anyOf"] = [*kinds, {"const": NO_VALUE}]
-            # Not what the table that the key holds says of itself: as pydantic does it.
+            # Like pydantic, do not repeat the description of the table that the key holds.
             if name in docs and field.description is None and handler.resolve_ref_schema(key).get("description") != docs[name]:
                 key["description"] = docs[name]
         return described
@@ -58,7 +59,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _drop_absent(cls, value: object) -> object:
-        # A grid, `--set` and TOML have no null; all optional keys default to None, so that the key can be left out.
+        """Remove optional keys with the value NO_VALUE. It stands for their default None, which TOML and `--set` cannot write."""
         if isinstance(value, dict) and NO_VALUE in [entry for entry in value.values() if isinstance(entry, str)]:
             optional = optional_keys(cls)
             return {key: entry for key, entry in value.items() if not (key in optional and entry == NO_VALUE)}
@@ -67,31 +68,33 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, value: object) -> object:
-        # Check names first, so that a misspelt key is not also reported as a missing one.
+        """Refuse the first unknown key. This runs before pydantic's checks, which would also report a misspelt key as missing."""
         if isinstance(value, dict):
             keys = section_keys(cls)
-            unknown = [key for key in value if key not in keys]
-            if unknown:
-                key = unknown[0]
-                if key in cls.moved:
-                    raise problem((key,), value[key], cls.moved[key])
-                raise problem((key,), value[key], f"unknown key; {did_you_mean(str(key), keys)}")
+            for key, entry in value.items():
+                if key in cls.moved and key not in keys:
+                    raise problem((key,), entry, cls.moved[key])
+                if key not in keys:
+                    raise problem((key,), entry, f"unknown key; {did_you_mean(str(key), keys)}")
         return value
 
 
 @cache
 def attribute_docs(cls: type) -> dict[str, str]:
-    """Return the strings below the fields that a section or a dataclass itself declares, by the fields' names; else none."""
+    """Return the docstrings below the fields of a section or dataclass, by field. Inherited fields are left out.
+
+    Empty for any other class, and where there is no source.
+    """
     if "__dataclass_fields__" not in vars(cls) and not (issubclass(cls, BaseModel) and vars(cls).get("__annotations__")):
         return {}
     try:
         source = inspect.getsource(cls)
     except OSError:  # in a section made from a constructor, whose keys have their own descriptions
         return {}
-    (declared,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(declared, ast.ClassDef)
+    (class_node,) = ast.parse(textwrap.dedent(source)).body
+    assert isinstance(class_node, ast.ClassDef)
     docs = {}
-    for field, below in zip(declared.body, declared.body[1:], strict=False):
+    for field, below in zip(class_node.body, class_node.body[1:], strict=False):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 docs[name] = inspect.cleandoc(text)
@@ -100,23 +103,27 @@ def attribute_docs(cls: type) -> dict[str, str]:
 
 @cache
 def optional_keys(model: "type[Section]") -> frozenset[str]:
-    """Return the keys of a section for which NO_VALUE means None: keys that may be None, unless "none" is a word or a name
-    there.
+    """Return the keys of a section for which NO_VALUE means None.
+
+    These are the keys that may be None, except where "none" is itself a value: a word of a Literal, or a user's name.
     """
-    found = {field.alias or name: _kinds(field.annotation) for name, field in model.model_fields.items() if field.default is None}
-    emptied = {key for key, kinds in found.items() if type(None) in kinds and NO_VALUE not in kinds}
-    return frozenset(emptied - model.names)
+    keys = []
+    for name, field in model.model_fields.items():
+        options = _options(field.annotation) if field.default is None else []
+        if type(None) in options and NO_VALUE not in options:
+            keys.append(field.alias or name)
+    return frozenset(keys) - model.names
 
 
-def _kinds(annotation: object) -> list[Any]:
-    """Return the members of a union; members of a Literal as values."""
+def _options(annotation: object) -> list[Any]:
+    """Return what an annotation allows: the types of a union, and the values of a Literal."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _kinds(get_args(annotation)[0])
+        return _options(get_args(annotation)[0])
     if origin is Literal:
         return list(get_args(annotation))
     if origin in (Union, UnionType):
-        return [kind for member in get_args(annotation) for kind in _kinds(member)]
+        return [option for member in get_args(annotation) for option in _options(member)]
     return [annotation]
 
 
@@ -126,7 +133,7 @@ def section_keys(model: type[BaseModel]) -> list[str]:
 
 
 def problem(place: tuple[str | int, ...], value: object, text: str) -> ValidationError:
-    """Return a refusal of one key, by its place below the section that is being validated."""
+    """Return the error that refuses a key. `place`: its path below the section being validated; `text`: reason and remedy."""
     return ValidationError.from_exception_data("scenario", [InitErrorDetails(type=refusal(text), loc=place, input=value)])
 
 
@@ -136,7 +143,7 @@ def missing(key: str, value: object) -> ValidationError:
 
 
 def refusal(text: str) -> PydanticCustomError:
-    """Return a refusal of the value that is being validated."""
+    """Return the error that refuses the value being validated. `text`: reason and remedy; pydantic adds the path of the key."""
     return PydanticCustomError("refused", "{text}", {"text": text})
 
 

@@ -19,7 +19,7 @@ class Work(Section):
     steps: PerClientField | None = None
     """Local steps, in place of passes."""
     batch_size: PerClientField | None = None
-    """Samples of a local step; the last batch of a pass may be short. Absent: as of `[learner]`, or a pass is one step."""
+    """Samples of a local step; the last batch of a pass may be short. Absent: that of `[learner]`, or a pass is one step."""
     partial_share: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Share of updates that are made with only some of the passes, 1 to epochs - 1, drawn by client and round, and that are used
     as they are (the stragglers of FedProx). They take less time where [compute] gives a speed, which expected latencies
@@ -29,6 +29,7 @@ class Work(Section):
 
     @model_validator(mode="after")
     def _check_amount(self) -> Self:
+        """Refuse `steps` together with keys that count in passes."""
         if self.epochs is not None and self.steps is not None:
             raise problem(("steps",), self.steps, "leave it out; epochs says how much")
         if self.partial_share and self.steps is not None:

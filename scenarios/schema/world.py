@@ -1,6 +1,6 @@
 """Tables of a scenario file about its world: clients, laws of time, links, sub-channels, change points."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic.json_schema import JsonSchemaValue
@@ -16,18 +16,26 @@ Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Size = Annotated[int, Field(ge=1, le=10_000_000)]
 Rounds = Annotated[float, Field(ge=1)]
-_WHEN = (("from_s", "to_s"), ("from_round", "to_round"), ("mean_up_s", "mean_down_s"), ("mean_up_rounds", "mean_down_rounds"))
+_OUTAGE_TIMES = (
+    ("from_s", "to_s"),
+    ("from_round", "to_round"),
+    ("mean_up_s", "mean_down_s"),
+    ("mean_up_rounds", "mean_down_rounds"),
+)
+"""Pairs of keys with the times of an outage. An outage has one pair."""
 
 
 def _read_clients(value: object) -> object:
-    whole = isinstance(value, list) and all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in value)
-    if not (whole or isinstance(value, str)):
+    """Return `value` unchanged; refuse anything but a group's name and a list of client numbers."""
+    numbers = isinstance(value, list) and all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in value)
+    if not (numbers or isinstance(value, str)):
         raise refusal("must be a group's name, or a list of client numbers from 0")
     return value
 
 
 def _read_changed(value: object) -> object:
-    # Parameters that are not numbers may change, too: the law itself checks them.
+    """Return the new value of a law's parameter, a table as values per client."""
+    # Parameters that are neither may change, too: the law itself checks them.
     return read_per_client(value) if isinstance(value, dict) else value
 
 
@@ -35,6 +43,19 @@ _CLIENTS_JSON: JsonSchemaValue = {"anyOf": [{"type": "string"}, {"type": "array"
 _CHANGED_JSON: JsonSchemaValue = {"anyOf": [PER_CLIENT_JSON, {"type": "string"}, {"type": "boolean"}]}
 SomeClients = Annotated[Any, BeforeValidator(_read_clients), WithJsonSchema(_CLIENTS_JSON)]
 Changed = Annotated[Any, BeforeValidator(_read_changed), WithJsonSchema(_CHANGED_JSON)]
+
+
+SPEEDS = ("seconds_per_sample", "samples_per_s", "flops_per_s")
+"""Keys that set the speed of a client's training."""
+
+
+class Speed(NamedTuple):
+    """The speed of local training, in the unit of its key."""
+
+    key: str
+    """One of SPEEDS."""
+    value: Any
+    """Checked value of the key: numbers per client."""
 
 
 class Group(Section):
@@ -89,32 +110,34 @@ class Change(Section):
     bandwidth: dict[str, Changed] = {}
     """New values of parameters of the bandwidth law, by their names."""
     seconds_per_sample: PerClientField | None = None
-    """New speed, where it is given so (`[compute]` only)."""
+    """New value of `compute.seconds_per_sample`, where that key gives the speed."""
     samples_per_s: PerClientField | None = None
-    """Likewise."""
+    """New value of `compute.samples_per_s`, where that key gives the speed."""
     flops_per_s: PerClientField | None = None
-    """Likewise."""
+    """New value of `compute.flops_per_s`, where that key gives the speed."""
     noise: dict[str, Changed] = {}
     """New values of parameters of the noise, by their names (`[compute]` only)."""
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:
+        """Refuse a change point without one time, and one that changes nothing."""
         if (self.at_round is None) == (self.at_s is None):
             raise ValueError("give either at_round or at_s")
-        if not (self.delay or self.channel or self.bandwidth or self.bandwidth_bytes_per_s is not None or self.of_compute):
+        changes_link = self.delay or self.channel or self.bandwidth or self.bandwidth_bytes_per_s is not None
+        if not (changes_link or self.changes_compute):
             links = "delay, channel, bandwidth_bytes_per_s or bandwidth"
             raise ValueError(f"changes nothing: give {links}, or the speed or noise of [compute]")
         return self
 
     @property
-    def speed(self) -> tuple[str, Any] | None:
-        """The new speed, with the key that gives it."""
-        said = [(name, getattr(self, name)) for name in SPEEDS if getattr(self, name) is not None]
-        return said[0] if said else None
+    def speed(self) -> Speed | None:
+        """The new speed of training; None if it does not change."""
+        speeds = (Speed(key, getattr(self, key)) for key in SPEEDS)
+        return next((speed for speed in speeds if speed.value is not None), None)
 
     @property
-    def of_compute(self) -> bool:
-        """True if it changes something that only local training has."""
+    def changes_compute(self) -> bool:
+        """True if it changes something that only local training has: noise or a speed."""
         return bool(self.noise) or self.speed is not None
 
 
@@ -164,10 +187,6 @@ class Timed(Section):
     """Change points drawn from the seed."""
 
 
-SPEEDS = ("seconds_per_sample", "samples_per_s", "flops_per_s")
-"""Keys that set the speed of a client's training."""
-
-
 class Compute(Timed):
     """Local training as time: a delay, and, where a speed is given, samples times seconds per sample times noise.
 
@@ -188,13 +207,13 @@ class Compute(Timed):
 
     @model_validator(mode="after")
     def _check_speed(self) -> Self:
-        given = [name for name in SPEEDS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise problem((given[1],), getattr(self, given[1]), f"leave it out; {given[0]} says it")
-        flops = self.flops_per_sample is not None
-        if flops != (self.flops_per_s is not None):
-            key = "flops_per_s" if flops else "flops_per_sample"
-            raise missing(key, self)
+        """Refuse a speed given by two keys, and one of the two flops keys without the other."""
+        keys = [name for name in SPEEDS if getattr(self, name) is not None]
+        if len(keys) > 1:
+            raise problem((keys[1],), getattr(self, keys[1]), f"leave it out; {keys[0]} says it")
+        has_flops = self.flops_per_sample is not None
+        if has_flops != (self.flops_per_s is not None):
+            raise missing("flops_per_s" if has_flops else "flops_per_sample", self)
         return self
 
 
@@ -209,10 +228,10 @@ class Link(Timed):
 
 
 class SharedLink(Section):
-    """The server's own bandwidth, which all that is under way shares: n clients get an n-th of it each (processor sharing).
+    """The server's own bandwidth, which all messages under way share: n clients get an n-th of it each (processor sharing).
 
-    What a client's own bandwidth, that of the link, cannot take goes to the others (max-min fairness). Sharing begins once the
-    link's delay has passed.
+    A client with less bandwidth of its own takes no more than that, and the others share the rest (max-min fairness). Sharing
+    begins once the link's delay has passed.
     """
 
     bandwidth_bytes_per_s: Positive | None = None
@@ -223,6 +242,7 @@ class SharedLink(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_moved_key(cls, value: object) -> object:
+        """Name the new place of a former key, which is in another table and so cannot stand in `Section.moved`."""
         if isinstance(value, dict) and "per_client_bytes_per_s" in value:
             moved = "is now bandwidth_bytes_per_s of the link itself, beside [shared]; write it there"
             raise problem(("per_client_bytes_per_s",), value["per_client_bytes_per_s"], moved)
@@ -230,6 +250,7 @@ class SharedLink(Section):
 
     @model_validator(mode="after")
     def _check_bandwidth(self) -> Self:
+        """Refuse a table with neither of the two keys of bandwidth, and with both."""
         if self.bandwidth_bytes_per_s is None and self.bandwidth is None:
             raise missing("bandwidth_bytes_per_s", self)
         if self.bandwidth_bytes_per_s is not None and self.bandwidth is not None:
@@ -248,6 +269,7 @@ class VaryingLink(Link):
 
     @model_validator(mode="after")
     def _check_bandwidth(self) -> Self:
+        """Refuse bandwidth given both as a number and as a law, also in change points."""
         if self.bandwidth is None:
             for i, change in enumerate(self.changes):
                 if change.bandwidth:
@@ -309,13 +331,15 @@ class ClientOutage(Section):
 
     @model_validator(mode="after")
     def _check_time(self) -> Self:
-        given = [pair for pair in _WHEN if any(getattr(self, key) is not None for key in pair)]
-        if len(given) != 1:
-            raise problem(("name",), self.name, f"give one of {', '.join(' and '.join(pair) for pair in _WHEN)}")
-        first, second = given[0]
-        begin, end = getattr(self, first), getattr(self, second)
-        if begin is None or (end is None and first.startswith("mean")):
-            raise missing(first if begin is None else second, self)
+        """Refuse an outage without exactly one pair of times, and a pair that lacks a key: only an end may be absent (never)."""
+        pairs = [pair for pair in _OUTAGE_TIMES if any(getattr(self, key) is not None for key in pair)]
+        if len(pairs) != 1:
+            raise problem(("name",), self.name, f"give one of {', '.join(' and '.join(pair) for pair in _OUTAGE_TIMES)}")
+        begin_key, end_key = pairs[0]
+        if getattr(self, begin_key) is None:
+            raise missing(begin_key, self)
+        if getattr(self, end_key) is None and begin_key.startswith("mean"):
+            raise missing(end_key, self)
         return self
 
 
@@ -329,10 +353,11 @@ class Channels(VaryingLink):
     count: Size
     """N, at least as many as clients."""
     states: component_of("states") | None = None  # type: ignore[valid-type]
-    """Which sub-channels are Good when, as a table of means, written out or drawn; absent: `channel` says."""
+    """Probabilities that a sub-channel is Good, as a table over rounds, written out or drawn. Absent: `channel` says it."""
 
     @model_validator(mode="after")
     def _check_laws(self) -> Self:
+        """Refuse a law of the channel, or changes of one, beside `states`, which decide alone if a transmission gets through."""
         laws = [change.channel for change in self.changes]
         parameters = self.random_changes.parameters if self.random_changes is not None else []
         drawn = any(parameter.startswith("channel.") for parameter in parameters)

@@ -12,7 +12,7 @@ from models.laws.changes import draw_change_points, draw_factor
 from scenarios.registry.components import refusals_at
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
-from scenarios.schema.world import RandomChanges, Timed
+from scenarios.schema.world import RandomChanges, Speed, Timed
 from scenarios.wiring.clients.population import Context, FloatArray, IntArray
 
 Unit = Literal["rounds", "seconds"]
@@ -29,8 +29,8 @@ class Step:
     bandwidth: object
     path: str
     """Key of the change in the scenario, for error messages."""
-    speed: tuple[str, object] | None = None
-    """Key and value of the new speed of local training, or None."""
+    speed: Speed | None = None
+    """The new speed of local training, or None."""
     factor: float | None = None
     """Factor of a drawn change: `parameters` become this factor times their first values, whatever changed before. None for a
     change written in the scenario.
@@ -87,7 +87,7 @@ def written_steps(section: Timed, law_kind: str, path: str, context: Context, *,
             raise UserError(f"{key}: local training has neither channel nor bandwidth; delay, speed and noise can change")
         if "bandwidth" not in section.changing and change.bandwidth:
             raise UserError(f"{key}.bandwidth: only downlink and uplink have laws of bandwidth; change bandwidth_bytes_per_s")
-        if "noise" not in section.changing and change.of_compute:
+        if "noise" not in section.changing and change.changes_compute:
             raise UserError(f"{key}: speed and noise are of [compute]; delay, channel and bandwidth can change")
         speed = change.speed if law_kind == "noise" else None
         bandwidth = change.bandwidth_bytes_per_s if numbers else None

@@ -17,7 +17,7 @@ from netsim.core.protocols import Availability, DelayLaw, FloatArray, Timeline
 from netsim.core.streams import Streams
 from netsim.network.sizes import Sizes
 from scenarios.registry.components import construct
-from scenarios.schema.cautions import Caution, collecting, refuse
+from scenarios.schema.cautions import Caution, collect_warnings, refuse
 from scenarios.schema.errors import UserError
 from scenarios.schema.scenario import Scenario
 from scenarios.wiring.cautions import before_run
@@ -71,7 +71,7 @@ def build(
         # here: without this call the collector would start only after many runs.
         gc.collect()
     cautions: list[Caution] = []
-    with refusing_own(scenario), collecting(cautions):
+    with refusing_own(scenario), collect_warnings(cautions):
         world = _wire(scenario, learner, trained, multiplier, cluster, cautions)
         _ = world.simulation
     cautions += before_run(_outlook(world))

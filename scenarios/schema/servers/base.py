@@ -24,8 +24,9 @@ class Server(Component):
     sends_between_clients: ClassVar[bool] = False
     """True if clients send each other messages over the links of `[peers]`."""
     sends_updates: ClassVar[bool] = True
-    trains_peers: ClassVar[bool] = False
     """True if clients are sent a model and send an update over `[downlink]` and `[uplink]`."""
+    trains_peers: ClassVar[bool] = False
+    """True if there is no server: peers train and send each other models."""
     why_no_tier: ClassVar[str] = "coordinates clients alone"
     """Reason why it is no coordinator of a tree of `[edges]`, neither at the top nor at an edge; empty: it is one."""
     waits_for_all: ClassVar[bool] = False
@@ -37,8 +38,8 @@ class Server(Component):
     limit_key: ClassVar[str] = "deadline_s"
     """Key with the longest time that a round waits."""
     limits: ClassVar[Literal["update", "transmission"]] = "update"
-    """Phases that must fit into that time: download, training and upload; or the upload alone, if an upload that was cut off is
-    sent again.
+    """Phases that must fit into the time of `limit_key`. "update": download, training and upload; "transmission": the upload
+    alone, because an upload that was cut off is sent again.
     """
 
     gives_steps: ClassVar[bool] = False
@@ -46,6 +47,7 @@ class Server(Component):
     probes: ClassVar[bool] = False
     """True if a policy selects all clients of a round at once, so that it may probe clients before."""
     why_no_probes: ClassVar[str] = "with this server nobody is selected round by round; set server.kind = 'synchronous'"
+    """Reason and remedy in the message where `probes` is False and the policy probes."""
 
     own: ClassVar[bool] = False
     """True for a user's class, which gives meaning to its keys."""
@@ -53,33 +55,33 @@ class Server(Component):
 
     @property
     def notifies(self) -> bool:
-        """Return True if a notice may end local training early."""
+        """True if a notice may end local training early."""
         return False
 
     @property
     def caches(self) -> bool:
-        """Return True if the model is the mean of a cache with an entry for every client."""
+        """True if the model is the mean of a cache with an entry for every client."""
         return False
 
     @property
     def contends(self) -> bool:
-        """Return True if two clients may use one of the sub-channels of `[channels]` at once."""
+        """True if two clients may use one of the sub-channels of `[channels]` at once."""
         return bool(self.parameters().get("contention"))
 
     @property
     def longest_probe_s(self) -> float | None:
-        """Return the seconds that probes must not reach; None: no limit."""
+        """Seconds within which probes must have ended; None: no limit."""
         return None
 
     @property
     def limit_s(self) -> float | None:
-        """Return the largest number of seconds that a round waits; None: no limit."""
+        """Longest time that a round waits, seconds; None: no limit."""
         limit: float | None = self.parameters().get(self.limit_key)
         return limit
 
     @property
     def waits_past_limit(self) -> bool:
-        """True if a round may go on after that time."""
+        """True if a round may go on after `limit_s`."""
         return False
 
     @property
@@ -122,7 +124,7 @@ class Server(Component):
 
 
 def refuse_oracle(scenario: "Scenario") -> None:
-    """Refuse the oracle of ages, where not every client transmits in every round."""
+    """Refuse an oracle of AoI (age of information), which is defined only where every client transmits in every round."""
     if scenario.metrics.oracle is not None:
         raise problem(("metrics", "oracle"), scenario.metrics.oracle, "belongs to the asynchronous server; leave it out")
 
@@ -130,7 +132,7 @@ def refuse_oracle(scenario: "Scenario") -> None:
 def check_channels(scenario: "Scenario", contention: bool, key: str, senders: int) -> None:
     """Refuse sub-channels without a scheduler, and fewer sub-channels than `senders` (the clients of a round, set by `key`).
 
-    With contention, schedulers that allow two clients on one sub-channel may have any number of them.
+    With `contention`, schedulers that allow two clients on one sub-channel may have any number of sub-channels.
     """
     channels, scheduler = scenario.channels, scenario.scheduler
     if channels is None and scheduler is None:
@@ -163,12 +165,12 @@ def refuse_links(scenario: "Scenario") -> None:
             raise problem(("jammers", i, "links"), jammer.links, reason)
 
 
-def require_policy(scenario: "Scenario", key: str, m: int) -> Component:
-    """Return the policy; refuse a scenario without one. `key`: key of the server with the number of selected clients, `m`."""
+def require_policy(scenario: "Scenario", key: str, selected: int) -> Component:
+    """Return the policy. Refuse a scenario without one, and more `selected` clients (by `key` of the server) than there are."""
     if scenario.policy is None:
         raise missing("policy", scenario)
-    if m > scenario.clients.count:
-        raise problem(("server", key), m, f"must be at most the {scenario.clients.count} clients of clients.count")
+    if selected > scenario.clients.count:
+        raise problem(("server", key), selected, f"must be at most the {scenario.clients.count} clients of clients.count")
     policy: Component = scenario.policy
     return policy
 
@@ -181,7 +183,7 @@ def refuse_policy(scenario: "Scenario") -> None:
 
 
 def refuse_aggregation(scenario: "Scenario", why: str) -> None:
-    """Refuse another aggregation than the default, weights of staleness and a buffer of the learner's, for this reason."""
+    """Refuse any aggregation but the default, staleness weights, and a learner's buffer; `why`: the reason, for the message."""
     learner = scenario.learner
     if learner is None:
         return
@@ -194,6 +196,6 @@ def refuse_aggregation(scenario: "Scenario", why: str) -> None:
 
 
 def refuse_reward(scenario: "Scenario", why: str) -> None:
-    """Refuse a measure of the policy's reward, for this reason."""
+    """Refuse `metrics.reward`, a measure of the policy's selection; `why`: the reason and the remedy, for the message."""
     if scenario.metrics.reward is not None:
         raise problem(("metrics", "reward"), scenario.metrics.reward.kind, why)

@@ -46,8 +46,8 @@ class Buffered(Server):
     """b (Port): no model is made while an update is at work that the next one would find more than so many rounds old; then it is
     made of all that has arrived. Absent: there is no bound."""
     urgent_notices: bool = False
-    """In place of waiting: whose update has grown too old is told so as a model is made, and sends it at the end of its present
-    epoch. Needs staleness_bound, and samples that clients hold."""
+    """In place of waiting: as a model is made, a client with an update that has grown too old is told so, and sends the update at
+    the end of its present epoch. Needs staleness_bound, and samples that clients hold."""
     notice_s: NonNegative = 0.0
     """Seconds that such a notice takes to arrive; none is lost."""
     contention: bool = False
@@ -65,7 +65,7 @@ class Buffered(Server):
         return self.urgent_notices
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse tables that do not go with this server."""
+        """Refuse tables and keys that do not go with this server, which needs a policy and enough clients and sub-channels."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.concurrency", self.concurrency)
         require_policy(scenario, "concurrency", self.concurrency)
@@ -77,18 +77,20 @@ class Buffered(Server):
             raise problem(("learner", "buffer"), buffer, "leave it out: server.buffer says what makes a new model")
 
     def _check_notices(self, scenario: "Scenario") -> None:
+        """Refuse urgent notices without a bound on staleness or without epochs to end at, and a delay of notices without them."""
         if not self.urgent_notices:
             if self.notice_s:
                 raise problem(("server", "notice_s"), self.notice_s, "is of urgent notices; set urgent_notices = true")
             return
         if self.staleness_bound is None:
             raise problem(("server", "urgent_notices"), True, "needs staleness_bound, which says what is too old")
-        held = scenario.learner is not None or (scenario.work is not None and scenario.clients.data_sizes is not None)
-        if not held:
+        has_epochs = scenario.learner is not None or (scenario.work is not None and scenario.clients.data_sizes is not None)
+        if not has_epochs:
             reason = "nothing says what an epoch is; give [learner], or [work] and clients.data_sizes"
             raise problem(("server", "urgent_notices"), True, reason)
 
     def _check_pacing(self) -> None:
+        """Refuse keys of the other way of pacing."""
         if self.pacing == "deliveries":
             for key in ("unknown_latency_s", "check_every_s"):
                 if (value := getattr(self, key)) is not None:
@@ -99,13 +101,13 @@ class Buffered(Server):
             raise problem(("server", "buffer"), self.buffer, reason)
 
     def check_policy(self, policy: "Component", scenario: "Scenario") -> None:
-        """Refuse a policy that selects more than work at once, and with pacing by latency one that counts a model's updates."""
+        """Refuse a policy that selects all clients if fewer may be at work; with pacing by latency, one that needs `buffer`."""
         super().check_policy(policy, scenario)
-        chosen, clients = resolve("policy", policy.kind), scenario.clients.count
-        if chosen.selects_everyone and self.concurrency < clients:
+        policy_class, clients = resolve("policy", policy.kind), scenario.clients.count
+        if policy_class.selects_everyone and self.concurrency < clients:
             reason = f"selects everyone at once; set server.concurrency = {clients}, or another policy"
             raise problem(("policy", "kind"), policy.kind, reason)
-        if self.pacing == "latency" and chosen.counts_updates:
+        if self.pacing == "latency" and policy_class.counts_updates:
             reason = (
                 f"policy.kind = {policy.kind!r} goes by how many updates make a model; set server.buffer, and leave pacing out"
             )
@@ -117,7 +119,6 @@ class Buffered(Server):
         return f"{self.concurrency} at work, a new model {event}"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Return the earliest time at which `buffer` clients can have delivered, seconds: a client delivers at most once in a
-        round.
-        """
+        """Return the earliest time at which `buffer` clients can have delivered, seconds."""
+        # A client delivers at most once in a round, so a round needs `buffer` different clients.
         return float(whole_s[min(self.buffer, len(whole_s)) - 1])

@@ -41,8 +41,8 @@ class EdgeBuffered(Buffered):
     """Members at work at once, as long as there are so many to choose from. Absent: all members of the edge."""
 
 
-WAYS = ("count", "groups", "table", "nearest")
-"""Keys of a tier that say who belongs to its edges, of which it has one."""
+MEMBER_KEYS = ("count", "groups", "table", "nearest")
+"""Keys of a tier that say which members belong to its edges. A tier has one of them."""
 
 
 class EdgeSemiSynchronous(SemiSynchronous):
@@ -66,7 +66,7 @@ RULES: dict[str, Any] = {
 
 
 def why_no_tier(server: Any) -> str:
-    """Return why a server, or a class of servers, cannot be a coordinator of a tree, with the remedy."""
+    """Return the reason why a kind of server cannot coordinate edges or be an edge's server, with the remedy."""
     *others, last = RULES
     return f"{server.why_no_tier}; set kind = {', '.join(map(repr, others))} or {last!r}"
 
@@ -111,6 +111,7 @@ class Tier(Section):
     @model_validator(mode="before")
     @classmethod
     def _refuse_servers(cls, value: object) -> object:
+        """Give the reason for a built-in server that edges cannot have, before pydantic reports an unknown kind."""
         server = value.get("server") if isinstance(value, dict) else None
         kind = server.get("kind") if isinstance(server, dict) else None
         if kind in KINDS and kind not in RULES:
@@ -119,11 +120,12 @@ class Tier(Section):
 
     @model_validator(mode="after")
     def _check_members(self) -> Self:
-        ways = WAYS
-        keys = [name for name in ways if getattr(self, name) is not None]
+        """Refuse a tier without exactly one key that says which members belong to its edges."""
+        keys = [name for name in MEMBER_KEYS if getattr(self, name) is not None]
         if len(keys) != 1:
-            reason = f"give one of {', '.join(ways)}, which says who belongs to each edge"
-            raise problem((keys[1],) if keys else ("name",), getattr(self, keys[1]) if keys else self.name, reason)
+            key = keys[1] if keys else "name"
+            reason = f"give one of {', '.join(MEMBER_KEYS)}, which says who belongs to each edge"
+            raise problem((key,), getattr(self, key), reason)
         return self
 
 
@@ -155,6 +157,7 @@ class Edges(Section):
 
     @model_validator(mode="after")
     def _check_moving(self) -> Self:
+        """Refuse a state that moves without a size, and a size of a state that does not move."""
         if self.state_bytes is None and self.moving == "with-state":
             raise problem(("moving",), self.moving, "moves the state of a client; give state_bytes, its size")
         if self.state_bytes is not None and self.moving != "with-state":
@@ -163,33 +166,33 @@ class Edges(Section):
 
     @model_validator(mode="after")
     def _check_tree(self) -> Self:
-        known = [tier.name for tier in self.tiers]
-        over = {tier.name: tier.above for tier in self.tiers}
+        """Refuse tiers that do not form a tree below the server, and tiers of edges whose members are groups of clients."""
+        names = [tier.name for tier in self.tiers]
+        above = {tier.name: tier.above for tier in self.tiers}
         for i, tier in enumerate(self.tiers):
-            if tier.name in known[:i]:
+            if tier.name in names[:i]:
                 raise problem(("tiers", i, "name"), tier.name, "is used twice; give every tier its own name")
-            if tier.above is not None and tier.above not in known:
-                problem_text = f"is no tier; {did_you_mean(tier.above, known)}, or leave it out: the server is above"
-                raise problem(("tiers", i, "above"), tier.above, problem_text)
+            if tier.above is not None and tier.above not in names:
+                reason = f"is no tier; {did_you_mean(tier.above, names)}, or leave it out: the server is above"
+                raise problem(("tiers", i, "above"), tier.above, reason)
         for i, tier in enumerate(self.tiers):
-            way = [tier.name]
-            while (node := over[way[-1]]) is not None:
-                if node in way:
-                    circle = " below ".join([*way, node])
-                    problem_text = f"is a circle: {circle}; leave out above of the highest tier"
-                    raise problem(("tiers", i, "above"), tier.above, problem_text)
-                way.append(node)
-        below = {tier.above for tier in self.tiers}
+            path = [tier.name]
+            while (next_above := above[path[-1]]) is not None:
+                if next_above in path:
+                    circle = " below ".join([*path, next_above])
+                    reason = f"is a circle: {circle}; leave out above of the highest tier"
+                    raise problem(("tiers", i, "above"), tier.above, reason)
+                path.append(next_above)
         for i, tier in enumerate(self.tiers):
-            if tier.name in below and tier.groups is not None:
+            if tier.name in above.values() and tier.groups is not None:
                 reason = "are groups of clients, and the members of this tier are edges; give count or table"
                 raise problem(("tiers", i, "groups"), tier.groups, reason)
         return self
 
     def leaves(self) -> list[int]:
         """Return the indices of the tiers whose members are clients."""
-        below = {tier.above for tier in self.tiers}
-        return [i for i, tier in enumerate(self.tiers) if tier.name not in below]
+        above = {tier.above for tier in self.tiers}
+        return [i for i, tier in enumerate(self.tiers) if tier.name not in above]
 
 
 def check_edges(scenario: "Scenario") -> None:
@@ -224,7 +227,7 @@ def check_edges(scenario: "Scenario") -> None:
 
 
 def _check_network(scenario: "Scenario", edges: Edges) -> None:
-    """Refuse nodes of edges that do not go with `[network]`."""
+    """Refuse `[network]` without nodes of edges or beside bandwidths of their links; without it, nodes of edges."""
     for i, tier in enumerate(edges.tiers):
         if tier.nearest is not None and scenario.network is None:
             reason = "there are no routes; add [network], or give count, groups or table"
@@ -242,8 +245,9 @@ def _check_network(scenario: "Scenario", edges: Edges) -> None:
 
 
 def _check_rules(scenario: "Scenario", edges: Edges) -> None:
-    """Refuse tiers whose members are unclear, and rules that have no meaning for edges."""
+    """Refuse tiers with members that are unclear, and keys of an edge's server that have no meaning for edges."""
     leaves = edges.leaves()
+    # With two tiers of clients, a number of edges does not say which clients are in which tier.
     if len(leaves) > 1:
         for i in leaves:
             for key in ("count", "nearest"):
@@ -255,9 +259,9 @@ def _check_rules(scenario: "Scenario", edges: Edges) -> None:
         if tier.server.own:
             continue
         for key in ("first", "at_least"):
-            value, most = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
-            if value is not None and most is not None and value > most:
-                raise problem((*place, key), value, f"must be at most the {most} members of per_round")
+            value, per_round = tier.server.parameters().get(key), tier.server.parameters().get("per_round")
+            if value is not None and per_round is not None and value > per_round:
+                raise problem((*place, key), value, f"must be at most the {per_round} members of per_round")
         for key, null in (("contention", False), ("urgent_notices", False), ("staleness_bound", None)):
             if tier.server.parameters().get(key, null) != null:
                 raise problem((*place, key), tier.server.parameters()[key], "is of a server without edges; leave it out")

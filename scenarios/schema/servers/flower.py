@@ -34,11 +34,11 @@ class Polls(Section):
     """Waiting times of a real deployment, where nodes and server look for messages now and then."""
 
     node_s: Seconds = 0.0
-    """An idle node asks for a message so often."""
+    """Time between two questions of an idle node for a message."""
     reply_s: Seconds = 0.0
-    """A node looks so often if its app has finished."""
+    """Time between two looks of a node if its app has finished."""
     server_s: Seconds = 0.0
-    """The server looks so often for replies while it waits for them."""
+    """Time between two looks of the server for replies, while it waits for them."""
 
 
 class Flower(Section):
@@ -81,7 +81,7 @@ class FlowerServer(Server):
     why_no_probes: ClassVar[str] = "beside [flower] the app alone sends messages; choose another policy"
 
     def check(self, scenario: "Scenario") -> None:
-        """It needs an app, which leaves nothing to train or to compress."""
+        """Refuse a scenario without `[flower]`, and the tables that an app leaves nothing to do for."""
         if scenario.flower is None:
             raise missing("flower", scenario)
         for name, reason in _NOT_BESIDE.items():
@@ -97,24 +97,27 @@ class FlowerServer(Server):
         refuse_reward(scenario, "beside [flower]: measures rounds that wait for m clients; leave it out")
 
     def check_policy(self, policy: "Component", scenario: "Scenario") -> None:
-        """Refuse a policy that needs more knowledge of updates than an app reports."""
+        """Refuse a policy that needs the content of updates, or expected latencies that only the app could tell."""
         super().check_policy(policy, scenario)
-        chosen = resolve("policy", policy.kind)
-        if chosen.needs_updates:
+        policy_class = resolve("policy", policy.kind)
+        if policy_class.needs_updates:
             reason = "chooses by the content of updates, which stays within the app; choose another policy"
             raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}")
-        if "truth" in inspect.signature(chosen).parameters and _depends_on_content(scenario):
+        # A policy with the argument `truth` is given the expected latencies of the clients.
+        if "truth" in inspect.signature(policy_class).parameters and _depends_on_content(scenario):
             reason = (
                 "goes by expected latencies, which depend on bytes and samples that only the app knows; choose another policy"
             )
             raise problem(("policy", "kind"), policy.kind, f"beside [flower]: {reason}, or give delays alone")
 
     def describe(self, scenario: "Scenario") -> str:
+        """Return the clients of a round in a few words."""
         if scenario.policy is None or scenario.flower is None:
             return "as the app's strategy decides"
         return f"{scenario.flower.per_round} at a time for the app's strategy"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
+        """Return 0: the app may end a round at any time."""
         return 0.0
 
 
@@ -140,7 +143,7 @@ def _depends_on_content(scenario: "Scenario") -> bool:
 
 
 def _refuse_rounds(scenario: "Scenario") -> None:
-    """Refuse change points and outages in rounds: an app begins rounds as it likes, and asynchronous ones have none."""
+    """Refuse change points and outages that are given in rounds: an app begins rounds as it likes, or has none."""
     reason = "beside [flower]: rounds begin as the app goes on; give seconds"
     timed: dict[tuple[str | int, ...], Any] = {(name,): getattr(scenario, name) for name in ("downlink", "compute", "uplink")}
     if scenario.network is not None:
@@ -158,7 +161,7 @@ def _refuse_rounds(scenario: "Scenario") -> None:
 
 
 def check_work(compute: Compute) -> bool:
-    """Return True if samples take time by `[compute]`; raises UserError if `[compute]` sets no time for an app's work."""
+    """Return True if `[compute]` gives a speed, so that samples take time. Raise UserError if it has no delay either."""
     by_samples = any(getattr(compute, name) is not None for name in SPEEDS)
     # An explicit delay of zero states that work takes no time.
     if not (by_samples or "delay" in compute.model_fields_set or compute.changes or compute.random_changes is not None):
@@ -168,10 +171,11 @@ def check_work(compute: Compute) -> bool:
 
 
 _IMPLIED: dict[str, Any] = {"server": {"kind": "flower"}, "rounds": MOST_ROUNDS}
+"""Keys of a scenario with `[flower]` that may be left out, and their values then."""
 
 
-def complete(value: object) -> Any:
-    """Return the tables of a scenario with the server and the number of rounds that `[flower]` implies."""
+def fill_implied(value: object) -> Any:
+    """Return the tables of a scenario with the server and the number of rounds that `[flower]` implies, where they are absent."""
     if not (isinstance(value, dict) and value.get("flower") is not None):
         return value
     return {**_IMPLIED, **value}

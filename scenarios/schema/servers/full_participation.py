@@ -1,4 +1,4 @@
-"""The `[server]` tables of servers under which all clients take part, each from the model and with the steps that it is due."""
+"""The `[server]` tables of servers that select no clients: all take part, each at its own pace (SAFA and FedCompass)."""
 
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -16,17 +16,17 @@ Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
 
-_IN_FULL = ("size", "equal", "contribution", "median", "trimmed-mean", "krum", "port", "refl")
-"""Aggregations that take an update in full where it is the only one."""
+_REPLACE_MODEL = ("size", "equal", "contribution", "median", "trimmed-mean", "krum", "port", "refl")
+"""Aggregations that replace the model by an update that arrives alone."""
 
 
 class Safa(Server):
     """All clients train all the time; of the updates that arrive in a round so many are picked for its model (SAFA).
 
-    A round begins with a distribution by version: who has delivered is sent the new model; whoever works on a model more than
-    `lag_tolerance` rounds old is forced to take it, and its update ends as aborted; the others go on. The model is the mean of a
-    cache that holds the last update of every client, weighted by their samples; what arrived and was not picked enters it for the
-    next round. Updates of clients that were not picked in the last round have priority.
+    A round begins with a distribution by version. A client that has delivered is sent the new model. A client at work on a model
+    more than `lag_tolerance` rounds old is forced to take it, and its update ends as aborted. The others go on. The model is the
+    mean of a cache that holds the last update of every client, weighted by their samples. An update that arrived and was not
+    picked enters it for the next round. Updates of clients that were not picked in the last round have priority.
     """
 
     closes_by_deadline: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class Safa(Server):
     waits for everyone, or the deadline, and picks then, as the authors' simulator does; its length up to the last of the picked
     is the column picked_s; an update that began in an earlier round is not picked."""
     order: Literal["arrival", "speed"] = "arrival"
-    """With after-all, who is picked first: who arrived first, or who trains fastest by the speed in `[compute]`."""
+    """With after-all, the order of picking: by arrival, or by the speed in `[compute]`, the fastest first."""
     contention: bool = False
     """With `[channels]`: two clients may be on one sub-channel at once; where they meet on it, both updates are lost. Else the
     later one waits until the sub-channel is free."""
@@ -54,16 +54,15 @@ class Safa(Server):
 
     @property
     def caches(self) -> bool:
-        """Of the last model of every client."""
         return True
 
     @property
     def limit_s(self) -> float | None:
-        """Return None: updates that miss a close count for a later round."""
+        """None: updates that miss a close count for a later round."""
         return None
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse tables that do not go with this server, which selects no clients and aggregates by its cache."""
+        """Refuse a policy and an aggregation, which this server has of its own, and keys that lack what they need."""
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
@@ -115,7 +114,7 @@ class Compass(Server):
     why_no_tier: ClassVar[str] = "assigns local steps, which edges do not make, and keeps groups as rounds of an edge break off"
 
     def check(self, scenario: "Scenario") -> None:
-        """Refuse tables that do not go with this server, which selects no clients and assigns steps by known speeds."""
+        """Refuse a policy, `[compute]` without a speed, and an aggregation that replaces the model by one client's update."""
         refuse_oracle(scenario)
         refuse_policy(scenario)
         refuse_reward(scenario, "measures a selection, and here everyone takes part; leave it out")
@@ -126,7 +125,7 @@ class Compass(Server):
         learner = scenario.learner
         if learner is None:
             return
-        if learner.aggregation.kind in _IN_FULL:
+        if learner.aggregation.kind in _REPLACE_MODEL:
             reason = "would replace the model by a client's first update, which is applied alone; set kind = 'fixed-share'"
             raise problem(("learner", "aggregation", "kind"), learner.aggregation.kind, reason)
         if learner.aggregation.kind == "mixing" and learner.aggregation.parameters()["alpha"] == 1.0:

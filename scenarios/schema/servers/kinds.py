@@ -56,7 +56,7 @@ class Synchronous(Server):
     probes: ClassVar[bool] = True
 
     def check(self, scenario: "Scenario") -> None:
-        """Raise an error if other tables do not fit: a policy and, if there are sub-channels, enough of them for a round."""
+        """Refuse a scenario without a policy, with too few clients or sub-channels, or with counts above `per_round`."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.per_round", self.per_round)
         require_policy(scenario, "per_round", self.per_round)
@@ -68,23 +68,23 @@ class Synchronous(Server):
 
     @property
     def waits_past_limit(self) -> bool:
-        """True with `at_least`."""
+        """True with `at_least`, which makes a round wait past its deadline."""
         return self.at_least is not None
 
     @property
     def needed_clients(self) -> int:
-        """All that are selected, where a round waits for them."""
+        """Clients that must be present for a round to begin: all that it selects, unless it goes on with fewer."""
         return self.per_round if self.when_short == "wait" else 1
 
     @property
     def updates_at_once(self) -> int:
-        """Of all that are awaited, unless a deadline comes before."""
+        """Updates of an aggregation if none is lost: all that a round waits for; with a deadline only `at_least` are certain."""
         if self.deadline_s is not None:
             return self.at_least or 1
         return self.first or self.per_round
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Until the last that is awaited delivers, or the deadline."""
+        """Return the earliest time of the last delivery that a round waits for, or its deadline, seconds; 0 if unknown."""
         if not sure:
             return 0.0
         selected = fewest or self.per_round
@@ -95,7 +95,8 @@ class Synchronous(Server):
 class Asynchronous(Server):
     """Every round each client present is given a sub-channel of `[channels]` by `[scheduler]` and sends the update it holds.
 
-    Whose update arrived is sent the new model; the others keep theirs and send it again. Ages of information are counted.
+    A client is sent the new model once its update has arrived; the others keep their update and send it again. Ages of
+    information are counted.
     """
 
     kind: Literal["asynchronous"] = "asynchronous"
@@ -131,7 +132,7 @@ class Asynchronous(Server):
         return f"all of them on {scenario.channels.count if scenario.channels is not None else 0} sub-channels"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Return the length of a round, or the earliest time of the first update."""
+        """Return the length of a round, seconds; without a fixed one the earliest time of the first delivery."""
         if self.round_s is not None:
             return self.round_s
         return float(whole_s[0]) if sure else 0.0
@@ -162,11 +163,11 @@ class SemiSynchronous(Server):
 
     @property
     def longest_probe_s(self) -> float:
-        """A round."""
+        """The length of a round: rounds do not wait for probes."""
         return self.round_s
 
     def check(self, scenario: "Scenario") -> None:
-        """Raise an error if other tables do not fit: a policy and, if there are sub-channels, enough of them for a round."""
+        """Refuse a scenario without a policy or with too few clients or sub-channels for a round, a reward, and a buffer."""
         refuse_oracle(scenario)
         check_channels(scenario, self.contention, "server.per_round", self.per_round)
         require_policy(scenario, "per_round", self.per_round)
@@ -175,7 +176,7 @@ class SemiSynchronous(Server):
             raise problem(("learner", "buffer"), scenario.learner.buffer, "leave it out: every close makes a new model")
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Return the length of a round."""
+        """Return the length of a round, seconds."""
         return self.round_s
 
 
@@ -206,7 +207,8 @@ class Jammer(Section):
     script starts it."""
 
     @model_validator(mode="after")
-    def _check_dwell(self) -> Self:
+    def _check_keys(self) -> Self:
+        """Refuse two keys for the length of a dwell, and two for the targets."""
         if self.dwell_rounds is not None and self.dwell_s is not None:
             raise problem(("dwell_s",), self.dwell_s, "give either dwell_rounds or dwell_s")
         if self.reach is not None and self.links is not None:
@@ -216,8 +218,8 @@ class Jammer(Section):
         return self
 
 
-class _Synchronous:
-    """Marker of `[server]`, which makes a table without a kind the synchronous server."""
+class _SynchronousByDefault:
+    """Annotation of the field `server`: a table without a `kind` is the synchronous server."""
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(_add_kind, handler(source))
@@ -231,6 +233,7 @@ class _Synchronous:
 
 
 def _add_kind(value: object) -> object:
+    """Return a table without a `kind` as one of the synchronous server."""
     return {"kind": "synchronous", **value} if isinstance(value, dict) and "kind" not in value else value
 
 
@@ -249,7 +252,7 @@ KINDS: dict[str, type[Server]] = {
 
 def server_field() -> object:
     """Return the type of the field that holds the `[server]` table."""
-    return Annotated[component_of("server", described=KINDS, base=OwnServer), _Synchronous()]
+    return Annotated[component_of("server", described=KINDS, base=OwnServer), _SynchronousByDefault()]
 
 
 def has_slots(server: object) -> bool:

@@ -21,32 +21,32 @@ class OwnServer(Server):
     why_no_tier: ClassVar[str] = ""
 
     def _mode(self) -> Any:
+        """Return the user's class, which states what the server does as class attributes (`registry.server_mode`)."""
         return resolve("server", self.kind)
 
     @property
     def caches(self) -> bool:
-        """Return the attribute of the user's class."""
         return bool(self._mode().caches)
 
     @property
     def contends(self) -> bool:
-        """Return the attribute of the user's class."""
         return bool(self._mode().contends)
 
     @property
     def limit_s(self) -> float | None:
-        """Return None: no limit is known, because the class alone gives meaning to its keys."""
+        """None: no limit is known, because the class alone gives meaning to its keys."""
         return None
 
     def check(self, scenario: "Scenario") -> None:
-        """It has the policy that it asks for, and sub-channels have a scheduler."""
+        """Refuse a policy that the class does not use, a missing one that it does, and sub-channels without a scheduler."""
         mode = self._mode()
         refuse_oracle(scenario)
         scheduler = scenario.scheduler
         if scheduler is not None and resolve("scheduler", scheduler.kind).contends and not self.contends:
             reason = f"lets clients collide, and {self.kind} does not; set contends = True in its class"
             raise problem(("scheduler", "kind"), scheduler.kind, reason)
-        # Contention is an attribute of the class, which may use no sub-channels at all.
+        # A class may allow contention and be used without sub-channels, so contention counts only where there are some. With 1
+        # sender any number of sub-channels is enough: how many clients send at once is unknown.
         check_channels(scenario, self.contends and scenario.channels is not None, "clients.count", 1)
         if not mode.selects:
             refuse_policy(scenario)
@@ -54,9 +54,9 @@ class OwnServer(Server):
             raise missing("policy", scenario)
 
     def describe(self, scenario: "Scenario") -> str:
-        """Nothing is known."""
+        """Name the class: nothing else is known of its rounds."""
         return f"as {self.kind} decides"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Not known."""
+        """Return 0: no lower bound on the length of a round is known."""
         return 0.0

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _NO_SERVER = "there is no server: peers send each other models over the links of [peers]; leave it out"
 
 _KEPT = "a peer keeps its model, and nothing beside it yet; leave it out"
-_OF_A_SERVER = {
+_REFUSED_OPTIONS = {
     "keep": "there is no server's model; leave it out",
     "contribution_samples": "no aggregation of peers goes by contributions; leave it out",
     "client_losses": "losses of a training are reported to a server; leave it out",
@@ -52,7 +52,7 @@ class PeerTraining(Server):
     why_no_probes: ClassVar[str] = "peers select nobody; leave it out"
 
     def check(self, scenario: "Scenario") -> None:
-        """It has links between clients, and none to a server."""
+        """Refuse tables about a server or its links, a scenario without `[peers]`, and budgets of privacy that end."""
         if scenario.peers is None:
             raise missing("peers", scenario)
         refuse_oracle(scenario)
@@ -92,7 +92,7 @@ class PeerTraining(Server):
         optimizer = learner.server_optimizer
         if optimizer.kind != "sgd" or optimizer != type(optimizer)():
             raise problem(("learner", "server_optimizer", "kind"), optimizer.kind, "there is no server; leave it out")
-        for name, reason in _OF_A_SERVER.items():
+        for name, reason in _REFUSED_OPTIONS.items():
             value = getattr(learner, name)
             if value != type(learner).model_fields[name].default:
                 raise problem(("learner", name), value, reason)
@@ -102,6 +102,6 @@ class PeerTraining(Server):
         return f"every peer, by {self.protocol.kind}"
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Return 0: peers may be away, and rounds of peers that are ahead count."""
+        """Return 0, the only sure lower bound: absent peers are not awaited, and work that peers did ahead counts."""
         return 0.0
 

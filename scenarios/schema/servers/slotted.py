@@ -51,17 +51,18 @@ class _Slotted(Server):
     """The built-in policies it goes with."""
 
     def check(self, scenario: "Scenario") -> None:
-        """It needs opinions, of a learner or by a law."""
+        """Refuse tables and policies that do not go with slots. Opinions must come either from a learner or from a law."""
         refuse_oracle(scenario)
-        of_links = bool(scenario.jammers) and not scenario.jams_cables
-        if of_links and scenario.peers is not None and scenario.channels is not None:
+        jams_no_cables = bool(scenario.jammers) and not scenario.jams_cables
+        if jams_no_cables and scenario.peers is not None and scenario.channels is not None:
             raise problem(("jammers",), "..", "jam the links of [peers] here, not [channels]; leave one of them out")
-        # Jammers are those of messages between clients, of sub-channels, or of opinions: of the first that there is.
-        of_opinions = scenario.peers is None and scenario.channels is None and scenario.scheduler is None
-        if of_opinions:
+        # Jammers jam messages between clients, sub-channels, or opinions: the first of these that the scenario has.
+        jam_opinions = scenario.peers is None and scenario.channels is None and scenario.scheduler is None
+        if jam_opinions:
             refuse_links(scenario)
-        channels = scenario.model_copy(update={"jammers": []}) if of_opinions or scenario.peers is not None else scenario
-        check_channels(channels, self.contention, "server.per_round", self.per_round)
+        # `check_channels` takes jammers for those of sub-channels, so they are hidden from it where they are not.
+        checked = scenario.model_copy(update={"jammers": []}) if jam_opinions or scenario.peers is not None else scenario
+        check_channels(checked, self.contention, "server.per_round", self.per_round)
         refuse_reward(scenario, "leave it out: a slot's reward is the average opinion")
         policy = require_policy(scenario, "per_round", self.per_round)
         if ":" not in policy.kind and policy.kind not in self.policies:
@@ -73,12 +74,12 @@ class _Slotted(Server):
             raise problem(("opinions", "synthetic"), "..", "must be given where there is no [learner], and only there")
 
     def check_peers(self, scenario: "Scenario") -> None:
-        """Raise a pydantic refusal where links between clients are needed and missing."""
+        """Raise a pydantic refusal if links between clients are needed and missing; here none are needed."""
 
     def shortest_round_s(self, whole_s: FloatArray, *, sure: bool, fewest: int | None, rounds: int) -> float:
-        """Return the shortest slot: its communication rounds with one client each, or their deadlines."""
-        one_s = float(whole_s[0])
-        return rounds * min(one_s, self.deadline_s or one_s) if sure else 0.0
+        """Return a lower bound on a slot, seconds: each of its rounds lasts as long as the fastest client, or to its deadline."""
+        fastest_s = float(whole_s[0])
+        return rounds * min(fastest_s, self.deadline_s or fastest_s) if sure else 0.0
 
 
 class FlFa(_Slotted):
@@ -101,7 +102,7 @@ class FlDa(_Slotted):
     sends_between_clients: ClassVar[bool] = True
 
     def check_peers(self, scenario: "Scenario") -> None:
-        """Raise a pydantic refusal where there are no links between clients."""
+        """Raise a pydantic refusal if there are no links between clients, over which they exchange beliefs."""
         if scenario.peers is None:
             raise missing("peers", scenario)
 
@@ -124,6 +125,7 @@ class Slots(Section):
 
     @model_validator(mode="after")
     def _check_start(self) -> Self:
+        """Refuse a start at a deadline without one, and a deadline where messages take no time."""
         if self.start == "deadline" and self.deadline_s is None:
             raise problem(("deadline_s",), None, "must be given where start = 'deadline'")
         if self.start == "zero" and self.deadline_s is not None:
@@ -150,6 +152,7 @@ class Synthetic(Section):
 
 
 def _read_samples(value: object) -> object:
+    """Return "local" as it is, and other values as numbers per client."""
     if isinstance(value, str) and value != "local":
         raise refusal("must be 'local', or numbers of samples")
     return value if isinstance(value, str) else read_per_client(value)
@@ -219,7 +222,8 @@ class Gossip(Section):
     """Spreading of the clients' indices (fl-da)."""
 
     forwarding: Literal["flooding", "push", "push-pull"] = "flooding"
-    """flooding: each forwards what is new to it; push: each tells a random neighbour all; push-pull: which answers."""
+    """flooding: each client forwards what is new to it; push: each tells a random neighbour all it knows; push-pull: and the
+    neighbour answers with all it knows."""
     payload: Literal["all", "best"] = "all"
     """Pairs of client and index that clients keep and tell: all that they know, or the best m."""
     interval_s: Pause = 0.01

@@ -127,9 +127,9 @@ def _check_changes(section: Compute, name: str | None) -> None:
         key, value = next(iter(noise_keys.items()))
         raise UserError(f"compute.{key} = {value!r}: noise multiplies the time of samples; give one of {', '.join(SPEEDS)}")
     for i, change in enumerate(section.changes):
-        if change.speed is not None and change.speed[0] != name:
+        if change.speed is not None and change.speed.key != name:
             problem = "there was none before" if name is None else f"speed is given as {name}; change that"
-            raise UserError(f"compute.changes.{i}.{change.speed[0]} = {change.speed[1]!r}: {problem}")
+            raise UserError(f"compute.changes.{i}.{change.speed.key} = {change.speed.value!r}: {problem}")
 
 
 def _positive(values: float | FloatArray, name: str, path: str = "compute") -> float | FloatArray:

@@ -24,7 +24,7 @@ from netsim.core.streams import Streams
 from scenarios.registry.components import Component, construct
 from scenarios.registry.kinds import FUNCTIONS, is_own, load_own, resolve
 from scenarios.schema.errors import UserError
-from scenarios.schema.learning import Learner, plain
+from scenarios.schema.learning import Learner, component_options
 from scenarios.schema.scenario import Scenario
 from scenarios.schema.section import Tables
 from scenarios.wiring.network.compression import build_compressions
@@ -249,9 +249,9 @@ def _own_options(section: Learner) -> LearnerOptions:
 def _own_table(part: Component, name: str) -> Tables:
     """Return the keys of a component. The kind of the user's own component becomes a function that torch code can call."""
     if not is_own(name, part.kind):
-        return plain(part)
+        return component_options(part)
     if name in FUNCTIONS:
-        return plain(part) | {"kind": resolve(name, part.kind)}
+        return component_options(part) | {"kind": resolve(name, part.kind)}
     component = construct(part, name, f"learner.{name}", part.parameters(), {})
     return {"kind": lambda: component}
 

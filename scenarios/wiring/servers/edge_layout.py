@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from scenarios.schema.errors import UserError, did_you_mean
-from scenarios.schema.servers.edges import WAYS
+from scenarios.schema.servers.edges import MEMBER_KEYS
 from scenarios.wiring.data_files import read_table
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _require_all(section: Edges, layout: Layout, edge_of_client: Mapping[int, in
     missing = next((client for client in range(population.count) if client not in edge_of_client), None)
     if missing is not None:
         i = section.leaves()[-1]
-        key = next(name for name in WAYS if getattr(section.tiers[i], name) is not None)
+        key = next(name for name in MEMBER_KEYS if getattr(section.tiers[i], name) is not None)
         raise UserError(f"edges.tiers.{i}.{key}: client {missing} belongs to no edge; give each client one")
     for edge, name in enumerate(layout.names):
         if layout.above[edge] < 0 and (above := section.tiers[layout.tiers[edge]].above) is not None:

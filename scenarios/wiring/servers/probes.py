@@ -14,7 +14,7 @@ from netsim.core.streams import RepeatedStreams, Streams
 from netsim.network.medium import Medium
 from netsim.servers.rounds.probing import FreeProbing, Probing, TimedProbing
 from scenarios.schema.errors import UserError
-from scenarios.schema.probe import Probe, question_of, tests
+from scenarios.schema.probe import Probe, policy_tests, question_of
 from scenarios.wiring.clients.population import Context, IntArray
 from scenarios.wiring.clients.work import TimeOfWork
 from scenarios.wiring.laws import delay_timeline
@@ -40,7 +40,7 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
             samples=section.samples,
             evaluated=evaluated,
             losses=losses,
-            tests=tests(scenario),
+            tests=policy_tests(scenario),
         )
     streams = RepeatedStreams(scenario.seed, prefix="probe.")
     if question == "profile":
@@ -48,7 +48,7 @@ def build_probing(world: World, pool: ClientPool) -> Probing | None:
         medium = _update_links(world, pool, streams)
     else:
         medium = _answer_links(world, pool, streams, section, evaluated, losses=losses)
-    testing = _testing(world, pool, streams, section) if tests(scenario) else None
+    testing = _testing(world, pool, streams, section) if policy_tests(scenario) else None
     asking = Question(medium, evaluated)
     probes = Probes(pool=pool, asking=asking, testing=testing, deadline_s=section.deadline_s, repeat=streams.repeat)
     # Only clients that received the model hold it.

@@ -10,7 +10,7 @@ import pytest
 
 from scenarios.runs.reading import override, parse, read, shipped_files
 from scenarios.runs.run import run
-from scenarios.schema.cautions import Caution, collecting
+from scenarios.schema.cautions import Caution, collect_warnings
 from scenarios.sweeps.sweep import plan
 from scenarios.wiring.simulation import build
 from tests.helpers.small_scenario import small
@@ -310,7 +310,7 @@ def test_shipped_scenarios_are_not_doubtful(monkeypatch):
 
 def test_other_peoples_warnings_are_left_alone():
     found: list[Caution] = []
-    with pytest.warns(UserWarning, match="theirs"), collecting(found):
+    with pytest.warns(UserWarning, match="theirs"), collect_warnings(found):
         warnings.warn("theirs", UserWarning, stacklevel=1)
     assert found == []
 
