@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from analysis.results.groups import Groups
 
 MOST_LETTERS = 20
-"""Of the words of a variant's label that are kept in one row of a table, at most."""
+"""Largest width, in letters, that the column of variants keeps on a narrow terminal."""
 
 
 @drawing
@@ -45,14 +45,14 @@ def breakpoints(
         if out is None:
             drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
         groups = group_runs(open_results(folder))
-        told = breakpoint_table(groups, window=window, unit=unit)
-        if told is None:
+        block = breakpoint_table(groups, window=window, unit=unit)
+        if block is None:
             raise ValueError(f"{folder}: no run went through a change; give the scenario change points that come before its end")
-        header, rows = told.cells
+        header, rows = block.cells
         if not any(map(recovery_is_known, rows)):
             complain(f"warning: --window {window}: no change is followed by so many rounds; nothing can be said of recovery")
         table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
-        # On a narrow terminal numbers wrap, but names of variants stay whole.
+        # On a narrow terminal numbers wrap, but the words of a variant's name (the first column) stay whole.
         longest = max(len(word) for row in rows for word in row[0].split() or [""])
         for index, name in enumerate(header):
             justify: Literal["right", "left"] = "right" if index else "left"
@@ -60,7 +60,7 @@ def breakpoints(
         for row in rows:
             table.add_row(*row)
         out_console.print(table)
-        out_console.print(told.note, soft_wrap=True)
+        out_console.print(block.note, soft_wrap=True)
         if out is not None:
             with writing(out):
                 _write(groups, out, window, unit, look, formats_of(figures))
@@ -69,7 +69,7 @@ def breakpoints(
 
 
 def _write(groups: Groups, out: Path, window: int, unit: Unit, look: Look, formats: Sequence[str]) -> None:
-    """Write the figures and the tables of changes into `out`."""
+    """Write breakpoints.csv, with a row for each change of each variant, and the figures into `out`; name the files."""
     import pandas as pd
 
     from analysis.breakpoints.figure import course_figure, regret_around_changes_figure, shares_figure
@@ -81,6 +81,7 @@ def _write(groups: Groups, out: Path, window: int, unit: Unit, look: Look, forma
     whole = pd.concat([frame.assign(variant=label) for label, frame in frames.items()], ignore_index=True)
     whole.to_csv(out / "breakpoints.csv", index=False)
     out_console.print(f"written: {out / 'breakpoints.csv'}", soft_wrap=True)
+    # None: there is no data for the figure.
     drawn = {
         "breakpoints": regret_around_changes_figure(groups, window=window, over=unit, look=look),
         "answered": shares_figure(groups, window=window, over=unit, look=look),

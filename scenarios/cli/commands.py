@@ -22,8 +22,8 @@ _NO_IMPORT = Annotated[bool, typer.Option("--no-import", help="Refuse components
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Return `function` as a command: with the option --no-import, and one message in place of a traceback.
 
-    Exit code 2 if a file cannot be used, or a component of the user's own ends the program. Typer reads the options from the
-    signature and the annotations, so that both are set by hand.
+    Exit code 2 if a file cannot be used, or a component of the user's own ends the program. Typer reads options from a function's
+    signature and annotations, so both are set here.
     """
 
     @functools.wraps(function)
@@ -67,6 +67,6 @@ class Commands(TyperGroup):
 
 
 def exit_interrupted(error: KeyboardInterrupt) -> NoReturn:
-    """Say so in one line, and leave with code 130."""
+    """Report an interrupt in one line, and exit with code 130."""
     complain(f"interrupted; {error}" if str(error) else "interrupted")
     sys.exit(130)

@@ -39,8 +39,8 @@ Formats = Annotated[
 ]
 
 
-_ALSO_OF_TABLES = ("smoothing_s",)
-"""Options that tables take, too."""
+_ALSO_FOR_TABLES = ("smoothing_s",)
+"""Options that also change tables, so that they are allowed where no figure is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,26 +60,28 @@ class Looks:
     ] = True
 
     def refuse_unused(self, remedy: str, *, formats: bool = False) -> None:
-        """Raise UserError if an option is given that only figures use, and none is drawn.
+        """Raise UserError if an option is given that only figures use. Called where no figure is drawn.
 
-        `formats`: True if formats are given, too.
+        `remedy`: end of the message. `formats`: True if `--figures` is given.
         """
-        of_figures = [field for field in fields(self) if field.name not in _ALSO_OF_TABLES]
-        options = [self._option(field.name) for field in of_figures if getattr(self, field.name) != field.default]
+        only_figures = [field for field in fields(self) if field.name not in _ALSO_FOR_TABLES]
+        options = [self._option(field.name) for field in only_figures if getattr(self, field.name) != field.default]
         if formats:
             options.append("--figures")
         if options:
             raise UserError(f"{', '.join(options)}: no figure is drawn; {remedy}")
 
     def _option(self, field: str) -> str:
-        """Return the name of a field on the command line: in an annotation typer keeps the name of an option as its default."""
+        """Return the name of a field on the command line, such as --size."""
+        # `typer.Option("--size")` in an annotation keeps the name as its default; a flag's name may be " /--no-note".
         option: str = get_type_hints(type(self), include_extras=True)[field].__metadata__[0].default
         return option.strip(" /")
 
     def look(self) -> Look:
-        """Return the look as analysis has it; raises UserError for a size that is none, and for what this machine cannot draw."""
+        """Return the look as `analysis` takes it; raises UserError for a wrong size and for a font that this machine lacks."""
         from analysis.figures.settings import Look
 
+        # Arguments of `Look` by the option that gives them, for the message about one that `Look` refuses.
         options: dict[str, dict[str, Any]] = {}
         if self.font is not None:
             options[self._option("font")] = {"font": self.font}
@@ -129,7 +131,7 @@ class Drawing(Looks):
         regret_bounds: Sequence[Bound] = (),
         aoi_bounds: Sequence[Bound] = (),
     ) -> FigureSettings:
-        """Return the settings as analysis has them; raises UserError as `look`."""
+        """Return the settings as `analysis` takes them; raises UserError for a size or font that cannot be used."""
         from analysis.figures.settings import FigureSettings
 
         return FigureSettings(
@@ -155,23 +157,27 @@ class PaperDrawing(Drawing):
 
 
 def formats_of(formats: Sequence[ImageOption] | None) -> list[ImageFormat]:
-    """Return the formats that `Formats` names."""
+    """Return the formats of figures by the option `--figures`; PNG without it."""
     return [option.value for option in formats or [ImageOption.PNG]]
 
 
 def drawing(function: Callable[..., None]) -> Callable[..., None]:
-    """`function` with the fields of the type of its parameter `drawing` as options, in the place of that parameter."""
+    """Decorate a command: replace its parameter `drawing`, a dataclass of options, by one parameter for each field.
+
+    Typer reads options from a function's signature and annotations, so both are set here; the fields become options.
+    """
     hints = get_type_hints(function, include_extras=True)
-    kind = hints.pop("drawing")
-    names = [field.name for field in fields(kind)]
+    options_class = hints.pop("drawing")
+    names = [field.name for field in fields(options_class)]
 
     @functools.wraps(function)
     def run_with_drawing(**arguments: Any) -> None:
-        function(drawing=kind(**{name: arguments.pop(name) for name in names}), **arguments)
+        function(drawing=options_class(**{name: arguments.pop(name) for name in names}), **arguments)
 
-    hints |= {name: hint for name, hint in get_type_hints(kind, include_extras=True).items() if name in names}
-    own = [one for one in inspect.signature(function).parameters.values() if one.name != "drawing"]
-    options = [inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for one in fields(kind)]
+    hints |= {name: hint for name, hint in get_type_hints(options_class, include_extras=True).items() if name in names}
+    own = [parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "drawing"]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    options = [inspect.Parameter(field.name, keyword, default=field.default) for field in fields(options_class)]
     run_with_drawing.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
     run_with_drawing.__annotations__ = hints
     return run_with_drawing

@@ -30,7 +30,7 @@ def open_results(folder: Path) -> Sweep | Run:
 @drawing
 def figure(
     folder: Annotated[Path, typer.Argument(help="A run's or a sweep's folder.")],
-    name: Annotated[str | None, typer.Argument(help="Which figure; without it those that there is data for are listed.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A figure; without it those that there is data for are listed.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="The file: .png, .svg or .pdf; default: FOLDER/report/NAME.png.")
     ] = None,
@@ -57,11 +57,11 @@ def figure(
             aoi_bounds=aoi_bounds(runs) if bounds else (),
         )
         if name is None:
-            known = figures_of(source, settings)
-            if not known:
+            names = figures_of(source, settings)
+            if not names:
                 raise ValueError(f"{folder}: there is data for no figure: no round took time or was measured")
-            for found in known:
-                out_console.print(f"{found:<16} {CAPTIONS[found]}", soft_wrap=True)
+            for listed in names:
+                out_console.print(f"{listed:<16} {CAPTIONS[listed]}", soft_wrap=True)
             return
         file = out or folder / "report" / f"{name}.png"
         refuse_links(folder, file)

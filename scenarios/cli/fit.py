@@ -54,24 +54,27 @@ def fit(
     out_console.print(f"scenario: {fitted.scenario}; report: {out / 'report.html'}", soft_wrap=True, highlight=False)
 
 
-def _laws(words: list[str]) -> dict[str, str]:
+def _laws(options: list[str]) -> dict[str, str]:
+    """Return the kind of law by phase, of `--law PHASE=KIND` options; raises UserError."""
     laws = {}
-    for word in words:
-        phase, equals, kind = word.partition("=")
+    for option in options:
+        phase, equals, kind = option.partition("=")
         if not equals:
-            raise UserError(f"--law {word}: must be PHASE=KIND, such as upload=gamma")
+            raise UserError(f"--law {option}: must be PHASE=KIND, such as upload=gamma")
         laws[phase] = kind
     return laws
 
 
 def _table(title: str, predictions: list[Prediction]) -> object:
+    """Return a table for the terminal: each figure as measured and as the fitted scenario predicts it."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=None, header_style="bold")
     table.add_column("figure")
     for name in ("measured", "simulated", "95 % band", "in the band"):
         table.add_column(name, justify="right")
-    for p in predictions:
-        band = f"{p.low:.4g} .. {p.high:.4g}"
-        table.add_row(p.name, f"{p.measured:.4g}", f"{p.simulated:.4g}", band, "yes" if p.agrees else "no")
+    for figure in predictions:
+        band = f"{figure.low:.4g} .. {figure.high:.4g}"
+        agrees = "yes" if figure.agrees else "no"
+        table.add_row(figure.name, f"{figure.measured:.4g}", f"{figure.simulated:.4g}", band, agrees)
     return table

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -29,12 +29,14 @@ _RECENT = 20
 
 
 class LastClients(Alteration):
-    """Counts which client alone ended as a round closed. It changes nothing."""
+    """Counts how often each client was the last of a round. It only observes: the round is not altered."""
 
     def __init__(self) -> None:
         self.counts: Counter[int] = Counter()
+        """Number of rounds by the client that was last."""
 
     def on_close(self, closed: ClosedRound) -> None:
+        """Count the client with the only attempt that ended at the close; a tie counts for no client."""
         attempts = closed.attempts
         last = np.flatnonzero(np.asarray(attempts.column("outcome_s"), np.float64) == closed.end_s)
         if len(last) == 1:
@@ -49,11 +51,12 @@ class Look:
     rounds: int | None
     """Largest number of rounds; None if only a Flower app knows it."""
     limit_s: float | None
-    """The simulated time at which it ends at the latest."""
+    """Simulated time at which the run ends at the latest; None: no limit."""
     began: float = field(default_factory=time.perf_counter)
     first: int | None = None
-    """The rounds that were closed as this process began."""
+    """Number of rounds that were closed before this process (more than 0 if the run was resumed); None until a round closes."""
     first_s: float = 0.0
+    """Simulated time at the end of these rounds."""
     round: int = 0
     time_s: float = 0.0
     accuracy: float = math.nan
@@ -65,13 +68,13 @@ class Look:
     """Reason for which a round takes long."""
 
     def take(self, simulation: Simulation) -> None:
-        """A round has closed."""
+        """Read the state of the run at the close of a round."""
         self.waits = ""
         recorder = simulation.recorder
         assert isinstance(recorder, Summing)
         row, totals = recorder.last, recorder.totals
         if self.first is None:
-            # The loop knows the last client from the second observed round on.
+            # This is called after the close of the first round, so that last clients are counted from the next round on.
             self.first, self.first_s = simulation.server.round - 1, 0.0 if row is None else row.start_s
             simulation.server.loop.alter(self.last)
         self.round, self.time_s = simulation.server.round, simulation.clock.now
@@ -86,7 +89,7 @@ class Look:
 
     @property
     def done(self) -> float:
-        """The share of the run that is done, by rounds or by simulated time, whichever is nearer to its end."""
+        """Share of the run that is done, in [0, 1]: the larger of those by rounds and by simulated time, as either may end it."""
         return min(1.0, self._share(self.round, self.time_s))
 
     def _share(self, round: int, time_s: float) -> float:
@@ -98,12 +101,13 @@ class Look:
         """Seconds of wall time left, at the present speed; NaN if unknown."""
         if self.first is None:
             return math.nan
-        before = self._share(self.first, self.first_s)
-        gained, passed = self.done - before, time.perf_counter() - self.began
-        return passed * (1.0 - self.done) / gained if gained > 0.0 else math.nan
+        # Progress before this process took none of its time.
+        gained = self.done - self._share(self.first, self.first_s)
+        passed_s = time.perf_counter() - self.began
+        return passed_s * (1.0 - self.done) / gained if gained > 0.0 else math.nan
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values, as shown."""
+        """Return (name, value) pairs to show, both as text; the first is the number of rounds."""
         limit = "" if self.limit_s is None else f" of {self.limit_s:,.10g}"
         most = "" if self.rounds is None else f"/{self.rounds}"
         facts = [("rounds", f"{self.round}{most}"), ("simulated", f"{self.time_s:,.1f}{limit} s")]
@@ -131,7 +135,7 @@ _ENDS = ("delivered", "lost", "late", "aborted")
 
 
 def clock(seconds: float) -> str:
-    """Minutes and seconds, or with hours."""
+    """Return a duration as M:SS, or H:MM:SS from an hour on."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -139,7 +143,7 @@ def clock(seconds: float) -> str:
 
 @contextmanager
 def log_run(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]]:
-    """Log a run into its folder within the block; yields the callback for the end of each round."""
+    """Log a run into its folder within the block, if `wanted`. Yields the function to call after each round."""
     if not wanted:
         yield lambda simulation: None
         return
@@ -152,18 +156,18 @@ def log_run(folder: Path, wanted: bool) -> Iterator[Callable[[Simulation], None]
         log.close()
 
 
-class Shown(Protocol):
+class Display(Protocol):
     """A display of a run."""
 
     def begin(self, simulation: Simulation) -> None:
         """Begin to show `simulation`. Long rounds report what they wait for."""
 
     def __call__(self, simulation: Simulation) -> None:
-        """A round has closed."""
+        """Show the state of the run; called after each round."""
 
 
-class NotShown:
-    """No display."""
+class NoDisplay:
+    """Display that shows nothing, for `--quiet`."""
 
     def begin(self, simulation: Simulation) -> None:
         return None
@@ -173,60 +177,71 @@ class NotShown:
 
 
 @dataclass
-class _Display:
-    """A display with a callback for closed rounds, which also checks in between if a round takes long."""
+class _WatchedDisplay:
+    """Display that also says, in the middle of a round that takes long, what the round waits for."""
 
-    told: Callable[[Simulation], None]
+    on_round: Callable[[Simulation], None]
+    """Called after each round."""
     watch: Watch
+    """Notices long rounds, by wall time."""
 
     def begin(self, simulation: Simulation) -> None:
         self.watch.begin(simulation)
 
     def __call__(self, simulation: Simulation) -> None:
         self.watch.on_close()
-        self.told(simulation)
+        self.on_round(simulation)
 
 
 @contextmanager
-def live(name: str, rounds: int | None, limit_s: float | None, quiet: bool) -> Iterator[Shown]:
-    """Show a run within the block; yields the display, which takes its rounds."""
+def live(name: str, rounds: int | None, limit_s: float | None, quiet: bool) -> Iterator[Display]:
+    """Show a run within the block, on a terminal as a panel, elsewhere by lines. Yields the display; call it after each round.
+
+    `rounds`, `limit_s`: largest number of rounds and of simulated seconds, or None.
+    """
     if quiet:
-        yield NotShown()
+        yield NoDisplay()
         return
     look = Look(name, rounds, limit_s)
-    with _panel(look) if err_console.is_terminal else _lines(look) as (on_round, say):
-        watch = Watch(say)
+    with _panel(look) if err_console.is_terminal else _lines(look) as callbacks:
+        watch = Watch(callbacks.on_wait)
         with watch_run(watch):
-            yield _Display(on_round, watch)
+            yield _WatchedDisplay(callbacks.on_round, watch)
 
 
-Telling = tuple[Callable[["Simulation"], None], Callable[[str], None]]
-"""Callbacks of a round that has closed, and of the reason for which one takes long."""
+class _Callbacks(NamedTuple):
+    """Callbacks of a display."""
+
+    on_round: Callable[[Simulation], None]
+    """Called after each round."""
+    on_wait: Callable[[str], None]
+    """Called with the reason, as text, for which a round takes long."""
 
 
 @contextmanager
-def _lines(look: Look) -> Iterator[Telling]:
-    """Yield callbacks that print a line on the run now and then."""
-    last_s = [time.perf_counter()]
+def _lines(look: Look) -> Iterator[_Callbacks]:
+    """Yield callbacks that print a line on the run at most every `_LINE_S` seconds, for each long round, and at the end."""
+    printed_s = time.perf_counter()
 
-    def update(simulation: Simulation) -> None:
+    def on_round(simulation: Simulation) -> None:
+        nonlocal printed_s
         look.take(simulation)
         now = time.perf_counter()
-        if now - last_s[0] >= _LINE_S:
-            last_s[0] = now
+        if now - printed_s >= _LINE_S:
+            printed_s = now
             err_console.print(look.line(), highlight=False, soft_wrap=True)
 
-    def say(waits: str) -> None:
+    def on_wait(waits: str) -> None:
         err_console.print(f"{look.name}: {waits}", highlight=False, soft_wrap=True)
 
-    yield update, say
+    yield _Callbacks(on_round, on_wait)
     if look.first is not None:
         err_console.print(look.line(), highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def _panel(look: Look) -> Iterator[Telling]:
-    """Yield callbacks that update a panel on the terminal."""
+def _panel(look: Look) -> Iterator[_Callbacks]:
+    """Yield callbacks that redraw a panel on the terminal, at most every `_EVERY_S` seconds and for each long round."""
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -240,20 +255,21 @@ def _panel(look: Look) -> Iterator[Telling]:
             table.add_row(name, Text(value))
         return table
 
-    seen = [0.0]
-    with Live(draw_table(), console=err_console, auto_refresh=False, transient=False) as shown:
+    drawn_s = 0.0
+    with Live(draw_table(), console=err_console, auto_refresh=False, transient=False) as panel:
 
-        def update(simulation: Simulation) -> None:
+        def on_round(simulation: Simulation) -> None:
+            nonlocal drawn_s
             look.take(simulation)
             now = time.perf_counter()
-            if now - seen[0] >= _EVERY_S:
-                seen[0] = now
-                shown.update(draw_table(), refresh=True)
+            if now - drawn_s >= _EVERY_S:
+                drawn_s = now
+                panel.update(draw_table(), refresh=True)
 
-        def say(waits: str) -> None:
+        def on_wait(waits: str) -> None:
             look.waits = waits
-            shown.update(draw_table(), refresh=True)
+            panel.update(draw_table(), refresh=True)
 
-        yield update, say
+        yield _Callbacks(on_round, on_wait)
         look.waits = ""
-        shown.update(draw_table(), refresh=True)
+        panel.update(draw_table(), refresh=True)

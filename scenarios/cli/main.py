@@ -120,7 +120,7 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Run one scenario into a folder."""
-    with resting():
+    with resting():  # no garbage collection: imports and building create much that stays
         from scenarios.cli.live import live, log_run
         from scenarios.runs.reading import override, parse, read
         from scenarios.runs.run import prepare, simulate
@@ -137,10 +137,10 @@ def run(
             study, scenario, folder, overwrite=overwrite, strict=strict, event_limit=event_limit, machines=machines
         )
     show_cautions(dict.fromkeys(built.cautions, ""))
-    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as display, log_run(folder, bool(logs)) as on_round:
+    with live(study.name, known_rounds(study), study.time_limit_s, quiet) as display, log_run(folder, bool(logs)) as log_round:
 
         def after_round(simulation: "Simulation") -> None:
-            on_round(simulation)
+            log_round(simulation)
             display(simulation)
 
         display.begin(built.simulation)
@@ -161,7 +161,7 @@ def resume(
     quiet: Quiet = False,
 ) -> None:
     """Go on with a run that was interrupted or killed. It goes on from its last checkpoint."""
-    with resting():
+    with resting():  # no garbage collection: imports create much that stays
         from scenarios.cli.live import live, log_run
         from scenarios.runs.event_log import FILE as EVENTS
         from scenarios.runs.run import go_on
@@ -173,15 +173,16 @@ def resume(
     study, state = read_unfinished(folder)
     if state is None:
         complain(f"{folder}: was cut off before its first checkpoint, and begins again with round 1")
+    # A run that begins again from round 1 writes no log: it would repeat rounds that the old log holds.
     continues_log = (folder / EVENTS).is_file() and state is not None
     with (
         live(study.name, study.rounds, study.time_limit_s, quiet) as display,
-        log_run(folder, continues_log) as on_round,
+        log_run(folder, continues_log) as log_round,
         name_source(str(folder)),
     ):
 
         def after_round(simulation: "Simulation") -> None:
-            on_round(simulation)
+            log_round(simulation)
             display(simulation)
 
         def begin(simulation: "Simulation") -> None:
@@ -208,10 +209,9 @@ def _report_interrupt(folder: Path) -> Iterator[None]:
         from scenarios.sweeps.earlier_runs import progress_of
 
         complete, total = progress_of(folder)
-        if not total:  # it had not begun
+        if not total:  # the sweep had not begun, so there is nothing to resume
             raise
-        done = f"{complete} of {total} runs are complete: {folder}"
-        complain(f"interrupted; {done}. To go on: the same command with --resume")
+        complain(f"interrupted; {complete} of {total} runs are complete: {folder}. To go on: the same command with --resume")
         raise typer.Exit(130) from None
 
 
@@ -234,7 +234,7 @@ def sweep(
     send_back: Annotated[
         bool, typer.Option("--send-back", help="Let results travel back from workers that do not share the folder.")
     ] = False,
-    gathered: Annotated[
+    tables: Annotated[
         str, typer.Option("--tables", metavar="LIST", help="Tables of all runs to gather in the folder dataset; none: none.")
     ] = "rounds",
     event_limit: EventLimit = None,
@@ -256,7 +256,7 @@ def sweep(
     from scenarios.sweeps.sweep import later_cautions, plan_grid
     from scenarios.sweeps.sweep import sweep as run_sweep
 
-    figure_options = _figure_options(drawing, figures, no_figures)
+    figure_settings, formats = _figure_options(drawing, figures, no_figures)
     planned = plan_grid(
         read(scenario, settings or ()), scenario, grid=grids_of(grid or ()), strict=strict,
         seeds=None if seeds is None else seeds_of(seeds),
@@ -272,9 +272,9 @@ def sweep(
             earlier=Earlier(overwrite=overwrite, resume=resume, allow_changed_code=allow_changed_code),
             progress=show,
             limits=Limits(event_limit=event_limit, wall_limit_s=wall_limit),
-            tables=() if gathered == "none" else gathered.split(","),
+            tables=() if tables == "none" else tables.split(","),
         )
-    _compare(folder, *figure_options)
+    _compare(folder, figure_settings, formats)
     for line in told_until(folder):
         out_console.print(line, soft_wrap=True, highlight=False)
     show_cautions(later_cautions(planned, folder), strict=strict)
@@ -307,13 +307,14 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
         planned = plan(read(scenario, settings or ()), scenario, strict=strict)
     variants = planned.variants
     study = planned.runs[0].scenario
-    verdict, most = _verdict(len(planned.warned)), "" if study.flower is None else "at most "
-    rounds = "until the app ends" if known_rounds(study) is None else f"{most}{study.rounds} rounds"
+    at_most = "" if study.flower is None else "at most "  # a Flower app may end earlier
+    rounds = "until the app ends" if known_rounds(study) is None else f"{at_most}{study.rounds} rounds"
     out_console.print(
-        f"{scenario}: {verdict} {study.clients.count} clients, {study.server.describe(study)}, {rounds}; "
+        f"{scenario}: {_verdict(len(planned.warned))} {study.clients.count} clients, {study.server.describe(study)}, {rounds}; "
         f"{_count_text(len(variants), 'variant')} ({', '.join(variants)}), {_count_text(len(planned.runs), 'run')} in a sweep.",
         soft_wrap=True,
     )
+    # Variants with equal sizes of messages share a line. All seeds of a variant have the same sizes: the first seed is enough.
     variants_by_sizes: dict[str, list[str]] = {}
     for run in planned.runs:
         if run.seed == planned.runs[0].seed:
@@ -326,7 +327,7 @@ def check(scenario: ScenarioFile, settings: Settings = None, strict: Strict = Fa
 @app.command(name="list")
 @command
 def list_components() -> None:
-    """Show the scenarios that come along, and what one may name."""
+    """Show the scenarios that come along, and all components."""
     import tomllib
 
     from analysis.metrics.registry import METRICS
@@ -340,8 +341,9 @@ def list_components() -> None:
         scenarios.add_row(file.stem, str(tomllib.loads(file.read_text(encoding="utf-8")).get("description", "")))
     components = Table("component", "kinds", box=None, header_style="bold")
     for group in BUILT_IN:
-        described = {"delay": ["by-group"], "server": list(KINDS)}.get(group, [])
-        kinds = [*known_names(group), *described]
+        # Some kinds are tables of the schema without a class of their own, so that the registry does not know them.
+        only_tables = {"delay": ["by-group"], "server": list(KINDS)}.get(group, [])
+        kinds = [*known_names(group), *only_tables]
         components.add_row(group, ", ".join(kinds) or "your own functions")
     components.add_row("data", ", ".join(DATASETS))
     components.add_row("metric", f"{', '.join(METRICS)}; and every column of rounds.parquet")
@@ -375,11 +377,14 @@ def _log_files(log: str | None) -> list[str]:
     return [FILE]
 
 
-def _figure_options(drawing: Drawing, figures: Formats, none: bool) -> "tuple[FigureSettings, list[ImageFormat]]":
-    """Return the settings and the formats of figures, checked before anything is run; raises UserError."""
-    if none:
+def _figure_options(drawing: Drawing, figures: Formats, no_figures: bool) -> "tuple[FigureSettings, list[ImageFormat]]":
+    """Return the settings of figures and their formats, none with `no_figures`. Called before anything is run.
+
+    Raises UserError for options that are wrong or without effect.
+    """
+    if no_figures:
         drawing.refuse_unused("leave out --no-figures", formats=bool(figures))
-    return drawing.settings(), [] if none else formats_of(figures)
+    return drawing.settings(), [] if no_figures else formats_of(figures)
 
 
 def _compare(folder: Path, figures: "FigureSettings", formats: "Sequence[ImageFormat]") -> None:
@@ -411,7 +416,7 @@ def main() -> None:
 
 
 def _run() -> None:
-    """Execute the command line; leaves by SystemExit."""
+    """Execute the command line, and exit with its code: 2 for a user's mistake, 1 for a defect, 130 for an interrupt."""
     try:
         app()
     except KeyboardInterrupt as error:

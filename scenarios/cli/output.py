@@ -34,6 +34,7 @@ _LINE_S = 10.0
 _MOST_SHOWN = 12
 """Largest number of variants of a sweep that each get a progress bar."""
 _ALL, _ADDED_SEEDS = "all runs", "further seeds, at most"
+"""Labels of progress bars: of all runs, and of the runs that sequential stopping adds."""
 out_console = Console(markup=False)
 err_console = Console(stderr=True, markup=False)
 
@@ -70,19 +71,19 @@ def summary_table(summary: Notes) -> Table:
 
 
 def _books_text(summary: Notes) -> str:
-    """Return the row on the balance of a run's books."""
+    """Return the text of a summary's row on the balance of updates: begun = ended + in flight."""
     begun, after = summary["totals"]["selected"], summary["after_last_round"]["selected"]
     text = f"balanced: {begun} begun = ended + in flight, as in {' and '.join(summary['books']['tables'])}"
     return f"{text}; {after} begun after the last round" if after else text
 
 
 def _detections_text(detections: Notes) -> str:
-    """Return the row on declared changes, with true and false alarms if known."""
-    text = f"{detections['declared']}"
-    if detections["changes"] is not None:
-        found = f"{detections['found']} of {detections['changes']} changes found, {detections['false_alarms']} false alarms"
-        text += f" ({found}, {detections['by_jamming']} by jamming)"
-    return text
+    """Return the text of a summary's row on the changes that detectors declared, with true and false alarms if known."""
+    declared = f"{detections['declared']}"
+    if detections["changes"] is None:  # the true change points are unknown
+        return declared
+    found = f"{detections['found']} of {detections['changes']} changes found"
+    return f"{declared} ({found}, {detections['false_alarms']} false alarms, {detections['by_jamming']} by jamming)"
 
 
 def tell(
@@ -108,8 +109,8 @@ def tell(
         remedy = f"To go on: netsim resume {folder}" if resumable else "A Flower app cannot be resumed: run it again"
         complain(f"{why} after {summary['rounds']} rounds; the files hold these. {remedy}")
         raise typer.Exit(130)
-    before = set(shown)
-    show_cautions({caution: "" for caution in cautions_of(summary) if caution not in before}, strict=strict)
+    already_shown = set(shown)
+    show_cautions({caution: "" for caution in cautions_of(summary) if caution not in already_shown}, strict=strict)
 
 
 def show_cautions(cautions: Mapping[Caution, str], *, strict: bool = False) -> None:
@@ -125,14 +126,14 @@ def show_cautions(cautions: Mapping[Caution, str], *, strict: bool = False) -> N
         raise typer.Exit(2)
 
 
-def warn_of_missing(done: Sweep, strict: bool) -> None:
-    """Warn of missing runs of a sweep; raises UserError with `strict`."""
+def warn_of_missing(sweep: Sweep, strict: bool) -> None:
+    """Warn of missing runs of a sweep; with `strict` raise UserError in place of the warning."""
     from analysis.documents.run_names import missing_words
 
-    if done.missing and strict:
-        raise UserError(f"--strict: {missing_words(done)}")
-    if done.missing:
-        complain(f"warning: {missing_words(done)}")
+    if sweep.missing and strict:
+        raise UserError(f"--strict: {missing_words(sweep)}")
+    if sweep.missing:
+        complain(f"warning: {missing_words(sweep)}")
 
 
 def opened_sweep(folder: Path) -> Sweep:
@@ -145,15 +146,15 @@ def opened_sweep(folder: Path) -> Sweep:
     return sweep
 
 
-def print_comparison(done: Sweep, *, strict: bool = False, **settings: Any) -> Comparison:
-    """Show the tables of a comparison, and return it.
+def print_comparison(sweep: Sweep, *, strict: bool = False, **settings: Any) -> Comparison:
+    """Compare the variants of a sweep, show the tables, and return the comparison.
 
-    `strict` as in `warn_of_missing`; other settings as in `analysis.compare`.
+    `strict`: raise UserError if runs are missing. `settings`: further arguments of `analysis.compare`.
     """
     from analysis import compare, comparison_table, difference_table, short_run_note
 
-    comparison = compare(done, **settings)
-    warn_of_missing(done, strict)
+    comparison = compare(sweep, **settings)
+    warn_of_missing(sweep, strict)
     out_console.print(comparison_table(comparison))
     if comparison.differences:
         out_console.print(difference_table(comparison))
@@ -163,11 +164,11 @@ def print_comparison(done: Sweep, *, strict: bool = False, **settings: Any) -> C
 
 
 def print_against(
-    done: Sweep, comparison: Comparison, against: Sequence[str], within: Sequence[str], *, look: Look
+    sweep: Sweep, comparison: Comparison, against: Sequence[str], within: Sequence[str], *, look: Look
 ) -> list[Picture]:
-    """Show the metrics of a comparison against keys of the scenario, or the best variant for each value of keys.
+    """Show the metrics of a comparison against the keys `against`, and the best variant for each value of the keys `within`.
 
-    Returns the figures, as pictures of a report.
+    Returns the figures, which a terminal cannot show.
     """
     from analysis.documents.blocks import Bullets, Picture, Text
     from analysis.documents.blocks import Table as TableBlock
@@ -176,14 +177,15 @@ def print_against(
     from analysis.parameters.measure import named_keys, settings_of
     from analysis.parameters.section import parameter_sections
 
-    sections = parameter_sections(done, comparison, against=against, look=look) if against else []
-    cells = cell_sections(done, comparison, within=within, look=look) if within else []
+    sections = parameter_sections(sweep, comparison, against=against, look=look) if against else []
+    cells = cell_sections(sweep, comparison, within=within, look=look) if within else []
+    # Each block with the number of its columns that name a row: the parameter, or the keys of `within`.
     blocks = [(block, 1) for section in sections for block in section.blocks]
-    keys = len(named_keys(settings_of(done), within, "within")) if within else 0
+    keys = len(named_keys(settings_of(sweep), within, "within")) if within else 0
     blocks += [(block, keys) for section in cells for block in section.blocks]
-    for block, repeated in blocks:
+    for block, name_columns in blocks:
         if isinstance(block, TableBlock):
-            for narrow in _split_columns(block.cells, repeated):
+            for narrow in _split_columns(block.cells, name_columns):
                 out_console.print(terminal_table(block.caption, block.note, narrow))
         elif isinstance(block, Bullets | Text):
             for sentence in block.items if isinstance(block, Bullets) else [block.text]:
@@ -191,20 +193,26 @@ def print_against(
     return [block for block, _ in blocks if isinstance(block, Picture)]
 
 
-def _split_columns(cells: tuple[list[str], list[list[str]]], repeated: int) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Split a table into several that fit on the terminal; each repeats the first `repeated` columns."""
+def _split_columns(cells: tuple[list[str], list[list[str]]], name_columns: int) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield (header, rows) of tables that fit on the terminal, cut from the wide table `cells`, also (header, rows).
+
+    Each begins with the first `name_columns` columns, joined into one.
+    """
     from analysis.documents.comparison_tables import MOST_COLUMNS
 
     header, rows = cells
-    # Several repeated columns are joined to one, which is wider and takes the place of a number.
-    most = MOST_COLUMNS if repeated == 1 else MOST_COLUMNS - 1
-    for first in range(repeated, len(header), most):
-        narrow = [[", ".join(row[:repeated]), *row[first : first + most]] for row in (header, *rows)]
-        yield narrow[0], narrow[1:]
+    # Several columns joined into one are wide, and take the place of a further column.
+    width = MOST_COLUMNS if name_columns == 1 else MOST_COLUMNS - 1
+    for first in range(name_columns, len(header), width):
+        narrow_header, *narrow_rows = ([", ".join(row[:name_columns]), *row[first : first + width]] for row in (header, *rows))
+        yield narrow_header, narrow_rows
 
 
 def print_intervals(comparison: Comparison, equivalent: Sequence[str]) -> None:
-    """Show the intervals of the differences of a comparison, with the verdicts on margins, METRIC=VALUE each."""
+    """Show the intervals of the differences of a comparison.
+
+    `equivalent`: margins, METRIC=VALUE each, within which a difference counts as none; the table has verdicts on them.
+    """
     from analysis.documents.terminal import terminal_table
     from analysis.metrics.differences import margins_of
     from analysis.report.differences import interval_table
@@ -220,7 +228,7 @@ def print_intervals(comparison: Comparison, equivalent: Sequence[str]) -> None:
 def progress(
     totals: Mapping[str, int | None], quiet: bool, *, share: bool = False, unit: str = "rounds"
 ) -> Iterator[Callable[[str, int], None]]:
-    """Show progress bars; yields a function that sets the number of complete rounds (or another `unit`) of a label.
+    """Show progress bars within the block. Yields a function that sets a label's number of complete rounds (or another `unit`).
 
     `totals`: total of each label; None: unknown, not shown. `share`: show shares, for runs that may end by a time limit.
     """
@@ -242,10 +250,14 @@ class _WaitMessages:
     def __init__(self, planned: Plan) -> None:
         self._planned = planned
         self._shown: dict[int, str] = {}
+        """What runs waited for at the time of the last line, by number of the run."""
         self._shown_s = -math.inf
 
     def line(self, waits: dict[int, str]) -> str:
-        """Return a line on `waits`, by number of the run; empty if there is nothing new, or the last line is recent."""
+        """Return a line on the first run that waits for something new; empty if none does, or if the last line is recent.
+
+        `waits`: clients or steps that a long round waits for, as text, by number of the run.
+        """
         new = {index: text for index, text in waits.items() if self._shown.get(index) != text}
         now = time.perf_counter()
         if not new or now - self._shown_s < _LINE_S:
@@ -253,6 +265,7 @@ class _WaitMessages:
         self._shown, self._shown_s = dict(waits), now
         first = min(new)
         runs = self._planned.runs
+        # Runs of seeds that sequential stopping adds come after the planned ones.
         name = f"{runs[first].label}, seed {runs[first].seed}" if first < len(runs) else f"run {first + 1}, of a further seed"
         others = len(waits) - 1
         note = f" ({others} more {'run has' if others == 1 else 'runs have'} such a round)" if others else ""
@@ -269,15 +282,15 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgre
     from scenarios.schema.servers.flower import known_rounds
 
     labels = [run.label for run in planned.runs]
-    rounds_of: dict[str, int] = {}
+    rounds_by_label: dict[str, int] = {}
     for run in planned.runs:
-        rounds_of[run.label] = rounds_of.get(run.label, 0) + run.scenario.rounds
+        rounds_by_label[run.label] = rounds_by_label.get(run.label, 0) + run.scenario.rounds
     if planned.until is not None:
-        rounds_of[_ADDED_SEEDS] = (planned.most_runs - len(labels)) * planned.runs[0].scenario.rounds
-    totals = rounds_of if len(rounds_of) <= _MOST_SHOWN else {}
+        rounds_by_label[_ADDED_SEEDS] = (planned.most_runs - len(labels)) * planned.runs[0].scenario.rounds
+    totals = rounds_by_label if len(rounds_by_label) <= _MOST_SHOWN else {}
     if len(totals) != 1:  # a single variant needs no bar beside that of all runs
-        totals = totals | {_ALL: sum(rounds_of.values())}
-    waiting = _WaitMessages(planned)
+        totals = totals | {_ALL: sum(rounds_by_label.values())}
+    wait_messages = _WaitMessages(planned)
     limited = any(run.scenario.time_limit_s is not None for run in planned.runs)
     # A run with a time limit shows its share of that time, so it always has a total.
     open_ended = not limited and any(known_rounds(run.scenario) is None for run in planned.runs)
@@ -285,9 +298,9 @@ def sweep_progress(planned: Plan, quiet: bool) -> Iterator[Callable[[SweepProgre
 
         def show(state: SweepProgress) -> None:
             rounds = state.rounds
-            if not quiet and (line := waiting.line(state.waits)):
+            if not quiet and (line := wait_messages.line(state.waits)):
                 err_console.print(line, highlight=False, soft_wrap=True)
-            done = dict.fromkeys(rounds_of, 0)
+            done = dict.fromkeys(rounds_by_label, 0)
             for label, count in zip(labels, rounds, strict=False):
                 done[label] += count
             if planned.until is not None:
@@ -315,7 +328,7 @@ def warn(
 
 
 def seeds_of(text: str) -> list[int]:
-    """Return the seeds of a list such as 1,2,3 or a range such as 1..10; raises UserError."""
+    """Return the seeds that `--seeds` lists, such as 1,2,3 or 1..10; raises UserError."""
     match = re.fullmatch(r"(\d{1,19})\.\.(\d{1,19})", text)
     if match is not None and 0 <= int(match[2]) - int(match[1]) < MOST_SEEDS:
         return list(range(int(match[1]), int(match[2]) + 1))
@@ -341,7 +354,7 @@ def _grid_values(text: str) -> tuple[str, list[Any]]:
 
     key, values = parse_assignment(text, "--grid")
     if isinstance(values, str):
-        # Accept lists without brackets (1,10 or pause,random) and words without quotes ([pause, random]).
+        # This is no list of TOML: read lists without brackets (1,10 or pause,random) and words without quotes ([pause, random]).
         inner = values[1:-1] if values.startswith("[") and values.endswith("]") else values
         values = [parse_value(value.strip()) for value in inner.split(",")]
     if values in ([], [""]):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from models.overlays.silos import Silos
     from scenarios.overlays import CycleTime
 
-_KEYS = {
+_OPTIONS = {
     "model_bits": "--model-bits",
     "compute_ms": "--compute-ms",
     "steps": "--steps",
@@ -23,6 +23,7 @@ _KEYS = {
     "down_bits_per_s": "--down-gbps",
     "core_bits_per_s": "--core-gbps",
 }
+"""Options of the command by the parameters of `Silos`, for messages."""
 
 
 def overlays(
@@ -43,23 +44,24 @@ def overlays(
     from scenarios.networks import read_network
     from scenarios.overlays import cycle_times
 
-    names, how = _names(chosen), _sharing(sharing)
+    names, sharing = _names(chosen), _sharing(sharing)
     try:
         silos = Silos(
             read_network(network), model_bits, compute_ms, steps, up_gbps * 1e9, down_gbps * 1e9, core_gbps * 1e9
         )
     except ParameterError as error:
-        scale = 1e9 if error.name.endswith("_per_s") else 1.0
-        raise UserError(f"{_KEYS[error.name]} {error.value / scale:g}: {error.reason}") from error  # type: ignore[operator]
-    cycles = cycle_times(silos, names, fluid=how == "fluid")
+        scale = 1e9 if error.name.endswith("_per_s") else 1.0  # options are in Gbit/s, parameters in bit/s
+        raise UserError(f"{_OPTIONS[error.name]} {error.value / scale:g}: {error.reason}") from error  # type: ignore[operator]
+    cycles = cycle_times(silos, names, fluid=sharing == "fluid")
     if as_json:
         content = {"network": silos.underlay.name, "overlays": {cycle.name: cycle.to_json() for cycle in cycles}}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     else:
-        _show(silos, cycles, how)
+        _show(silos, cycles, fluid=sharing == "fluid")
 
 
 def _names(chosen: str | None) -> list[str]:
+    """Return the overlays that `--overlays` lists, each once; the usual ones without it. Raises UserError."""
     from scenarios.overlays import OVERLAYS, USUAL
 
     names = list(USUAL) if chosen is None else [name.strip() for name in chosen.split(",")]
@@ -70,6 +72,7 @@ def _names(chosen: str | None) -> list[str]:
 
 
 def _sharing(text: str) -> Literal["by-degree", "fluid"]:
+    """Return the value of `--sharing`, checked; raises UserError."""
     if text == "by-degree":
         return "by-degree"
     if text == "fluid":
@@ -77,18 +80,17 @@ def _sharing(text: str) -> Literal["by-degree", "fluid"]:
     raise UserError(f"--sharing {text!r}: must be by-degree or fluid")
 
 
-def _show(silos: Silos, found: list[CycleTime], sharing: str) -> None:
-    """Print the cycle times of overlays as a table."""
+def _show(silos: Silos, cycles: list[CycleTime], fluid: bool) -> None:
+    """Print the cycle times of overlays as a table, and the best overlay. `fluid`: flows share all links, with a column."""
     from analysis.documents.terminal import terminal_table
 
-    fluid = sharing == "fluid"
     header = ["overlay", "arcs", "round, ms", "simulated, ms", *(["flows, ms"] if fluid else [])]
     rows = [
-        [one.name, str(len(one.arcs)), f"{one.cycle_ms:.3f}", f"{one.simulated_ms:.3f}"]
-        + ([f"{one.fluid_ms:.3f}"] if one.fluid_ms is not None else [])
-        for one in found
+        [cycle.name, str(len(cycle.arcs)), f"{cycle.cycle_ms:.3f}", f"{cycle.simulated_ms:.3f}"]
+        + ([f"{cycle.fluid_ms:.3f}"] if cycle.fluid_ms is not None else [])
+        for cycle in cycles
     ]
-    best = min(found, key=lambda one: one.best_ms)
+    best = min(cycles, key=lambda cycle: cycle.best_ms)
     links = len(silos.underlay.cables)
     note = f"{silos.count} silos, {links} links, {silos.model_bits:,.0f} bits a model, {silos.work_ms:g} ms of local work. "
     note += "Round: at fixed shares of access links, and a core private to each pair" + (

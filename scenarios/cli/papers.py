@@ -31,7 +31,7 @@ def reproduce(
 ) -> None:
     """Run a figure or table of a paper, and judge it.
 
-    It is shown beside the paper's numbers, with verdicts by rules fixed beforehand. What is there already is not run again.
+    Results stand beside the paper's numbers, with verdicts by rules fixed beforehand. Runs that are complete are not run again.
     """
     from scenarios.papers.registry import find
     from scenarios.papers.reproduce import Request, judge, plan_runs
@@ -48,20 +48,21 @@ def reproduce(
         return
     if name is None:
         raise UserError("name a figure or a table, or give --all; netsim reproduce --list shows all")
-    asked = Request(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
-    if cases is not None and not asked.what.takes_cases:
-        raise UserError(f"--cases: {asked.what.name} reads no cases; leave it out")
-    folder = out or Path("runs") / "reproduce" / f"{asked.what.name}-{size.value}"
-    runs = plan_runs(asked)
-    if asked.what.judge is not None:
-        document, agrees = judge(asked, cases, folder)
+    request = Request(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
+    panel = request.what
+    if cases is not None and not panel.takes_cases:
+        raise UserError(f"--cases: {panel.name} reads no cases; leave it out")
+    folder = out or Path("runs") / "reproduce" / f"{panel.name}-{size.value}"
+    runs = plan_runs(request)
+    if panel.judge is not None:  # the result needs no sweep
+        document, agrees = judge(request, cases, folder)
         _write(document, folder)
-        if agrees is False:
+        if agrees is False:  # None: nothing is published
             raise typer.Exit(1)
         return
     with sweep_progress(runs, quiet) as show:
         try:
-            document = run(asked, folder, runs, figures=figures, jobs=jobs, progress=show)
+            document = run(request, folder, runs, figures=figures, jobs=jobs, progress=show)
         except KeyboardInterrupt:
             complain("interrupted; what is complete stays. To go on: the same command")
             raise typer.Exit(130) from None
@@ -71,11 +72,11 @@ def reproduce(
 
 
 def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
-    """Run all reproductions into `folder`, with a line for each."""
+    """Run all reproductions into `folder`, with a line for each. Exit with code 1 unless all are complete."""
     from scenarios.papers.panels import play_all
     from scenarios.runs.folders.replacement import check_place, writing
 
-    with writing(folder):
+    with writing(folder):  # refuse an unusable folder before anything is run
         check_place(folder)
 
     def tell(line: str) -> None:
@@ -97,6 +98,7 @@ def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
 
 
 def _write(document: "Document", folder: Path) -> None:
+    """Show the tables of a result, write its files into `folder`, and name them."""
     from scenarios.papers.reproduce import write
     from scenarios.runs.folders.replacement import writing
 
@@ -116,15 +118,16 @@ def _list() -> None:
     from scenarios.papers.registry import REPRODUCTIONS
 
     # No table: the names have to be typed, and beside five columns a terminal would cut them short.
-    for one in REPRODUCTIONS.values():
-        also = f"  (also {', '.join(one.aliases)})" if one.aliases else ""
-        out_console.print(Text.assemble((one.name, "bold"), also), soft_wrap=True)
-        costs = "; ".join(f"{size.value}: {COSTS[one.name][size].words}" for size in Size)
-        for words in (f"{one.paper}. {one.shows}.", f"{costs}."):
+    for panel in REPRODUCTIONS.values():
+        also = f"  (also {', '.join(panel.aliases)})" if panel.aliases else ""
+        out_console.print(Text.assemble((panel.name, "bold"), also), soft_wrap=True)
+        costs = "; ".join(f"{size.value}: {COSTS[panel.name][size].words}" for size in Size)
+        for words in (f"{panel.paper}. {panel.shows}.", f"{costs}."):
             out_console.print(Padding(words, (0, 0, 0, 4)), highlight=False)
 
 
 def _show(document: "Document") -> None:
+    """Print the tables of a result."""
     from analysis.documents.terminal import terminal_table
 
     for table in document.tables:

@@ -101,11 +101,11 @@ def report(
     from analysis import Questions, write_report
     from scenarios.runs.folders.replacement import writing
 
-    drawing.settings()  # report mistakes in them first
+    drawing.settings()  # refuse wrong options before the runs are read; the bounds, which come from the runs, are added below
     opened = _open_runs(folder, strict)
     regrets, ages = _bounds(opened) if bounds else ((), ())
     place = out or folder / "report"
-    with _refusals(), writing(place, "place"):
+    with _user_errors(), writing(place, "place"):
         written = write_report(
             folder,
             place,
@@ -128,8 +128,8 @@ def report(
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise UserError for a ValueError of the block."""
+def _user_errors() -> Iterator[None]:
+    """Turn a ValueError of the block into a UserError."""
     try:
         yield
     except ValueError as error:
@@ -137,7 +137,7 @@ def _refusals() -> Iterator[None]:
 
 
 def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
-    """Return the bounds on regrets and AoI regrets that apply; print the others with the reason."""
+    """Return (bounds on regrets, bounds on AoI regrets) that apply; print the reason for each that does not."""
     from analysis.regret.bounds import regret_bound_notes, regret_bounds
     from scenarios.runs.summary.bounds import aoi_bounds, bound_notes
 
@@ -147,7 +147,11 @@ def _bounds(opened: "list[Run]") -> "tuple[Sequence[Bound], Sequence[Bound]]":
 
 
 def _open_runs(folder: Path, strict: bool) -> "list[Run]":
-    """Return the runs in a folder, opened before a report is begun, so that a wrong one is left as it was; raises UserError."""
+    """Return the runs in a folder, each with a table `rounds` that can be read.
+
+    Called before a report is begun, so that a wrong folder is left unchanged. Raises UserError; with `strict` also for missing
+    runs.
+    """
     from analysis import is_sweep, open_run
 
     try:
@@ -156,7 +160,7 @@ def _open_runs(folder: Path, strict: bool) -> "list[Run]":
             warn_of_missing(sweep, strict)
         opened = [open_run(folder)] if sweep is None else list(sweep)
         for run in opened:
-            run.arrow("rounds", ["round"])
+            run.arrow("rounds", ["round"])  # fails for a damaged table
         if not opened:
             raise ValueError(f"{folder}: the sweep has no complete run to report on; finish it with --resume")
     except (ValueError, OSError) as error:
@@ -188,7 +192,7 @@ def compare(
     from scenarios.runs.folders.replacement import writing
 
     try:
-        margins_of(equivalent or ())
+        margins_of(equivalent or ())  # refuse wrong margins before anything is compared
         settings, formats = drawing.settings(horizon_s=horizon_s), formats_of(figures)
         if out is None:
             drawing.refuse_unused("name a folder for figures with --out", formats=bool(figures))
@@ -203,15 +207,15 @@ def compare(
         )
         if equivalent:
             print_intervals(comparison, equivalent)
-        shown = []
+        drawn = []
         if against or within:
-            shown = print_against(gathered, comparison, against or (), within or (), look=settings.look)
+            drawn = print_against(gathered, comparison, against or (), within or (), look=settings.look)
         if out is not None:
             with writing(out):
                 out.mkdir(parents=True, exist_ok=True)
                 written = [
                     write_comparison(gathered, out / "comparison.csv", comparison=comparison),
-                    *(save_figure(picture.figure, out / f"{picture.name}.{suffix}") for picture in shown for suffix in formats),
+                    *(save_figure(picture.figure, out / f"{picture.name}.{suffix}") for picture in drawn for suffix in formats),
                     *save_all(gathered, out, settings, formats),
                 ]
             for path in written:
@@ -224,7 +228,7 @@ def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quie
     """Run a finished run once more, and compare its tables. Exit code 1 where they differ."""
     from scenarios.runs.progress import rounds_done
     from scenarios.runs.replay import read_finished
-    from scenarios.runs.replay import replay as again
+    from scenarios.runs.replay import replay as run_again
     from scenarios.schema.servers.flower import known_rounds
 
     study = read_finished(folder)
@@ -233,13 +237,13 @@ def replay(folder: Annotated[Path, typer.Argument(help="A run's folder.")], quie
     total = study.rounds if limited else known_rounds(study)
     with progress({name: total}, quiet, share=limited) as advance, name_source(str(folder)):
         try:
-            different = again(folder, after_round=lambda simulation: advance(name, rounds_done(simulation, study)))
+            differences = run_again(folder, after_round=lambda simulation: advance(name, rounds_done(simulation, study)))
         except KeyboardInterrupt:
             complain("interrupted")
             raise typer.Exit(130) from None
-    for line in different:
+    for line in differences:
         complain(line)
-    if different:
+    if differences:
         raise typer.Exit(1)
     out_console.print(f"{folder}: the tables are the same, byte for byte", soft_wrap=True)
 
@@ -265,6 +269,7 @@ def trace(
             with writing(out, "file"):
                 count = write_trace(run, out, first=first, last=last)
         else:
+            # A file in the run's own folder is moved there when it is whole, under the lock of the folder.
             with temporary_folder() as scratch:
                 count = write_trace(open_run(folder), scratch / name, first=first, last=last)
                 (path,) = add_files(folder, scratch)

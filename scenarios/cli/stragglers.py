@@ -23,6 +23,7 @@ _FIXED = (
     "follows from the change within the round is simulated, on the same draws."
 )
 _PHASES = ("download_s", "compute_s", "queue_s", "upload_s", "resend_s", "wait_s")
+"""Columns of the seconds in each phase of an update."""
 
 _LINKS = 10
 """Most links that `stragglers` names."""
@@ -40,7 +41,7 @@ def what_if(
     quiet: Quiet = False,
 ) -> None:
     """Say what would have come of a round, had one thing differed. The round is one of a finished run."""
-    from scenarios.runs.what_if.answers import what_if as answers
+    from scenarios.runs.what_if.answers import what_if as simulate_changes
     from scenarios.runs.what_if.changes import Change
 
     changes = [
@@ -53,29 +54,29 @@ def what_if(
     if not changes:
         raise UserError("what-if: nothing is different; give --without CLIENT, --deadline SECONDS or --bandwidth FACTOR")
     with progress({"rounds": round}, quiet) as advance, name_source(str(folder)):
-        answer = answers(folder, round, changes, progress=lambda done: advance("rounds", done))
-    out_console.print(_answers(answer))
+        answers = simulate_changes(folder, round, changes, progress=lambda done: advance("rounds", done))
+    out_console.print(_answer_table(answers))
     out_console.print(_FIXED, soft_wrap=True)
 
 
-def _answers(told: list[Answer]) -> Table:
+def _answer_table(answers: list[Answer]) -> Table:
     """Return a table for the terminal: the round as it was, and with each change."""
     from rich.table import Table
 
-    was = told[0].was
+    was = answers[0].was
     table = Table(box=None, header_style="bold")
     for name in (f"round {was.round}", "closes (s)", "takes (s)", "saved (s)", "delivered", "last"):
         table.add_column(name, justify="left" if name.startswith("round") else "right")
-    who = "-" if was.last is None else str(was.last)
-    table.add_row("as it was", f"{was.end_s:.4f}", f"{was.end_s - was.start_s:.4f}", "", str(was.delivered), who)
-    for answer in told:
+    last = "-" if was.last is None else str(was.last)
+    table.add_row("as it was", f"{was.end_s:.4f}", f"{was.end_s - was.start_s:.4f}", "", str(was.delivered), last)
+    for answer in answers:
         then = answer.then
-        if then is None:
+        if then is None:  # with the change the round never closes
             table.add_row(answer.change.label, "not at all", "", "", "", "")
             continue
-        who = "-" if then.last is None else str(then.last)
+        last = "-" if then.last is None else str(then.last)
         took_s, saved_s = then.end_s - then.start_s, answer.saved_s
-        table.add_row(answer.change.label, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), who)
+        table.add_row(answer.change.label, f"{then.end_s:.4f}", f"{took_s:.4f}", f"{saved_s:.4f}", str(then.delivered), last)
     return table
 
 
@@ -108,13 +109,15 @@ def stragglers(
         exact = False
         out_console.print("No seconds saved: rounds of edges overlap, and are not simulated again one by one.\n", soft_wrap=True)
     if exact:
-        _write(folder, run, only, quiet)
+        _write_what_ifs(folder, run, only, quiet)
+        # The savings are read from the table that was just written.
         table = table.join(savings(run)[["saved_s"]])
     by_group = totals(within(decompose(view), only), "group")
     if len(by_group):
-        out_console.print(_seconds(by_group, "group"))
+        out_console.print(_seconds_table(by_group, "group"))
         out_console.print()
-    out_console.print(_seconds(table.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable"), "client"))
+    by_client = table.sort_values("saved_s" if exact else "path_s", ascending=False, kind="stable")
+    out_console.print(_seconds_table(by_client, "client"))
     path = within(critical_path(view), only)
     shares = (path["end_s"] - path["start_s"]).groupby(path["phase"]).sum().sort_values(ascending=False)
     words = ", ".join(f"{phase} {seconds:.2f} s" for phase, seconds in shares.items())
@@ -134,7 +137,7 @@ def stragglers(
 
 
 def _range(rounds: str | None) -> tuple[int, int] | None:
-    """Return the first and the last round of --rounds, or None for all."""
+    """Return (first, last) round of `--rounds`, such as 1..50; None, for all rounds, without it. Raises UserError."""
     if rounds is None:
         return None
     match = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", rounds)
@@ -152,8 +155,11 @@ def _check_range(only: tuple[int, int] | None, numbers: Any, folder: Path) -> No
         raise UserError(f"{folder}: --rounds {only[0]}..{only[1]}: must lie in 1..{last}, the rounds of {folder}")
 
 
-def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) -> None:
-    """Simulate rounds without each of their clients, and write the table `what_ifs` into the folder of the run."""
+def _write_what_ifs(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) -> None:
+    """Simulate rounds without each of their clients, and write the table `what_ifs` into the folder of the run.
+
+    `only`: first and last of these rounds; None: all.
+    """
     import pyarrow.parquet as pq
 
     from scenarios.runs.folders.replacement import add_files
@@ -162,32 +168,34 @@ def _write(folder: Path, run: Run, only: tuple[int, int] | None, quiet: bool) ->
     from scenarios.workers.scratch import temporary_folder
 
     first, last = (1, None) if only is None else only
-    upto = int(run.summary["rounds"]) if last is None else last
-    with progress({"rounds": upto}, quiet) as advance, name_source(str(folder)):
+    # The run is simulated from its beginning, so that progress counts from round 1.
+    total = int(run.summary["rounds"]) if last is None else last
+    with progress({"rounds": total}, quiet) as advance, name_source(str(folder)):
         answers = every_client(folder, first=first, last=last, progress=lambda done: advance("rounds", done))
     with temporary_folder() as scratch:
         pq.write_table(table_of(answers), scratch / WHAT_IFS, compression="zstd")
         add_files(folder, scratch)
 
 
-def _seconds(told: Any, name: str) -> Table:
-    """Return a table by client or group, in seconds and counts of rounds; the first 20 rows only."""
+def _seconds_table(frame: Any, name: str) -> Table:
+    """Return the first 20 rows of a DataFrame of seconds and counts of rounds as a table. `name`: title of its index."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
 
-    named = [column for column in ("rounds", "last", "stretch_s", *_PHASES, "path_s", "saved_s") if column in told]
-    columns = [column for column in named if column != "resend_s" or told[column].any()]
+    known = [column for column in ("rounds", "last", "stretch_s", *_PHASES, "path_s", "saved_s") if column in frame]
+    columns = [column for column in known if column != "resend_s" or frame[column].any()]
     table.add_column(name, justify="right", overflow="fold")
     for column in columns:
-        cells = [_cell(column, value) for value in told[column].head(20)]
+        cells = [_cell(column, value) for value in frame[column].head(20)]
         title = "by" if column == "stretch_s" else column.removesuffix("_s")
         table.add_column(title, justify="right", no_wrap=True, min_width=max(map(len, [title, *cells])))
-    for entry, row in told.head(20).iterrows():
+    for entry, row in frame.head(20).iterrows():
         table.add_row(Text(str(entry)), *(_cell(column, row[column]) for column in columns))
     return table
 
 
 def _cell(column: str, value: float) -> str:
+    """Return a number of a column as text: seconds with one decimal, counts as whole numbers."""
     return f"{value:.1f}" if column.endswith("_s") else f"{int(value)}"

@@ -31,11 +31,12 @@ class Output:
     def flush(self) -> None:
         self._try(self._stream.flush)
 
-    def _try(self, do: Any, *arguments: Any) -> None:
+    def _try(self, operation: Any, *arguments: Any) -> None:
+        """Call a method of the stream. Keep its error, and do nothing after the first one."""
         if self.error is not None:
             return
         try:
-            do(*arguments)
+            operation(*arguments)
         except OSError as error:
             self.error = error
 
@@ -48,22 +49,22 @@ def output_streams() -> Iterator[None]:
     """Make standard output and standard error accept everything that the command prints within the block.
 
     Letters missing in the encoding of a stream are shown as "?". Raises OSError at the end of the block if standard output
-    could not be written, but for a reader that has gone; an error of standard error has no place to be told.
+    could not be written, except if its reader has ended. Errors of standard error are dropped: there is no place to show them.
     """
-    before = sys.stdout, sys.stderr
-    for stream in before:
+    stdout, stderr = sys.stdout, sys.stderr
+    for stream in (stdout, stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    out = Output(sys.stdout)
-    sys.stdout, sys.stderr = out, Output(sys.stderr)
+    guarded = Output(stdout)
+    sys.stdout, sys.stderr = guarded, Output(stderr)
     try:
         yield
     finally:
-        out.flush()
-        sys.stdout, sys.stderr = before
-        _settle(before[0])
-        if out.error is not None and out.error.errno not in _GONE:
-            raise out.error
+        guarded.flush()
+        sys.stdout, sys.stderr = stdout, stderr
+        _settle(stdout)
+        if guarded.error is not None and guarded.error.errno not in _GONE:
+            raise guarded.error
 
 
 def _settle(stream: Any) -> None:

@@ -159,7 +159,10 @@ MOST_SPREAD = 0.25
 
 
 def verdict(published_s: float, runs_s: FloatArray) -> str:
-    """Return True if a figure of one run is one that runs `runs_s` (n,) may have; fixed before the first run."""
+    """Return the verdict on a published round length, which is of one run, by the spread of the runs `runs_s` (n,), seconds.
+
+    The rule was fixed before the first run.
+    """
     mean_s, twice_s = float(runs_s.mean()), 2.0 * float(runs_s.std(ddof=1))
     if twice_s > MOST_SPREAD * mean_s:
         return NO_EVIDENCE

@@ -41,7 +41,7 @@ def tolerance(method: str, picked: int, crash: float) -> float:
 
 
 def verdict(method: str, picked: int, crash: float, found: float) -> str:
-    """Return True if an accuracy in per cent is as published; the rule was fixed before the first run."""
+    """Return AGREES or DIFFERS for an accuracy in per cent beside the published one; the rule was fixed before the first run."""
     published = PUBLISHED[method, picked, crash]
     return AGREES if abs(found - published) <= tolerance(method, picked, crash) + 1e-9 else DIFFERS
 
