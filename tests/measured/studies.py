@@ -282,6 +282,10 @@ STUDIES: dict[str, Study] = {
     "ring_or_clique": PanelStudy(name="ring_or_clique", size=Size.FULL),
     "overlays_shared_core": PanelStudy(name="overlays_shared_core", arrange=arrange_overlays),
     "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
+    "analytics_table1": PanelStudy(name="analytics_table1"),
+    "analytics_fig5": PanelStudy(name="analytics_fig5"),
     "analytics_fig6": PanelStudy(name="analytics_fig6"),
+    "analytics_fig10": PanelStudy(name="analytics_fig10"),
     "pause_test1": PanelStudy(name="pause_test1"),
+    "pause_fig6_7": PanelStudy(name="pause_fig6_7"),
 }
