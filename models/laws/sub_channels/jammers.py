@@ -285,6 +285,10 @@ class Reactive(StateFields):
         self._heard: FloatArray | None = None
         """(N,) signal of each sub-channel, with earlier dwells by their weight; None before the first dwell."""
 
+    def constant_choice(self, reach: IntArray, allowed: int) -> IntArray:
+        """Return none: a sub-channel without a signal is not jammed."""
+        return reach[:0]
+
     def choose(self, view: View) -> IntArray:
         """Return the sub-channels with the strongest signal."""
         signals: Any = {"used": view.used, "worked": view.delivered, "busy": view.busy}[self._target]

@@ -173,7 +173,7 @@ def test_an_update_that_is_handed_over_counts_with_its_age(tmp_path: Path) -> No
         alone.store.put(id, alone.model.new_tensor(model))
     # (client, round, start): the handed-over update was begun in round 1, the others in round 2.
     updates = [Update(1, 1, one, np.inf), *(Update(client, 2, other, np.inf) for client in (1, 2, 3))]
-    steps = alone.train(updates, alone.store).numpy() - np.stack([start, middle, middle, middle])
+    steps = alone.train(updates).numpy() - np.stack([start, middle, middle, middle])
     sizes = np.array([alone.data_sizes[client] for client in (1, 1, 2, 3)], float)
     factors = np.array([1 / 3, 1.0, 1.0, 1.0])
     expected = middle + (sizes / sizes.sum() * factors) @ steps
