@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from models.errors import ParameterError
 from models.fl.evaluation.quality import Quality
@@ -19,8 +20,9 @@ from models.fl.store.models import SERVER, ModelId
 from models.fl.training.local_work import Update
 from netsim.core.state import State
 
-_FEW = 16
-"""Most models of a mixture that are added one after the other; beyond, a matrix of all weights is quicker."""
+_SPARSE = 8
+"""Mixtures are sums of single rows if less than 1 in so many entries of the matrix of weights is used; else a product with the
+matrix is quicker."""
 _CHUNK_NUMBERS = 2**21
 """Numbers of models that are trained or combined at once: 8 MiB, some times over in 64 bits."""
 _MOST_PENDING = 2**12
@@ -69,21 +71,34 @@ _KINDS: tuple[Callable[..., _Training | _Mixture | _Message], ...] = (_Training,
 """Kinds of models to be computed; a saved state knows each by its place here."""
 
 
-def _sum_few(mixed: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tensor:
-    """Return the sums (n, d), in 64 bits, of mixtures of few models each; `vector` returns a model (d,) by number."""
-    any_vector = vector(mixed[0].models[0])
-    sums = torch.zeros(len(mixed), len(any_vector), dtype=torch.float64, device=any_vector.device)
-    # Add the first model of each mixture, then the second, and so on.
-    for place in range(max(len(mixture.models) for mixture in mixed)):
-        rows = [row for row, mixture in enumerate(mixed) if place < len(mixture.models)]
-        weights = torch.tensor([mixed[row].weights[place] for row in rows], dtype=torch.float64, device=any_vector.device)
-        # The product with weights of 64 bits has 64 bits.
-        parts = torch.stack([vector(mixed[row].models[place]) for row in rows]) * weights[:, None]
-        if len(rows) == len(mixed):
-            sums += parts
+def _mix(mixtures: Sequence[_Mixture], vector: Callable[[int], Tensor]) -> Tensor:
+    """Return the models (n, d) of `mixtures`; `vector` returns a model (d,) by number.
+
+    Sums are in 64 bits: the models of hundreds of neighbours differ little from each other. Models are read by blocks of their
+    numbers, for in 64 bits all of them may be more than memory holds.
+    """
+    numbers = [number for mixture in mixtures for number in mixture.models]
+    row_of = {number: row for row, number in enumerate(dict.fromkeys(numbers))}
+    vectors = [vector(number) for number in row_of]
+    device, parameters = vectors[0].device, len(vectors[0])
+    rows = torch.tensor([row_of[number] for number in numbers], device=device)
+    weights = torch.tensor([weight for mixture in mixtures for weight in mixture.weights], dtype=torch.float64, device=device)
+    counts = torch.tensor([len(mixture.models) for mixture in mixtures], device=device)
+    matrix = None
+    if len(numbers) * _SPARSE >= len(mixtures) * len(vectors):
+        matrix = torch.zeros(len(mixtures), len(vectors), dtype=torch.float64, device=device)
+        # A mixture may name a model twice: its weights add up.
+        matrix.index_put_((torch.arange(len(mixtures), device=device).repeat_interleave(counts), rows), weights, accumulate=True)
+    width = max(1, _CHUNK_NUMBERS // len(vectors))
+    blocks = []
+    for first in range(0, parameters, width):
+        models = torch.stack([vector[first : first + width] for vector in vectors]).double()
+        if matrix is None:
+            sums = embedding_bag(rows, models, counts.cumsum(0) - counts, mode="sum", per_sample_weights=weights)
         else:
-            sums[rows] += parts
-    return sums
+            sums = matrix @ models
+        blocks.append(sums.float())
+    return torch.cat(blocks, 1)
 
 
 class PeerLearner:
@@ -196,7 +211,7 @@ class PeerLearner:
         levels: list[list[int]] = []
         # Ascending, because a model is computed from models with smaller numbers.
         for number in sorted(self._pending_for(wanted)):
-            depth[number] = 1 + max(depth.get(model, 0) for model in self._pending[number].models)
+            depth[number] = 1 + max([depth.get(model, 0) for model in self._pending[number].models])
             if depth[number] > len(levels):
                 levels.append([])
             levels[depth[number] - 1].append(number)
@@ -237,20 +252,7 @@ class PeerLearner:
         """Compute the models of a level that are mixtures."""
         mixtures = {number: model for number in level if isinstance(model := self._pending[number], _Mixture)}
         for numbers in self._chunks(list(mixtures)):
-            mixed = [mixtures[number] for number in numbers]
-            # Sums are in 64 bits: the models of hundreds of neighbours differ little from each other.
-            if max(len(mixture.models) for mixture in mixed) <= _FEW:
-                sums = _sum_few(mixed, self._vector)
-            else:
-                distinct = dict.fromkeys(number for mixture in mixed for number in mixture.models)
-                column_of = {number: column for column, number in enumerate(distinct)}
-                weights = torch.zeros(len(mixed), len(column_of), dtype=torch.float64)
-                for row, mixture in enumerate(mixed):
-                    for number, weight in zip(mixture.models, mixture.weights, strict=True):
-                        weights[row, column_of[number]] += weight
-                vectors = torch.stack([self._vector(number) for number in column_of])
-                sums = weights.to(vectors.device) @ vectors.double()
-            self._keep(numbers, sums.float())
+            self._keep(numbers, _mix([mixtures[number] for number in numbers], self._vector))
 
     def _compress(self, level: list[int]) -> None:
         """Compute the models of a level that are messages."""

@@ -6,8 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
+from models.fl.learners import peer_learner
+from models.fl.learners.peer_learner import _mix, _Mixture
 from models.fl.store.models import ModelId, ModelStore
 from models.fl.training.local_work import Update
 from tests.helpers.learners import deliver, make, model
@@ -67,3 +70,20 @@ def test_a_ring_of_models_is_the_recursion_of_its_weights() -> None:
         np.testing.assert_allclose(after, ring @ before, atol=1e-6)
         np.testing.assert_allclose(after.mean(0), before.mean(0), atol=1e-6)
         assert np.abs(after - after.mean(0)).max() > 1e-4
+
+
+@pytest.mark.parametrize("neighbours", [3, 40])
+@pytest.mark.parametrize("at_once", [2**21, 100])
+def test_few_and_many_neighbours_are_mixed_alike_in_blocks_and_a_model_may_come_twice(
+    neighbours: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peer_learner, "_CHUNK_NUMBERS", at_once)
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((40, 7)).astype(np.float32)
+    # Mixtures have different numbers of models, and the last one names its first model twice.
+    drawn = [rng.permutation(40)[: neighbours - peer % 2] for peer in range(40)]
+    drawn[-1] = np.append(drawn[-1], drawn[-1][0])
+    mixtures = [_Mixture(tuple(own.tolist()), tuple(rng.random(len(own)).tolist())) for own in drawn]
+    expected = [sum(w * rows[m].astype(float) for m, w in zip(*mixture, strict=True)) for mixture in mixtures]
+    mixed = _mix(mixtures, lambda number: torch.from_numpy(rows[number]))
+    np.testing.assert_allclose(mixed.numpy(), np.array(expected, np.float32), rtol=1e-6)
