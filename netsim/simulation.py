@@ -143,7 +143,8 @@ class Simulation:
         self.ended: str | None = None
         """Reason why the run is over; None while it may go on."""
         server.end_after(rounds)
-        self._has_begun = False
+        self.has_begun = False
+        """True once the simulation runs, or has the state of one that ran."""
 
     def record_to(self, recorder: Recorder) -> None:
         """Send all records to `recorder` from now on."""
@@ -165,8 +166,8 @@ class Simulation:
         """Simulate until `until_round` rounds are closed (None: to the end), and call `after_round` at each round boundary."""
         last = self.rounds if until_round is None else min(until_round, self.rounds)
         limit_s = float("inf") if self.time_limit_s is None else self.time_limit_s
-        if not self._has_begun:
-            self._has_begun = True
+        if not self.has_begun:
+            self.has_begun = True
             self.script.begin()
         while self.ended is None and self.server.round < last:
             if self.clock.now >= limit_s:
@@ -199,7 +200,7 @@ class Simulation:
 
     def load_state_dict(self, state: State) -> None:
         """Restore a saved state. This object must not have run yet."""
-        self._has_begun = True
+        self.has_begun = True
         self.clock.start_at(state["now_s"])
         # Restore the script's changes first: the server's state, which does not contain them, is read under the laws in force.
         self.script.load_state_dict(state["script"])
@@ -224,7 +225,7 @@ class AppSimulation(Simulation):
         server = self._messages
         limit_s = _EVER if self.time_limit_s is None else self.time_limit_s
         server.begin(limit_s, lambda: None if after_round is None else after_round(self))
-        self._has_begun = True
+        self.has_begun = True
         self.script.begin()
         try:
             self._app()

@@ -76,7 +76,13 @@ class Watch:
         now, simulation = time.perf_counter(), self._simulation
         if simulation is None or now - self._last_s < LONG_S:
             return
+        message_given = self._message_given
         self._last_s, self._message_given = now, True
+        if not simulation.has_begun:
+            self._round_start_s = now
+            if not message_given:
+                self._show("the workers that train are starting")
+            return
         if simulation.server.round >= simulation.rounds:
             # No further round opens: the final model is tested, which may take long.
             self._show(f"round {simulation.server.round}, the last, has closed; its model is tested")

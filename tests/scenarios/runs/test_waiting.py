@@ -76,6 +76,17 @@ def test_after_the_last_round_no_further_one_is_told_of(monkeypatch: pytest.Monk
     assert said == ["round 1, the last, has closed; its model is tested"]
 
 
+def test_before_the_run_begins_no_round_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    simulation = build(parse({"name": "waits", **TIMES})).simulation
+    monkeypatch.setattr(waiting, "LONG_S", 0.0)
+    watch = Watch(said.append)
+    watch.begin(simulation)
+    watch.look()
+    watch.look()
+    assert said == ["the workers that train are starting"]
+
+
 def test_a_round_is_told_of_once_it_has_taken_long(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     watch = Watch(said.append)
