@@ -211,7 +211,7 @@ def draw_all(
 ) -> list[Path]:
     """Draw every figure the runs have data for into `out_dir`, in each of `formats`; return the files, in a fixed order.
 
-    Accuracy against bytes is left out for a single variant, because its bytes grow with its rounds. `settings`: the fields of
+    Accuracy against bytes is left out for a single variant, whose curve looks the same as against time. `settings`: the fields of
     `FigureSettings`.
     """
     return save_all(source, out_dir, FigureSettings(**settings), formats)

@@ -25,6 +25,7 @@ BETWEEN, BEFORE, CLOCK, ABSENT, MESSAGE = "between rounds", "before the selectio
 away; a message between peers was in flight."""
 _STEPS = ("download", "compute", "queue", "upload")
 _MESSAGE_CAUSES = ("message", "sent")
+"""Causes of an attempt or a close that are a message between peers: its arrival, or its sending."""
 _NO_NUMBER = -1
 _INCONSISTENT = "the recorded causes do not fit together, so the tables were changed; run the scenario again"
 
@@ -222,6 +223,7 @@ class _Walk:
         if kind in _MESSAGE_CAUSES:
             return self._before_message(kind, after)
         if kind == "earlier":
+            # An earlier attempt of the same update, which goes on.
             return "attempt", self.row_of[after]
         self._add(client, "queue", attempt["selected_s"])
         if kind == "end":

@@ -28,7 +28,10 @@ _SERVER_ADDRESS = -1
 
 
 def app_simulation(scenario: Scenario, server: Any, keywords: dict[str, Any]) -> AppSimulation:
-    """Return the simulation of the app of `scenario` over `server`; `keywords`: its other arguments. Raises UserError."""
+    """Return the simulation of the app of `scenario` over `server`; raises UserError.
+
+    `keywords`: other arguments of `AppSimulation`.
+    """
     section = scenario.flower
     assert section is not None
     needs_samples = check_work(scenario.compute)

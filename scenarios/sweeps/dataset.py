@@ -18,6 +18,7 @@ from analysis.api import open_sweep
 from analysis.results.sources import COLUMNS, RunFolder, TableName, read_json, select_columns
 from analysis.results.sweep import SweepEntry
 from netsim.core.protocols import Notes
+from netsim.core.rows import schema_of
 from netsim.records import atomic
 from netsim.records.tables import sha256_of
 from scenarios.runs.folders.marker import Marker
@@ -104,9 +105,16 @@ def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
 
 
 def _write(folder: Path, table: TableName, part: _Part) -> Notes:
-    """Write one file of the data set, and return its entry of the list."""
+    """Write one file of the data set, and return its entry in the manifest. It is a table without rows if no run has any."""
     import pyarrow
     import pyarrow.parquet
+
+    def with_run(piece: pyarrow.Table, label: str | None, seed: int | None) -> pyarrow.Table:
+        """Return the rows of a run with all columns of the table, and with its label and seed before them."""
+        labels = pyarrow.array([label] * piece.num_rows, pyarrow.string())
+        seeds = pyarrow.array([seed] * piece.num_rows, pyarrow.int64())
+        complete = select_columns(table, piece, COLUMNS[table])
+        return complete.add_column(0, "label", labels).add_column(1, "seed", seeds)
 
     path = folder / part.name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,15 +124,13 @@ def _write(folder: Path, table: TableName, part: _Part) -> Notes:
             for entry in part.entries:
                 with RunFolder(entry.path).open(table) as opened:
                     for piece in opened.pieces():
-                        count = piece.num_rows
-                        label = pyarrow.array([entry.label] * count, pyarrow.string())
-                        seed = pyarrow.array([entry.seed] * count, pyarrow.int64())
-                        filled = select_columns(table, piece, COLUMNS[table])
-                        whole = filled.add_column(0, "label", label).add_column(1, "seed", seed)
+                        content = with_run(piece, entry.label, entry.seed)
                         if writer is None:
-                            writer = pyarrow.parquet.ParquetWriter(file, whole.schema, compression="zstd")
-                        writer.write_table(whole)
-                        rows += count
+                            writer = pyarrow.parquet.ParquetWriter(file, content.schema, compression="zstd")
+                        writer.write_table(content)
+                        rows += content.num_rows
+            if writer is None:
+                pyarrow.parquet.write_table(with_run(schema_of(table).empty_table(), None, None), file, compression="zstd")
         finally:
             if writer is not None:
                 writer.close()

@@ -191,7 +191,7 @@ def _presence(scenario: Scenario, context: Context) -> Availability:
 
 
 def _delays(scenario: Scenario, context: Context, sizes: Sizes) -> dict[str, HasLaws]:
-    """Return the timelines of the phases of an update, without the time of bytes."""
+    """Return the timelines of the phases of an update, without transfers; compute includes the time of compression."""
     return {
         "download": delay_timeline(scenario.downlink, "downlink", context),
         "compute": delay_timeline(

@@ -39,13 +39,16 @@ class StopRequest:
             raise KeyboardInterrupt
 
     def settle(self) -> None:
-        """Note that the run is stopping: from here on only a second request ends it at once."""
+        """Note that the run is stopping, and withdraw an interrupt on its way.
+
+        From here on only a second request ends it at once.
+        """
         with self._lock:
             self.settled = True
             if self._alarm is not None:
                 self._alarm.cancel()
             if self._thread is not None:
-                _interrupt(self._thread, None)
+                _withdraw_interrupt(self._thread)
 
     def limit(self, thread: int) -> bool:
         """Stop the work in `thread` after its time limit, as `ask` does; return True if it had not ended before."""
@@ -66,7 +69,7 @@ class StopRequest:
                 signal.pthread_kill(thread, self.signals[-1])
             else:
                 self._thread = thread
-                _interrupt(thread, KeyboardInterrupt)
+                _interrupt(thread)
 
     def ask(self, number: int) -> None:
         """Note the wish; the signal `number` comes again in `GRACE_S` seconds, unless it is settled by then."""
@@ -77,10 +80,14 @@ class StopRequest:
         self._alarm.start()
 
 
-def _interrupt(thread: int, error: type[BaseException] | None) -> None:
-    """Raise `error` in a thread, at its next step in Python; None: what was to be raised there, and was not yet, is not."""
-    what = ctypes.py_object() if error is None else ctypes.py_object(error)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), what)
+def _interrupt(thread: int) -> None:
+    """Raise KeyboardInterrupt in a thread, at its next step in Python."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(KeyboardInterrupt))
+
+
+def _withdraw_interrupt(thread: int) -> None:
+    """Withdraw an interrupt of a thread that was sent, and that the thread has not seen yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object())
 
 
 @contextmanager

@@ -80,7 +80,8 @@ def _read_idx_file(kind: str, path: Path, packed_md5: str) -> NDArray[np.uint8]:
     """Return the array in an idx file: images (N, 28, 28) or labels (N,).
 
     Its length is compared with the header, and its content with a known checksum, or with the packed file beside it, which is
-    checked itself. torchvision would read the folder "processed" of its old versions instead, for which there are no checksums.
+    checked itself; without either the content is not checked. torchvision would read the folder "processed" of its old versions
+    instead, for which there are no checksums.
     Raises ParameterError for a damaged file.
     """
     data = path.read_bytes()

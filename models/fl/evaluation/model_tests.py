@@ -98,7 +98,7 @@ class ModelTests:
     def quality(self, round: int) -> Quality:
         """Return the quality of the present model at the close of `round`, with the training losses since the last evaluation.
 
-        The training losses are taken out, so that each is reported once.
+        The training losses are taken out, so that each is reported once. `unscored` follows.
         """
         versions, work = self._versions, self._work
         with naming_device(self._device, "testing the model"):

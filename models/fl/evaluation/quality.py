@@ -222,7 +222,10 @@ class Evaluator:
         self._known = None
 
     def quality(self, version: int, model: Tensor, *, batch_statistics: bool) -> Quality:
-        """Return the quality of `model` (d,), of this version, on the test set."""
+        """Return the quality of `model` (d,) on the test set, measured once for each `version`.
+
+        The same version must mean the same model.
+        """
         _, quality = self._measure(version, model, batch_statistics)
         if self._metrics and not quality.metrics and self._known is not None:
             quality = replace(quality, metrics=self._own_metrics())

@@ -241,7 +241,9 @@ class WholeRounds:
         return Columns(known.times, known.counts, self._foreseen.causes, pool.groups, self._phases), (models, sends)
 
     def join(self, begun: Columns, draws: dict[int, tuple[ModelDraws, SendDraws]]) -> None:
-        """Count and take over attempts of `lives` that have begun by now. `draws`: by round, of all attempts in flight."""
+        """Count and take over attempts of `lives` that have begun by now. `draws`: by round, of all attempts in flight, in
+        place of those kept so far.
+        """
         table = self._rest().append_tables([begun]) if self.left else begun
         self._table = table.take(table.order_by_end())
         self._ends_s, self._draws, self._simple = self._table.times[END], draws, False

@@ -138,7 +138,7 @@ class Flows:
         self._on_change()
 
     def is_ending(self, flow: int) -> bool:
-        """Return True if a flow ends at this instant. Listeners may have been called already."""
+        """Return True if a flow ends at this instant, or is in progress no more. Listeners may have been called already."""
         flow_class = self._classes.get(flow)
         if flow_class is None:
             return True

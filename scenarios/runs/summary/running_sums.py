@@ -245,7 +245,10 @@ def change_points_s(channels: AssignedAccess[Any] | None) -> list[float]:
 
 
 def _aoi_notes(built: World, scenario: Scenario, totals: Totals) -> Notes | None:
-    """Return facts on ages of information over the run, the sub-channels, and the scheduler's estimates of them."""
+    """Return facts on ages of information over the run, on the sub-channels, and the scheduler's estimates of the sub-channels.
+
+    None unless a scheduler assigns sub-channels with states.
+    """
     channel_notes = _sub_channel_notes(built, scenario, totals)
     if channel_notes is None or scenario.server.decider != "scheduler":
         return None

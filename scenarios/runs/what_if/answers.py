@@ -39,7 +39,7 @@ class Answer:
 
 
 def what_if(folder: Path, number: int, changes: Sequence[Change], *, progress: Progress | None = None) -> list[Answer]:
-    """Return the outcomes of round `number` of the run in `folder` with each of `changes`.
+    """Return an answer for each of `changes`: how round `number` of the run in `folder` closed, and how it would have.
 
     Under a server with slots `number` counts communication rounds.
 

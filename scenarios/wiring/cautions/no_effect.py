@@ -74,7 +74,7 @@ def learner_beside_work(outlook: Outlook) -> Iterator[Caution]:
 
 
 def changed_in_learner(scenario: Scenario, names: tuple[str, ...]) -> dict[str, object]:
-    """Return those keys of `[learner]` that have another value than their default."""
+    """Return those of the keys `names` of `[learner]` whose value is not the default, with their values."""
     learner = scenario.learner
     if learner is None:
         return {}

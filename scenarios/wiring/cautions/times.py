@@ -24,7 +24,7 @@ def no_time(outlook: Outlook) -> Iterator[Caution]:
     """Warn of a scenario in which no update takes any time and no round has a length."""
     scenario = outlook.scenario
     server = scenario.server
-    # A check without the learner does not know the samples of updates.
+    # A check without the learner does not know the samples of updates, so a speed may take time.
     if scenario.learner is not None and any(getattr(scenario.compute, name) is not None for name in SPEEDS):
         return
     waits = scenario.availability.kind != "always" or scenario.energy is not None or scenario.probes or bool(scenario.outages)

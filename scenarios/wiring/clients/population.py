@@ -39,9 +39,7 @@ class Population:
         """Return the clients of each group: from `clients.groups`, or from the device table."""
         devices = self.devices
         if devices is None:
-            return self._consecutive([group.name for group in section.groups], _shares(section), "clients.groups.{}.name") or {
-                "all": np.arange(self.count)
-            }
+            return self._split(section) or {"all": np.arange(self.count)}
         if devices.by_client:
             if section.groups:
                 raise UserError(f"clients.groups: leave them out; {devices.path} says the class of each client")
@@ -54,7 +52,8 @@ class Population:
                 raise devices.refuse(row, f"class {row.name!r} has no share; add a column share, or give clients.groups")
         if abs(sum(shares.values()) - 1.0) > 1e-6:
             raise UserError(f"clients.devices: {devices.path}: the shares add up to {sum(shares.values()):g}; make it 1")
-        return self._consecutive(list(shares), [share * self.count for share in shares.values()], f"{devices.path}: class")
+        keys = [(f"{devices.path}: class", f"{devices.path}: class {name!r}: share") for name in shares]
+        return self._split_consecutively(list(shares), [share * self.count for share in shares.values()], keys)
 
     def _table_groups(self, section: Clients, devices: Devices, shares: dict[str, float]) -> dict[str, IntArray]:
         """Return the groups of the scenario, with the abilities of a device table."""
@@ -67,23 +66,29 @@ class Population:
         absent = [name for name in names if name not in shares]
         if absent:
             raise UserError(f"clients.devices: {devices.path}: has no line for group {absent[0]!r}; give every group one")
-        return self._consecutive(names, _shares(section), "clients.groups.{}.name")
+        return self._split(section)
 
-    def _consecutive(self, names: list[str], sizes: list[float], path: str) -> dict[str, IntArray]:
-        """Return groups of consecutive clients. Sizes may be fractions, but must add up to all clients. Raises UserError."""
+    def _split(self, section: Clients) -> dict[str, IntArray]:
+        """Return the clients of each of `clients.groups`; raises UserError."""
+        keys = [(f"clients.groups.{i}.name", f"clients.groups.{i}.share") for i in range(len(section.groups))]
+        return self._split_consecutively([group.name for group in section.groups], _shares(section), keys)
+
+    def _split_consecutively(self, names: list[str], sizes: list[float], keys: list[tuple[str, str]]) -> dict[str, IntArray]:
+        """Return groups of consecutive clients. `sizes` may be fractions, but must add up to all clients. Raises UserError.
+
+        `keys`: where the user gave each group its name, and its share.
+        """
         members: dict[str, IntArray] = {}
         end, first = 0.0, 0
-        for i, (name, size) in enumerate(zip(names, sizes, strict=True)):
-            key = path.format(i)
+        for name, size, (name_key, share_key) in zip(names, sizes, keys, strict=True):
             if name in members:
-                raise UserError(f"{key} = {name!r}: is used twice; give every group its own name")
+                raise UserError(f"{name_key} = {name!r}: is used twice; give every group its own name")
             end += size
             # Round the ends of the groups, not their sizes: so the groups contain every client, and each differs from its
             # share by less than one client.
             last = math.floor(end + 0.5)
             if last == first:
-                share = f"{key.removesuffix('name')}share" if key.endswith("name") else f"{key} {name!r}: share"
-                raise UserError(f"{share} = {size / self.count!r}: is no client of {self.count}; give more, or a count")
+                raise UserError(f"{share_key} = {size / self.count!r}: is no client of {self.count}; give more, or a count")
             members[name] = np.arange(first, last)
             first = last
         if names and abs(end - self.count) > 1e-6 * self.count:

@@ -44,6 +44,16 @@ def test_pandas_reads_all_runs_at_once(tmp_path: Path, monkeypatch: Any) -> None
     assert [run for file in listed["files"][:8] for run in file["runs"]] == [run["id"] for run in runs]
 
 
+def test_a_table_of_runs_without_rows_is_a_file_without_rows(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    # The time limit comes before the end of the first round.
+    tables = small_tables() | {"time_limit_s": 1e-9}
+    sweep(plan(add_grid(tables, {}, [1, 2]), "small"), out, machines=Machines(jobs=1), tables=["rounds"])
+    found = pd.read_parquet(out / "dataset" / "rounds")
+    assert len(found) == 0
+    assert {"variant", "label", "seed", "round", "start_s"} <= set(found)
+
+
 def test_a_longer_sweep_writes_only_the_files_that_change_and_ends_as_one_made_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dataset, "RUNS_IN_A_FILE", 2)
     out = tmp_path / "out"

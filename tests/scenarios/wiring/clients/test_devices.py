@@ -152,6 +152,13 @@ def test_a_wrong_table_is_refused_with_file_and_line(message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_class_without_clients_is_named_with_its_file_whatever_the_name_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a{x}.csv").write_text(CLASSES.replace("0.5,", "0.01,").replace("tablet, 0.25", "tablet, 0.74"))
+    clients = TABLES["clients"] | {"devices": "a{x}.csv"}
+    with pytest.raises(UserError, match=r"a\{x\}\.csv: class 'phone': share = 0\.01: is no client of 4"):
+        world(clients=clients)
+
+
 def test_a_speed_whose_reciprocal_is_no_number_is_refused() -> None:
     Path("devices.csv").write_text(HEAD + "a,1,1e-320\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"^compute.samples_per_s: a sample takes inf s; must be at most"):
