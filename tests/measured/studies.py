@@ -9,9 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 from analysis import compare, open_sweep
-from analysis.documents.blocks import Cells
+from analysis.ages.section import instance_sections
+from analysis.detections.section import detection_table
+from analysis.documents.blocks import Cells, Table
 from analysis.documents.comparison_tables import comparison_cells, difference_cells
 from analysis.documents.numbers import MISSING, format_interval
+from analysis.grids.measure import CellStudy, best_in_cells, cells_of
+from analysis.grids.section import differences_table, means_table
+from analysis.metrics.run_metrics import aoi_regret
+from analysis.parameters.measure import settings_of
+from analysis.results.groups import group_runs
 from analysis.results.run import OUTCOMES, Run
 from analysis.results.sweep import Sweep
 from analysis.statistics.intervals import mean_interval
@@ -81,6 +88,108 @@ def _table(done: Sweep, columns: Mapping[str, NumberOf], cell: Callable[[list[fl
     labels = list(numbers[0])
     rows = [[label, *(cell(by_variant[label], by_variant[labels[0]]) for by_variant in numbers)] for label in labels]
     return ["variant", *columns], rows
+
+
+def among(table: TablesOf, *variants: str) -> TablesOf:
+    """Return a function that makes a table of these variants alone; differences are to the first of them."""
+    return lambda done: table(done.only(variants))
+
+
+def best_within(name: str, *keys: str) -> TablesOf:
+    """Return a function that makes the table of a metric, a row for each value of the keys, a column for each method."""
+
+    def table(done: Sweep) -> Cells:
+        study = _study_within(done, name, keys)
+        return _join_first(means_table(study, best_in_cells(study, name), name).cells, len(keys))
+
+    return table
+
+
+def differences_within(name: str, *keys: str) -> TablesOf:
+    """Return a function that makes the table of differences to the first method, a row for each value of the keys."""
+
+    def table(done: Sweep) -> Cells:
+        differences = differences_table(_study_within(done, name, keys), name)
+        assert differences is not None, "the cells of the study have no baseline in common"
+        return _join_first(differences.cells, len(keys))
+
+    return table
+
+
+def _study_within(done: Sweep, name: str, keys: Sequence[str]) -> CellStudy:
+    """Return the comparison of the methods at each value of the keys."""
+    study = cells_of(done, compare(done, metrics=(name,)), settings_of(done), keys)
+    assert study is not None, f"the sweep has not several methods at several values of {', '.join(keys)}"
+    return study
+
+
+def _join_first(cells: Cells, count: int) -> Cells:
+    """Return a table whose first columns are one, such as "10; 0.1": rows of a page are found by their first cell."""
+    header, rows = cells
+    return ["; ".join(header[:count]), *header[count:]], [["; ".join(row[:count]), *row[count:]] for row in rows]
+
+
+def compared_pairs(done: Sweep) -> Cells:
+    """Return the table of the AoI regrets of every two variants on the same instances; "first − second" is the first cell."""
+    (first, second, *others), rows = _instance_table(done, "aoi-regret-pairs")
+    return [f"{first}, {second}", *others], [[f"{one} minus {other}", *rest] for one, other, *rest in rows]
+
+
+def regret_growth(done: Sweep) -> Cells:
+    """Return the table of how the AoI regret of each variant grows."""
+    (_, *others), rows = _instance_table(done, "aoi-regret-growth")
+    return ["variant", *others], rows
+
+
+def _instance_table(done: Sweep, name: str) -> Cells:
+    """Return a table of a report's section on AoI regrets over instances."""
+    (section,) = instance_sections(group_runs(done))
+    (table,) = [block for block in section.blocks if isinstance(block, Table) and block.name == name]
+    return table.cells
+
+
+def detections(done: Sweep) -> Cells:
+    """Return the table of declared changes against true ones."""
+    table = detection_table(group_runs(done))
+    assert table is not None, "no run declared a change"
+    header, rows = table.cells
+    return ["variant", *header[1:]], rows
+
+
+def lower_on(done: Sweep) -> Cells:
+    """Return the AoI regret of each variant, the difference to the first at equal seeds, and on how many it is lower."""
+    regrets = seeds_by_variant(done, final_regret)
+    first = next(iter(regrets.values()))
+    rows = []
+    for label, values in regrets.items():
+        gains = [value - of_first for value, of_first in zip(values, first, strict=True)]
+        below = f"{sum(gain < 0.0 for gain in gains)} of {len(gains)}"
+        own = values is first
+        difference = MISSING if own else format_interval(mean_interval(gains), signed=True)
+        rows.append([label, format_interval(mean_interval(values)), difference, MISSING if own else below])
+    return ["variant", "AoI regret", f"minus {next(iter(regrets))}", "lower on"], rows
+
+
+def final_regret(run: Run) -> float:
+    """Return the AoI regret of a whole run."""
+    return float(aoi_regret(run.rounds)[1][-1])
+
+
+def steady_differences(columns: Mapping[str, NumberOf], ending: str) -> TablesOf:
+    """Return a function that makes the table of each variant minus the one of the same name with `ending`, at equal seeds."""
+
+    def table(done: Sweep) -> Cells:
+        numbers = [seeds_by_variant(done, number) for number in columns.values()]
+        rows = []
+        for label in numbers[0]:
+            if f"{label}{ending}" not in numbers[0]:
+                continue
+            pairs = [zip(values[label], values[f"{label}{ending}"], strict=True) for values in numbers]
+            intervals = [mean_interval([one - other for one, other in pair]) for pair in pairs]
+            rows.append([label, *(format_interval(interval, signed=True) for interval in intervals)])
+        return ["variant", *columns], rows
+
+    return table
 
 
 def age_regret(rounds: int) -> NumberOf:
@@ -188,6 +297,8 @@ class PanelStudy:
     size: Size = Size.LAPTOP
     arrange: Callable[[dict[str, Cells]], dict[str, Cells]] = lambda tables: tables
     """Makes the tables of the page from those of the result."""
+    tables: dict[str, TablesOf] = field(default_factory=dict)
+    """Further tables, of the runs of the result."""
 
     @property
     def command(self) -> str:
@@ -201,7 +312,18 @@ class PanelStudy:
             document, _ = judge_cases(asked, None, folder)
         else:
             document = reproduce(asked, folder, plan_runs(asked), jobs=jobs)
-        return self.arrange({table.name: table.cells for table in document.tables})
+        further = {name: of(open_sweep(folder / "runs")) for name, of in self.tables.items()}
+        return self.arrange({table.name: table.cells for table in document.tables}) | further
+
+
+def only(*names: str) -> Callable[[dict[str, Cells]], dict[str, Cells]]:
+    """Return a function that leaves these tables of a result."""
+    return lambda tables: {name: tables[name] for name in names}
+
+
+def arrange_safa(tables: dict[str, Cells]) -> dict[str, Cells]:
+    """Return the tables of round lengths; crash probability, method and share are one column, by which a row is found."""
+    return {"verdict": tables["verdict"], "round-lengths": _join_first(tables["round-lengths"], 3)}
 
 
 Study = SweepStudy | PanelStudy
@@ -226,6 +348,16 @@ def arrange_overlays(tables: dict[str, Cells]) -> dict[str, Cells]:
     }
 
 
+OF_PAUSE = ("target_s", "final_accuracy", "mean_round_s", "max_leak")
+"""The metrics of PAUSE's figures."""
+SELECTORS = ("compute.samples_per_s.to", "learner.partition.concentration")
+"""The keys of the grid of `selectors`: the fastest device's speed, and how evenly labels are spread."""
+THIRDS: Mapping[str, NumberOf] = {
+    "s a round, to 300 s": mean_round("end_s < 300"),
+    "to 600 s": mean_round("end_s >= 300 and end_s < 600"),
+    "to 900 s": mean_round("end_s >= 600"),
+}
+"""Mean seconds of the rounds before, between and after the changes of `speeds_change`."""
 STUDIES: dict[str, Study] = {
     "quickstart": SweepStudy(
         scenario="quickstart",
@@ -279,6 +411,74 @@ STUDIES: dict[str, Study] = {
             ),
         },
     ),
+    "selectors": SweepStudy(
+        scenario="selectors",
+        tables={"seconds": best_within("target_s", *SELECTORS), "differences": differences_within("target_s", *SELECTORS)},
+    ),
+    "timed_poll": SweepStudy(
+        scenario="timed_poll",
+        tables={
+            "seconds": best_within("target_s", "uplink.delay.mean_excess_s"),
+            "differences": differences_within("target_s", "uplink.delay.mean_excess_s"),
+            "rounds": best_within("mean_round_s", "uplink.delay.mean_excess_s"),
+        },
+    ),
+    "free_poll": SweepStudy(
+        scenario="free_poll",
+        tables={
+            "seconds": best_within("target_s", "learner.partition.concentration"),
+            "second-differences": differences_within("target_s", "learner.partition.concentration"),
+            "accuracies": best_within("final_accuracy", "learner.partition.concentration"),
+            "accuracy-differences": differences_within("final_accuracy", "learner.partition.concentration"),
+        },
+    ),
+    "speeds_change": SweepStudy(
+        scenario="speeds_change",
+        tables={
+            "variants": beside(averages(THIRDS), compared("target_s", "final_accuracy")),
+            "change": steady_differences(THIRDS, ", no change"),
+            "to-pause": among(differences("target_s", "final_accuracy"), "pause", "pause-glr", "pause-page-hinkley"),
+            "to-oort": among(differences("target_s", "final_accuracy"), "oort", "oort-kept"),
+        },
+    ),
+    "channels_fig2a": SweepStudy(
+        scenario="channels_fig2a",
+        seeds=range(1, 31),
+        tables={
+            "variants": beside(compared("aoi_regret", "cumulated_age_variance"), averages({"mean age (rounds)": mean_age})),
+            "growth": regret_growth,
+            "pairs": compared_pairs,
+        },
+    ),
+    "channels_fig2a_readings": SweepStudy(scenario="channels_fig2a_readings", seeds=range(1, 31), tables={"variants": lower_on}),
+    "detectors": SweepStudy(
+        scenario="channels_fig2a",
+        seeds=range(1, 31),
+        settings=('sweep={grid={"scheduler.detector.kind"=["glr-exact", "glr-grid", "cusum", "page-hinkley"]}}',),
+        tables={"detections": detections, "variants": lower_on},
+    ),
+    "channels_fig2b": SweepStudy(
+        scenario="channels_fig2b", seeds=range(1, 31), tables={"variants": lower_on, "detections": detections}
+    ),
+    "channels_fig2c_drawn": SweepStudy(
+        scenario="channels_fig2c_drawn",
+        seeds=range(1, 31),
+        tables={"variants": beside(lower_on, averages({"mean age (rounds)": mean_age}))},
+    ),
+    "channels_fig2c": SweepStudy(
+        scenario="channels_fig2c",
+        seeds=range(1, 31),
+        tables={"variants": beside(lower_on, averages({"mean age (rounds)": mean_age}))},
+    ),
+    "channels_fig2b_rules": PanelStudy(name="channels_fig2b"),
+    "channels_fig2c_drawn_rules": PanelStudy(name="channels_fig2c_drawn"),
+    "analytics_fig7": PanelStudy(name="analytics_fig7"),
+    "analytics_fig8": PanelStudy(name="analytics_fig8"),
+    "analytics_fig9": PanelStudy(name="analytics_fig9"),
+    "bp_ucb_timing": PanelStudy(name="bp_ucb_timing", size=Size.FULL, arrange=only("consensus", "message-times")),
+    "bp_ucb_timing_loss": PanelStudy(name="bp_ucb_timing_loss", size=Size.FULL, arrange=only("consensus")),
+    "bp_ucb_timing_topology": PanelStudy(name="bp_ucb_timing_topology", size=Size.FULL, arrange=only("consensus")),
+    "safa_table": PanelStudy(name="safa_table", size=Size.FULL, arrange=arrange_safa),
     "ring_or_clique": PanelStudy(name="ring_or_clique", size=Size.FULL),
     "overlays_shared_core": PanelStudy(name="overlays_shared_core", arrange=arrange_overlays),
     "channels_fig2a_rules": PanelStudy(name="channels_fig2a"),
@@ -286,6 +486,25 @@ STUDIES: dict[str, Study] = {
     "analytics_fig5": PanelStudy(name="analytics_fig5"),
     "analytics_fig6": PanelStudy(name="analytics_fig6"),
     "analytics_fig10": PanelStudy(name="analytics_fig10"),
-    "pause_test1": PanelStudy(name="pause_test1"),
-    "pause_fig6_7": PanelStudy(name="pause_fig6_7"),
+    "pause_test1": PanelStudy(
+        name="pause_test1",
+        tables={
+            "differences": among(
+                differences(*OF_PAUSE), "pause", "sa-pause", "random", "all", "all-no-privacy", "fastest", "clustered-by-size"
+            ),
+            "authors-differences": among(
+                differences(*OF_PAUSE),
+                *(f"authors-{name}" for name in ("pause", "sa-pause", "random", "all", "random-no-privacy", "all-no-privacy")),
+            ),
+        },
+    ),
+    "pause_fig6_7": PanelStudy(name="pause_fig6_7", tables={"differences": differences(*OF_PAUSE)}),
+    "pause_fig2_3": PanelStudy(name="pause_fig2_3"),
+    "pause_fig4_5": PanelStudy(name="pause_fig4_5"),
+    "pause_fig8_9": PanelStudy(name="pause_fig8_9"),
+    "channels_fig3_4_cifar10_piecewise": PanelStudy(name="channels_fig3_4_cifar10_piecewise"),
+    "channels_fig3_4_cifar10_extreme": PanelStudy(name="channels_fig3_4_cifar10_extreme"),
+    "analytics_fig11": PanelStudy(name="analytics_fig11"),
+    "analytics_fig12": PanelStudy(name="analytics_fig12"),
+    "pause_authors_mnist": PanelStudy(name="pause_authors_mnist", tables={"differences": differences(*OF_PAUSE)}),
 }
