@@ -24,8 +24,6 @@ def find(name: str) -> Reproduction:
     """Return the reproduction called `name`, or that holds the figure called so; raises UserError for any other name."""
     reproduction = REPRODUCTIONS.get(_ALIASES.get(name, name))
     if reproduction is None:
-        raise UserError(
-            f"{name!r}: is no figure or table of a paper; {did_you_mean(name, [*REPRODUCTIONS, *_ALIASES])} "
-            "(netsim reproduce --list shows all; a finished run is run again by netsim replay)"
-        )
+        raise UserError(f"{name!r}: is no figure or table of a paper; {did_you_mean(name, [*REPRODUCTIONS, *_ALIASES])} "
+                        "(netsim reproduce --list shows all; a finished run is run again by netsim replay)")
     return reproduction

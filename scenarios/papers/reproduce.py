@@ -275,3 +275,5 @@ def _pictures(what: Reproduction, done: Sweep, its: FigureSettings) -> list[Pict
 def _range(seeds: Sequence[int]) -> str:
     whole = list(range(min(seeds), max(seeds) + 1)) == sorted(seeds) if seeds else False
     return f"{min(seeds)} to {max(seeds)}" if whole and len(seeds) > 1 else ", ".join(map(str, seeds))
+
+

@@ -100,7 +100,9 @@ class LowerInEach:
         return f"{title}: {self.first} below {self.second} by more than {by}, in each seed"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
-        two = compare(sweep.only([self.first, self.second]), metrics=[self.metric], smoothing_s=comparison.smoothing_s)
+        two = compare(
+            sweep.only([self.first, self.second]), metrics=[self.metric], smoothing_s=comparison.smoothing_s
+        )
         values = values_of(two, [self.first, self.second], self.metric)
         differences = values[:, 0] - values[:, 1]
         verdict = _verdict(bool((differences < -self.by).all()), bool((differences > self.by).all()))

@@ -129,3 +129,5 @@ def _figure(times: Times, look: Look) -> ShownFigure:
         note = "least of several processor times on this machine"
         headline(figure, "Cost of one search for the best set", note, lines, look=look)
     return figure
+
+
