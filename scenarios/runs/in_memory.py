@@ -57,8 +57,10 @@ def run_in_memory(
                 after_round(simulation)
             stop.check()
 
-        simulation.run(after_round=on_round)
-        stop.settle()
+        try:
+            simulation.run(after_round=on_round)
+        finally:
+            stop.settle()  # no further interrupt while workers end
         if stop.asked and not stop.limited:
             raise KeyboardInterrupt
     with refusing(scenario, simulation):

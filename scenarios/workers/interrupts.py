@@ -56,28 +56,35 @@ class StopRequest:
             if self.asked or self.settled:
                 return False
             self.asked = self.limited = True
-            self._alarm = threading.Timer(GRACE_S, self._insist, [thread])
-            self._alarm.daemon = True
-            self._alarm.start()
+            self._interrupt_after(GRACE_S, thread)
             return True
 
-    def _insist(self, thread: int) -> None:
+    def _interrupt_after(self, wait_s: float, thread: int) -> None:
+        """Interrupt `thread` in `wait_s` seconds, unless the request is settled by then, and again after twice the time.
+
+        One interrupt can be lost: Python drops an exception that is raised in a finaliser or in the callback of a weak reference,
+        and every import has such callbacks. The wait doubles, so that the work which ends after an interrupt can end in peace.
+        """
+        self._alarm = threading.Timer(wait_s, self._insist, [wait_s, thread])
+        self._alarm.daemon = True
+        self._alarm.start()
+
+    def _insist(self, waited_s: float, thread: int) -> None:
+        """Interrupt `thread`, which was given `waited_s` seconds to stop."""
         with self._lock:
             if self.settled:
                 return
+            self._interrupt_after(2.0 * waited_s, thread)
             if self.signals:
                 signal.pthread_kill(thread, self.signals[-1])
             else:
                 self._thread = thread
                 _interrupt(thread)
 
-    def ask(self, number: int) -> None:
-        """Note the wish; the signal `number` comes again in `GRACE_S` seconds, unless it is settled by then."""
+    def ask(self) -> None:
+        """Note the wish of the user, in the main thread, which is interrupted if it has not stopped in `GRACE_S` seconds."""
         self.asked = True
-        # Signal the main thread, so that it wakes from any wait.
-        self._alarm = threading.Timer(GRACE_S, signal.pthread_kill, [threading.main_thread().ident, number])
-        self._alarm.daemon = True
-        self._alarm.start()
+        self._interrupt_after(GRACE_S, threading.get_ident())
 
 
 def _interrupt(thread: int) -> None:
@@ -125,7 +132,7 @@ def stop_requests() -> Iterator[StopRequest]:
     def note(number: int, frame: FrameType | None) -> None:
         if request.asked:
             raise KeyboardInterrupt
-        request.ask(number)
+        request.ask()
 
     before = {}
     if threading.current_thread() is threading.main_thread():

@@ -264,6 +264,26 @@ def test_a_server_that_only_computes_meets_the_wall_limit(monkeypatch: pytest.Mo
     assert time.time is clock
 
 
+def test_the_wall_limit_interrupts_again_where_an_interrupt_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = 0
+
+    def main(grid: Any, context: Any) -> None:
+        nonlocal lost
+        while True:
+            try:
+                while True:
+                    pass
+            except KeyboardInterrupt:
+                if lost:
+                    raise
+                lost += 1
+
+    monkeypatch.setattr(interrupts, "GRACE_S", 0.05)
+    with pytest.raises(TimeoutError, match=r"the wall limit of 0\.1 s was reached"):
+        netsim.run(world() | {"flower": {"app": "x"}}, app=(server(main), client()), wall_limit_s=0.1)
+    assert lost == 1
+
+
 def test_the_time_limit_ends_an_app_that_catches_all_exceptions() -> None:
     def main(grid: Any, context: Any) -> None:
         while True:
