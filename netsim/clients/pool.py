@@ -107,6 +107,11 @@ class ClientPool(Tallies):
         self.whole_rounds.switch_off()
 
     @property
+    def pool(self) -> ClientPool:
+        """The pool itself: it is all clients that its coordinator serves (`ServedClients.pool`)."""
+        return self
+
+    @property
     def alive(self) -> dict[int, Update]:
         """Live updates by client; copies of updates that are simulated as arrays."""
         return self._include_copies(self.alive_now)
@@ -124,6 +129,9 @@ class ClientPool(Tallies):
     def under_way(self) -> int:
         """Number of attempts that have not ended."""
         return len(self._in_flight) + self.whole_rounds.left
+
+    def follow_moves(self, on_move: Callable[[int], object]) -> None:
+        """Do nothing: all clients belong to one coordinator."""
 
     def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
         """Call `each` with every update whose attempt ends, and `together` with attempts that were simulated as arrays.

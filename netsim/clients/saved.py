@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from netsim.clients.attempts import Attempts, ObjectAttempts
@@ -50,7 +50,7 @@ def restored_updates(medium: Medium, state: State) -> list[Update]:
     return updates
 
 
-def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State | int]:
+def attempts_state(attempts: Attempts, alive: Mapping[int, Update]) -> list[State | int]:
     """Return the attempts (objects) of a round under way as plain data: of an attempt in flight only its client, of an ended
     attempt all fields. `alive`: live updates by client, which are saved elsewhere (`updates_state`).
     """
@@ -62,7 +62,7 @@ def attempts_state(attempts: Attempts, alive: dict[int, Update]) -> list[State |
     ]
 
 
-def restored_attempts(state: list[State | int], alive: dict[int, Update]) -> ObjectAttempts:
+def restored_attempts(state: list[State | int], alive: Mapping[int, Update]) -> ObjectAttempts:
     """Return the attempts that `attempts_state` saved. Attempts in flight are the updates of `alive`."""
     return ObjectAttempts(alive[saved] if isinstance(saved, int) else _ended_update(saved) for saved in state)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.protocols import FloatArray, Learner, RewardMeter, SelectionPolicy
     from netsim.core.streams import Streams
     from netsim.servers.kinds.slotted import SlotServer
@@ -34,7 +34,7 @@ class ServerWorld(Protocol):
     def data_sizes(self) -> FloatArray:
         """Samples (K,) that each client holds."""
 
-    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ServedClients]:
         """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
 
         `places`: number of clients of a round. `refill`: a sub-channel that becomes free is assigned again at once.
@@ -43,13 +43,13 @@ class ServerWorld(Protocol):
     def policy(self, per_round: int, per_model: int | None = None) -> SelectionPolicy:
         """Return the policy of `[policy]`, which selects `per_round` clients at a time, for a model of `per_model` updates."""
 
-    def selection(self, pool: ClientPool, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
+    def selection(self, pool: ServedClients, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
         """Return the rule by which the policy selects `per_round` clients of `pool`.
 
         A round waits for `need` selectable clients. `reselect_busy`: busy clients may be selected, too.
         """
 
-    def probing(self, pool: ClientPool) -> Probing | None:
+    def probing(self, pool: ServedClients) -> Probing | None:
         """Return the probing of clients before a policy selects, or None if the policy does not probe."""
 
     def meter(self, per_round: int) -> RewardMeter | None:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from models.fl.learners.learner import FederatedLearner
     from models.laws.expectations import Truth
     from netsim.clients.rules import Load
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.clock import Clock
     from netsim.core.protocols import Availability, FloatArray
@@ -191,7 +192,7 @@ class World:
         """The number of clients, K."""
         return self.population.count
 
-    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ClientPool]:
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, ServedClients]:
         """Return the sub-channels of `[channels]`, if any, and the clients that transmit over them.
 
         `places`: number of clients of a round. `refill`: a sub-channel that becomes free is assigned again at once. Raises
@@ -302,11 +303,11 @@ class World:
         supplied = self._constructor_arguments(per_round, per_model)
         return self.component(self.scenario.method, "policy", "policy", supplied, protocol)
 
-    def probing(self, pool: ClientPool) -> Probing | None:
+    def probing(self, pool: ServedClients) -> Probing | None:
         """Return the probing of clients of `pool` before a selection, or None; raises UserError."""
-        return build_probing(self, pool)
+        return build_probing(self, pool.pool)
 
-    def selection(self, pool: ClientPool, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
+    def selection(self, pool: ServedClients, per_round: int, *, need: int = 0, reselect_busy: bool = False) -> SelectionRule:
         """Return the rule by which the policy selects `per_round` clients of `pool`; raises UserError."""
         return SelectionRule(
             policy=self.policy(per_round),

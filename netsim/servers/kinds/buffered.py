@@ -30,7 +30,7 @@ from netsim.servers.rounds.waking import Waking
 from netsim.servers.sub_channels.channels import OwnLinks
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray, IntArray, Learner, SelectionPolicy, State
@@ -49,7 +49,7 @@ class KeepAtWork(StateFields, Dispatch):
     state_fields = ("policy",)
 
     def __init__(
-        self, *, pool: ClientPool, policy: SelectionPolicy, learner: Learner, streams: Streams, concurrency: int
+        self, *, pool: ServedClients, policy: SelectionPolicy, learner: Learner, streams: Streams, concurrency: int
     ) -> None:
         if not 1 <= concurrency <= pool.count:
             raise ParameterError("concurrency", concurrency, f"must be in 1..{pool.count}, the number of clients")
@@ -166,7 +166,7 @@ class BufferFull(EndsOfRound):
 
     state_fields = ("rule", "pacing", "_number", "_waited")
 
-    def __init__(self, *, pool: ClientPool, dispatch: KeepAtWork, rule: ModelRule) -> None:
+    def __init__(self, *, pool: ServedClients, dispatch: KeepAtWork, rule: ModelRule) -> None:
         super().__init__()
         self.pool = pool
         self.dispatch = dispatch
@@ -236,7 +236,7 @@ class BufferFull(EndsOfRound):
 
 def buffered_server(
     *,
-    pool: ClientPool,
+    pool: ServedClients,
     policy: SelectionPolicy,
     learner: Learner,
     streams: Streams,

@@ -24,7 +24,7 @@ from netsim.servers.rounds.waking import Waking
 from netsim.servers.sub_channels.channels import OwnLinks
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.protocols import BoolArray, IntArray, Learner, Selection
     from netsim.core.rows import ColumnValues
@@ -36,11 +36,11 @@ class BySteps(StateFields, Dispatch):
     A client begins at most once in a round, because (round, client) addresses its draws.
     """
 
-    state_fields = ("scheduler", "waiting")
+    state_fields = ("scheduler", "waiting", "_begun", "_number")
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
-    def __init__(self, *, pool: ClientPool, learner: Learner, scheduler: StepScheduler) -> None:
+    def __init__(self, *, pool: ServedClients, learner: Learner, scheduler: StepScheduler) -> None:
         self.pool = pool
         self.learner = learner
         self.scheduler = scheduler
@@ -109,6 +109,11 @@ class BySteps(StateFields, Dispatch):
         step_counts = np.array(list(steps.values()), np.int64)
         self._sent += self.pool.start(self._number, clients, self.learner.version, step_counts).updates
 
+    def abandon(self) -> None:
+        """End all groups: their clients begin anew in the next round."""
+        self.waiting.clear()
+        self.scheduler.abandon()
+
     def tell(self, closed: ClosedRound) -> None:
         """Do nothing: the scheduler has learned of updates at their arrival."""
 
@@ -122,7 +127,7 @@ class GroupComplete(EndsOfRound):
 
     state_fields = ("_late", "_ready")
 
-    def __init__(self, *, pool: ClientPool, dispatch: BySteps) -> None:
+    def __init__(self, *, pool: ServedClients, dispatch: BySteps) -> None:
         super().__init__()
         self.pool = pool
         self.dispatch = dispatch
@@ -131,7 +136,6 @@ class GroupComplete(EndsOfRound):
         self._ready: list[list[tuple[int, int]]] = []
         """Updates of the next models, one list for each model, as (client, round of the beginning)."""
         self._waking = Waking(pool.clock)
-        self._open = False
         dispatch.listen(self._set_alarm)
         pool.watchers.append(self._waking.wake)
         pool.follow(self._on_end)
@@ -221,6 +225,12 @@ class GroupComplete(EndsOfRound):
                 del waiting[client]
         return EndedAttempts(collected)
 
+    def abandon(self) -> None:
+        """Forget the attempts that have ended, updates that wait for a model, and all groups."""
+        super().abandon()
+        self._late, self._ready = [], []
+        self.dispatch.abandon()
+
     def on_load(self) -> None:
         """Put the latest times of the groups on the clock again."""
         super().on_load()
@@ -243,7 +253,7 @@ class OpenGroups(Instrument):
 
 def compass_server(
     *,
-    pool: ClientPool,
+    pool: ServedClients,
     learner: Learner,
     min_steps: int = 20,
     max_steps: int = 100,

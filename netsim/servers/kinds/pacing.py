@@ -21,7 +21,7 @@ from netsim.core.state import StateFields
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.protocols import FloatArray
     from netsim.servers.rounds.loop import Attempt
@@ -118,7 +118,7 @@ class ByLatency(StateFields):
     state_fields = ("latency_s",)
     name = "pacing"
 
-    def __init__(self, *, pool: ClientPool, concurrency: int, wake: Callable[[object], None], parameters: LatencyPacing) -> None:
+    def __init__(self, *, pool: ServedClients, concurrency: int, wake: Callable[[object], None], parameters: LatencyPacing) -> None:
         self.pool = pool
         self.concurrency = concurrency
         self.latency_s: FloatArray = np.full(pool.count, parameters.unknown_latency_s)

@@ -27,7 +27,7 @@ from netsim.servers.rounds.waking import Waking
 from netsim.servers.sub_channels.channels import OwnLinks
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray, Deliveries, FloatArray, IntArray, Learner, Selection
@@ -50,7 +50,7 @@ class ByVersion(StateFields, Dispatch):
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
-    def __init__(self, *, pool: ClientPool, learner: Learner, lag_tolerance: int) -> None:
+    def __init__(self, *, pool: ServedClients, learner: Learner, lag_tolerance: int) -> None:
         if lag_tolerance < 0:
             raise ParameterError("lag_tolerance", lag_tolerance, "must be at least 0 rounds")
         self.pool = pool
@@ -162,7 +162,7 @@ class PickedArrived(EndsOfRound):
     def __init__(
         self,
         *,
-        pool: ClientPool,
+        pool: ServedClients,
         dispatch: ByVersion,
         per_round: int,
         deadline_s: float | None = None,
@@ -299,7 +299,7 @@ class Picks(Instrument):
 
 def safa_server(
     *,
-    pool: ClientPool,
+    pool: ServedClients,
     learner: Learner,
     per_round: int,
     lag_tolerance: int = 5,

@@ -16,13 +16,13 @@ from netsim.servers.rounds.round_server import RoundServer
 from netsim.servers.sub_channels.channels import OwnLinks
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.protocols import Learner
 
 
 def semi_synchronous_server(
     *,
-    pool: ClientPool,
+    pool: ServedClients,
     selecting: SelectionRule,
     learner: Learner,
     round_s: float,

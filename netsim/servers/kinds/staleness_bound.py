@@ -15,7 +15,7 @@ from netsim.core.protocols import Stateful
 from netsim.core.state import StateFields
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.protocols import State
     from netsim.servers.rounds.loop import Attempt
 
@@ -56,7 +56,7 @@ class WaitForOld(StateFields):
     Raises ValueError for a bound below 1.
     """
 
-    def __init__(self, *, pool: ClientPool, bound: int) -> None:
+    def __init__(self, *, pool: ServedClients, bound: int) -> None:
         if bound < 1:
             raise ParameterError("staleness_bound", bound, "must be at least 1 round")
         self.pool = pool
@@ -91,7 +91,7 @@ class UrgentNotices(WaitForOld):
     Raises ValueError for a time that is not >= 0 and finite.
     """
 
-    def __init__(self, *, pool: ClientPool, bound: int, notice_s: float = 0.0) -> None:
+    def __init__(self, *, pool: ServedClients, bound: int, notice_s: float = 0.0) -> None:
         super().__init__(pool=pool, bound=bound)
         if not 0.0 <= notice_s < _EVER:
             raise ParameterError("notice_s", notice_s, "must be >= 0 seconds and finite")
@@ -123,7 +123,7 @@ class UrgentNotices(WaitForOld):
         self._under_way.remove(notice)
         update = self.pool.in_flight.get(notice.client)
         if update is not None and update.begun_round == notice.begun_round and update.phase == COMPUTE:
-            shorten(self.pool, update)
+            shorten(self.pool.pool, update)
 
     def state_dict(self) -> State:
         """Return the notices in flight."""

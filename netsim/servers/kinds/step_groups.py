@@ -141,6 +141,11 @@ class StepScheduler:
             del self.group_of[client]
         return group.arrived
 
+    def abandon(self) -> None:
+        """End all groups without a model. Measured speeds stay."""
+        self.groups.clear()
+        self.group_of.clear()
+
     def state_dict(self) -> State:
         """Return measured speeds and groups."""
         groups = {

@@ -16,14 +16,14 @@ from netsim.servers.rounds.round_server import RoundServer
 from netsim.servers.sub_channels.channels import OwnLinks
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.closing import ClosingRule
     from netsim.core.protocols import Learner, RewardMeter
 
 
 def synchronous_server(
     *,
-    pool: ClientPool,
+    pool: ServedClients,
     selecting: SelectionRule,
     learner: Learner,
     wait: ClosingRule,

@@ -21,6 +21,7 @@ from netsim.core.state import StateFields
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
     from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.clients.vectorised.columns import Columns
     from netsim.core.closing import Close, Closing, ClosingRule
@@ -134,7 +135,7 @@ class WhenEnded(_RoundOfBeginnings):
     arrays, `fold` applies it to all ends at once; both give the same close.
     """
 
-    def __init__(self, *, pool: ClientPool, rule: ClosingRule) -> None:
+    def __init__(self, *, pool: ServedClients, rule: ClosingRule) -> None:
         self.pool = pool
         self.rule = rule
         self.closing: Closing | None = self
@@ -303,7 +304,7 @@ class FixedLength(_RoundOfBeginnings):
     takes_all = True
 
     def __init__(
-        self, *, pool: ClientPool, round_s: float, announce: Callable[[float], None], from_opening: bool = False
+        self, *, pool: ServedClients, round_s: float, announce: Callable[[float], None], from_opening: bool = False
     ) -> None:
         self.pool = pool
         self.round_s = check_round_s(round_s)
@@ -474,7 +475,7 @@ class EndsOfRound(StateFields):
 class FixedLengthCarryOver(EndsOfRound):
     """Closes rounds at the times of `FixedLength`. An attempt that misses a close counts for the round in which it ends."""
 
-    def __init__(self, *, pool: ClientPool, round_s: float, from_opening: bool = False) -> None:
+    def __init__(self, *, pool: ServedClients, round_s: float, from_opening: bool = False) -> None:
         super().__init__()
         self._length = FixedLength(pool=pool, round_s=round_s, announce=lambda end_s: None, from_opening=from_opening)
         pool.follow(self._on_end)

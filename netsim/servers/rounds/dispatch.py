@@ -18,7 +18,7 @@ from netsim.servers.rounds.presence import Presence
 from netsim.servers.rounds.reports import round_outcome
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.clock import Process
     from netsim.core.streams import Streams
     from netsim.servers.rounds.probing import Probing
@@ -56,7 +56,7 @@ class PolicyDispatch(StateFields, Dispatch):
 
     state_fields = ("policy",)
 
-    def __init__(self, *, pool: ClientPool, rule: SelectionRule, learner: Learner, carry_over: bool = False) -> None:
+    def __init__(self, *, pool: ServedClients, rule: SelectionRule, learner: Learner, carry_over: bool = False) -> None:
         policy = rule.policy
         self.pool = pool
         self.policy = policy
@@ -178,7 +178,7 @@ class MembersDispatch(StateFields, Dispatch):
     needs_updates = needs_losses = False
     restarts: Sequence[tuple[int, int]] = ()
 
-    def __init__(self, *, pool: ClientPool, learner: Learner, whole: bool = True, reselect_busy: bool = False) -> None:
+    def __init__(self, *, pool: ServedClients, learner: Learner, whole: bool = True, reselect_busy: bool = False) -> None:
         self.pool = pool
         self.learner = learner
         self.whole = whole

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.protocols import Notes
 
 
@@ -32,7 +32,7 @@ class Facts:
         return {**asdict(self), "inexact": list(self.inexact)}
 
 
-def facts_of(pool: ClientPool, *, slotted: bool) -> Facts:
+def facts_of(pool: ServedClients, *, slotted: bool) -> Facts:
     """Return the facts of the coordinator of the clients of `pool`."""
     causes, life = pool.causes, pool.life
     return Facts(

@@ -29,7 +29,7 @@ class Reward(Instrument):
 
     def columns(self, closed: ClosedRound) -> ColumnValues:
         """Return `reward` and `genie_reward`."""
-        dispatch, medium = self.dispatch, self.dispatch.pool.medium
+        dispatch, medium = self.dispatch, self.dispatch.pool.pool.medium
         reward, genie = self.meter.measure(
             dispatch.outcome, dispatch.view, lambda clients: medium.latency_s(closed.number, closed.start_s, clients)
         )

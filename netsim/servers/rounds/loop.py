@@ -20,7 +20,7 @@ from netsim.servers.sub_channels.assignment import Assignment, NoAssignment
 
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.clock import Event, Process
     from netsim.core.closing import Closing
@@ -284,7 +284,7 @@ class RoundLoop:
     def __init__(
         self,
         *,
-        pool: ClientPool,
+        pool: ServedClients,
         dispatch: Dispatch,
         close: CloseRule,
         learner: Learner,

@@ -11,7 +11,7 @@ from netsim.servers.rounds.loop import NobodyLeftError
 from netsim.servers.rounds.waking import Waking
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.core.clock import Process
     from netsim.core.protocols import BoolArray
 
@@ -21,7 +21,7 @@ _EVER = float("inf")
 class Presence:
     """Waits until enough clients are available."""
 
-    def __init__(self, pool: ClientPool) -> None:
+    def __init__(self, pool: ServedClients) -> None:
         self._pool = pool
         self._waking = Waking(pool.clock)
 

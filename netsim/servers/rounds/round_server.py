@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.clock import Process
     from netsim.core.protocols import Evaluation, Learner, Notes, State
@@ -34,7 +35,7 @@ class Book(StateFields):
 
     state_fields = ("_before",)
 
-    def __init__(self, pool: ClientPool) -> None:
+    def __init__(self, pool: ServedClients) -> None:
         self._pool = pool
         self._before = self._counts_now()
         self._columns = frozenset(_BLANK)
@@ -215,8 +216,8 @@ class LoopServer(StateFields):
 
     @property
     def clients(self) -> ClientPool:
-        """The clients."""
-        return self.loop.pool
+        """The pool of the clients."""
+        return self.loop.pool.pool
 
     @property
     def in_flight(self) -> int:

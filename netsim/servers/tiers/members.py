@@ -15,6 +15,7 @@ from netsim.core.state import StateFields
 if TYPE_CHECKING:
     from netsim.clients.attempts import Attempts
     from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ProbeBytes
     from netsim.clients.serving import Serving
     from netsim.clients.update import Update
     from netsim.clients.vectorised.columns import Columns
@@ -65,6 +66,10 @@ class _NoWholeRounds:
     """Null object of whole rounds: attempts of several coordinators overlap, so each runs by events."""
 
     closes_s: float | None = None
+    last_end: int | None = None
+
+    def on_close(self) -> None:
+        """Do nothing: no attempts run as arrays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,11 @@ class _Life:
     def serving(self) -> Serving:
         """The rules of the coordinator for arriving updates."""
         return self._members.serving
+
+    @property
+    def retry(self) -> bool:
+        """True if undelivered updates are sent again."""
+        return self._members.pool.life.retry
 
     @property
     def bytes_down(self) -> int:
@@ -123,7 +133,7 @@ class Members(StateFields):
 
     state_fields = ("started", "ended", "_bytes", "causes")
     whole_rounds = _NoWholeRounds()
-    probes = None
+    probes: ProbeBytes | None = None
 
     def __init__(
         self,
@@ -141,6 +151,7 @@ class Members(StateFields):
         self.reports_phases = pool.reports_phases
         self.causes = Causes(pool.clock, pool.medium.inexact_phases())
         self.followers: list[Callable[[Update], object]] = []
+        self._move_followers: list[Callable[[int], object]] = []
         self.watchers: list[Callable[[], object]] = []
         self.serving: Serving
         self.started = 0
@@ -161,6 +172,11 @@ class Members(StateFields):
         return self.in_flight
 
     @property
+    def busy(self) -> BoolArray:
+        """True (K,) while an attempt of the client is in flight, of this coordinator or of another one."""
+        return self.pool.busy
+
+    @property
     def under_way(self) -> int:
         """Number of attempts that have not ended."""
         return len(self.in_flight)
@@ -172,6 +188,16 @@ class Members(StateFields):
     def follow(self, each: Callable[[Update], object], together: Callable[[Columns], object] | None = None) -> None:
         """Call `each` with every update of a member as its attempt ends; `together` is not used, since attempts run by events."""
         self.followers.append(each)
+
+    def follow_moves(self, on_move: Callable[[int], object]) -> None:
+        """Call `on_move` with each client that comes from another edge, or goes to another one."""
+        self._move_followers.append(on_move)
+
+    def move(self, client: int, *, comes: bool) -> None:
+        """Let `client` come from another edge, or go to another one."""
+        self.is_member[client] = comes
+        for on_move in self._move_followers:
+            on_move(client)
 
     def follow_singly(self) -> None:
         """Do nothing: every attempt runs by events anyway."""

@@ -219,8 +219,8 @@ class Moves(StateFields):
     def _apply(self, client: int, edge: int) -> None:
         """Make `client` a member of `edge`."""
         views, before = self._clients.views, int(self._coordinator[client])
-        views[self._edges[before].name].is_member[client] = False
-        views[self._edges[edge].name].is_member[client] = True
+        views[self._edges[before].name].move(client, comes=False)
+        views[self._edges[edge].name].move(client, comes=True)
         self._coordinator[client] = edge
 
     def state_dict(self) -> State:

@@ -13,7 +13,7 @@ from annotated_doc import Doc
 
 from models.errors import ParameterError
 from netsim.clients.attempts import Attempts, ObjectAttempts
-from netsim.clients.pool import ClientPool
+from netsim.clients.served import ServedClients
 from netsim.core.protocols import BoolArray, FloatArray, IntArray, Learner, RoundView, Selection, SelectionPolicy, State
 from netsim.core.reports import RoundOutcome
 from netsim.core.streams import Streams
@@ -161,7 +161,7 @@ class CrashingByVersion(ByVersion):
     def __init__(
         self,
         *,
-        pool: ClientPool,
+        pool: ServedClients,
         learner: Learner,
         lag_tolerance: int,
         streams: Streams,
@@ -196,7 +196,7 @@ class CrashingByVersion(ByVersion):
 class PickedInTime(PickedArrived):
     """Close rule of SAFA after all have arrived, in which clients that train for longer than the limit are not picked."""
 
-    def __init__(self, *, pool: ClientPool, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray) -> None:
+    def __init__(self, *, pool: ServedClients, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray) -> None:
         super().__init__(
             pool=pool, dispatch=dispatch, per_round=per_round, selection="after-all", speed_s=lambda number: order_s
         )

@@ -118,7 +118,7 @@ class _OneRound(Alteration):
             return chosen
         pool = loop.pool
         loop.dispatch.leave_out(self.client)
-        pool.abort([self.client])
+        pool.pool.abort([self.client])
         if self.client not in chosen:
             return chosen
         self._all_chosen = chosen

@@ -44,6 +44,7 @@ from scenarios.wiring.world import World
 
 if TYPE_CHECKING:
     from models.fl.learners.node_learner import NodeLearner
+    from netsim.clients.served import ServedClients
     from netsim.clients.update import Update
     from netsim.core.protocols import Availability, FloatArray, IntArray, Learner, SelectionPolicy
     from scenarios.schema.servers.edges import Edges, Tier
@@ -91,7 +92,7 @@ class NodeWorld(World):
     def rule_path(self) -> str:
         return "server" if self.path == "policy" else self.path.removesuffix("policy") + "server"
 
-    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, Any]:
+    def channels_and_pool(self, places: int, *, refill: bool = False) -> tuple[OwnLinks, Members]:
         return OwnLinks(), self.members
 
     def policy(self, per_round: int, per_model: int | None = None, *, reported_losses: bool = False) -> SelectionPolicy:
@@ -111,7 +112,7 @@ class NodeWorld(World):
             raise UserError(f"{path}.kind = {section.kind!r}: chooses by the content of clients' updates; choose another policy")
         return policy
 
-    def probing(self, pool: ClientPool | Members) -> None:
+    def probing(self, pool: ServedClients) -> None:
         """Return None: edges do not probe before a selection."""
 
     def meter(self, per_round: int) -> None:

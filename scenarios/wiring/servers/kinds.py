@@ -15,7 +15,7 @@ from scenarios.schema.errors import UserError, describe_own_error
 from scenarios.wiring.servers.server import Server
 
 if TYPE_CHECKING:
-    from netsim.clients.pool import ClientPool
+    from netsim.clients.served import ServedClients
     from netsim.servers.kinds.pacing import LatencyPacing
     from netsim.servers.kinds.staleness_bound import StalenessRule
     from scenarios.registry.server_mode import ServerMode
@@ -79,7 +79,7 @@ def _pacing(section: Buffered) -> LatencyPacing | None:
     return LatencyPacing(**{name: value for name, value in keywords.items() if value is not None})
 
 
-def _staleness_rule(section: Buffered, pool: ClientPool) -> StalenessRule | None:
+def _staleness_rule(section: Buffered, pool: ServedClients) -> StalenessRule | None:
     """Return the rule of a buffered server for old updates, or None."""
     from netsim.servers.kinds.staleness_bound import UrgentNotices, WaitForOld
 

@@ -41,7 +41,7 @@ def fl_fa(world: World, section: FlFa) -> Server:
     scenario = world.scenario
     # Jammers that are not of sub-channels, peers or cables jam the opinions.
     jams = bool(scenario.jammers) and not (scenario.channels or scenario.peers or scenario.jams_cables)
-    pool = parts.training.pool
+    pool = parts.training.pool.pool
     uplink = _opinion_uplink(world, context, pool.medium.outages, jams=jams, presence=presence_of(world, pool))
     return FlFaServer(parts, policy=policy, uplink=uplink, streams=world.streams)
 
@@ -50,7 +50,7 @@ def fl_da(world: World, section: FlDa) -> Server:
     """Return the server of kind "fl-da"; raises UserError."""
     parts = _build_parts(world, section)
     policy: IndexPolicy = world.decider(IndexPolicy, section.per_round)
-    context, pool = _slot_context(world), parts.training.pool
+    context, pool = _slot_context(world), parts.training.pool.pool
     # FL&DA uploads no opinions. Build their uplink all the same, to refuse wrong keys of `[opinions]`.
     _opinion_uplink(world, replace(context, targets=None), None)
     consensus = _consensus(world, context, pool)
