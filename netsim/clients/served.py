@@ -93,7 +93,7 @@ class ProbeBytes(Protocol):
 
 
 class ServedClients(Protocol):
-    """The clients of one coordinator. Arrays (K,) are over all clients of the pool, of which some may belong to other coordinators.
+    """The clients of one coordinator. Arrays (K,) are over all clients of the pool; some may belong to other coordinators.
 
     `ClientPool` explains the methods that have no docstring here.
     """

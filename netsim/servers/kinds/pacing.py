@@ -118,7 +118,9 @@ class ByLatency(StateFields):
     state_fields = ("latency_s",)
     name = "pacing"
 
-    def __init__(self, *, pool: ServedClients, concurrency: int, wake: Callable[[object], None], parameters: LatencyPacing) -> None:
+    def __init__(
+        self, *, pool: ServedClients, concurrency: int, wake: Callable[[object], None], parameters: LatencyPacing
+    ) -> None:
         self.pool = pool
         self.concurrency = concurrency
         self.latency_s: FloatArray = np.full(pool.count, parameters.unknown_latency_s)

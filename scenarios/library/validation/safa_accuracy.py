@@ -196,7 +196,9 @@ class CrashingByVersion(ByVersion):
 class PickedInTime(PickedArrived):
     """Close rule of SAFA after all have arrived, in which clients that train for longer than the limit are not picked."""
 
-    def __init__(self, *, pool: ServedClients, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray) -> None:
+    def __init__(
+        self, *, pool: ServedClients, dispatch: ByVersion, per_round: int, took_s: FloatArray, order_s: FloatArray
+    ) -> None:
         super().__init__(
             pool=pool, dispatch=dispatch, per_round=per_round, selection="after-all", speed_s=lambda number: order_s
         )
