@@ -33,8 +33,8 @@ def reproduce(
 
     Results stand beside the paper's numbers, with verdicts by rules fixed beforehand. Runs that are complete are not run again.
     """
-    from scenarios.papers.registry import find
-    from scenarios.papers.reproduce import Request, judge, plan_runs
+    from scenarios.papers.registry import find_reproduction
+    from scenarios.papers.reproduce import Request, judge_without_sweep, plan_runs
     from scenarios.papers.reproduce import reproduce as run
 
     figures = drawing.settings()  # a mistake in them ends the command before anything is run
@@ -48,14 +48,14 @@ def reproduce(
         return
     if name is None:
         raise UserError("name a figure or a table, or give --all; netsim reproduce --list shows all")
-    request = Request(find(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
-    panel = request.what
+    request = Request(find_reproduction(name), size, () if seeds is None else tuple(seeds_of(seeds)), tuple(settings or ()))
+    panel = request.reproduction
     if cases is not None and not panel.takes_cases:
         raise UserError(f"--cases: {panel.name} reads no cases; leave it out")
     folder = out or Path("runs") / "reproduce" / f"{panel.name}-{size.value}"
     runs = plan_runs(request)
     if panel.judge is not None:  # the result needs no sweep
-        document, agrees = judge(request, cases, folder)
+        document, agrees = judge_without_sweep(request, cases, folder)
         _write(document, folder)
         if agrees is False:  # None: nothing is published
             raise typer.Exit(1)
@@ -99,12 +99,12 @@ def _play_all(size: Size, folder: Path, jobs: int | None, quiet: bool) -> None:
 
 def _write(document: "Document", folder: Path) -> None:
     """Show the tables of a result, write its files into `folder`, and name them."""
-    from scenarios.papers.reproduce import write
+    from scenarios.papers.reproduce import write_result
     from scenarios.runs.folders.replacement import writing
 
     _show(document)
     with writing(folder):
-        written = write(document, folder)
+        written = write_result(document, folder)
     for path in written:
         out_console.print(f"written: {path}", soft_wrap=True)
 

@@ -18,22 +18,28 @@ if TYPE_CHECKING:
     from analysis.figures.style import ShownFigure
 
 CLIENTS = 5
+"""Number of clients shown one by one."""
 SLOTS = (1, 2, 3, 5, 10, 20, 50, 100, 200)
+"""Slots with a row in the table."""
 
 
 def blocks(sweep: Sweep, *, look: Look) -> list[Block]:
-    """Table and figure of the beliefs in the tables `beliefs` of a sweep's runs, of one variant."""
+    """Return a table and a figure of the beliefs of the first `CLIENTS` clients, from a sweep of one variant.
+
+    Its runs must have the table `beliefs`.
+    """
     from analysis.consensus.topology_figure import belief_map
     from analysis.documents.blocks import Picture, Table
     from analysis.documents.numbers import format_interval
     from analysis.statistics.intervals import mean_interval
 
-    beliefs = np.array([belief_map(run) for run in sweep])
+    beliefs = np.array([belief_map(run) for run in sweep])  # (seeds, slots, clients)
     rows = []
     for slot in (slot for slot in SLOTS if slot <= beliefs.shape[1]):
-        now = beliefs[:, slot - 1]
-        columns = [mean_interval(now[:, n]) for n in range(CLIENTS)] + [mean_interval(now[:, CLIENTS:].mean(1))]
-        rows.append([str(slot), *map(format_interval, columns)])
+        by_client = beliefs[:, slot - 1]  # (seeds, clients)
+        intervals = [mean_interval(by_client[:, n]) for n in range(CLIENTS)]
+        intervals.append(mean_interval(by_client[:, CLIENTS:].mean(axis=1)))
+        rows.append([str(slot), *map(format_interval, intervals)])
     header = ["slot", *(f"client {n}" for n in range(CLIENTS)), "mean of the others"]
     note = f"Mean over {len(beliefs)} seeds ± half-width of the 95 % interval."
     note += " The paper has curves only; it counts clients from 1."

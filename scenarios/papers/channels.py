@@ -14,21 +14,28 @@ _BANDIT = {size: Setup(seeds=_SEEDS[size], settings=(f"rounds={_ROUNDS[size]}",)
 """Sizes of a study without a learner."""
 
 
-def _learning(data: str, low: int, *few: str) -> dict[Size, Setup]:
-    """Return the sizes of a study with a learner: `low` images for the smallest one, and `few`, further settings of it."""
-    small = f'learner.data={{kind="{data}", samples={low}, test_samples=100, validation_samples=50}}'
-    quick = ("rounds=4", "learner.max_steps=1", "learner.contribution_samples=10", "learner.evaluate_every_rounds=2", small, *few)
-    some = f'learner.data={{kind="{data}", samples=5000, test_samples=1000, validation_samples=200}}'
+def _learning_sizes(data: str, smoke_images: int, *smoke_settings: str) -> dict[Size, Setup]:
+    """Return the setup of each size of a study with a learner.
+
+    `smoke_images`, `smoke_settings`: number of images and further settings of the size smoke.
+    """
+    smoke_data = f'learner.data={{kind="{data}", samples={smoke_images}, test_samples=100, validation_samples=50}}'
+    short_training = ("rounds=4", "learner.max_steps=1", "learner.contribution_samples=10", "learner.evaluate_every_rounds=2")
+    laptop_data = f'learner.data={{kind="{data}", samples=5000, test_samples=1000, validation_samples=200}}'
     return {
-        Size.SMOKE: Setup(seeds=(1,), settings=quick),
-        Size.LAPTOP: Setup(seeds=(1, 2), settings=("rounds=50", some)),
+        Size.SMOKE: Setup(seeds=(1,), settings=(*short_training, smoke_data, *smoke_settings)),
+        Size.LAPTOP: Setup(seeds=(1, 2), settings=("rounds=50", laptop_data)),
         Size.FULL: Setup(seeds=(1, 2, 3)),
     }
 
 
-def _fig3_4(data: str, channels: str, scheduler: str, accuracy: float, smoke_samples: int) -> Reproduction:
-    """Return the reproduction of figures 3 and 4 for one data set, kind of channels and scheduler."""
-    aware, plain = f"{scheduler}-aware", f"{scheduler}-random"
+def _figures_3_4(data: str, channels: str, scheduler: str, accuracy: float, smoke_images: int) -> Reproduction:
+    """Return the reproduction of figures 3 and 4 for one data set, kind of channels and scheduler.
+
+    `accuracy`: the published final accuracy, a fraction. `smoke_images`: number of images of the size smoke.
+    """
+    # Variants: channels matched to clients by age of information, or at random.
+    aware, unaware = f"{scheduler}-aware", f"{scheduler}-random"
     per_cent = f"about {accuracy * 100:.0f}"
     return Reproduction(
         name=f"channels_fig3_4_{data.replace('-', '')}_{channels}",
@@ -39,13 +46,12 @@ def _fig3_4(data: str, channels: str, scheduler: str, accuracy: float, smoke_sam
         published={aware: {"final_accuracy": per_cent, "cumulated_age_variance": "a quarter of random scheduling's"}},
         rules=(
             Near(aware, "final_accuracy", accuracy, 0.05),
-            Lower(plain, aware, "final_accuracy"),
+            Lower(unaware, aware, "final_accuracy"),
             Ratio(aware, "random", "cumulated_age_variance", 0.125, 0.5),
         ),
         notes="The paper gives no means of the channels: they are drawn from the seed, so that a seed is an instance. Its "
-        "accuracies "
-        "are read from curves of one run.",
-        sizes=_learning(data, smoke_samples, *(("channels.states.breakpoints=1",) if channels == "piecewise" else ())),
+        "accuracies are read from curves of one run.",
+        sizes=_learning_sizes(data, smoke_images, *(("channels.states.breakpoints=1",) if channels == "piecewise" else ())),
     )
 
 
@@ -64,8 +70,7 @@ REPRODUCTIONS = (
             Lower("aa-glr-cucb", "glr-cucb", "aoi_regret"),
         ),
         notes="The paper gives no means of the channels: these and the breakpoints are drawn from the seed. Regret is "
-        "against the "
-        "oracle that knows the means.",
+        "against the oracle that knows the means.",
         sizes=_BANDIT,
     ),
     Reproduction(
@@ -91,8 +96,8 @@ REPRODUCTIONS = (
         "theorem, the best fixed set, is far worse than M-Exp3, and regrets are negative: docs/results-channels.md.",
         sizes=_BANDIT,
     ),
-    _fig3_4("cifar-10", "piecewise", "glr-cucb", 0.55, 600),
-    _fig3_4("cifar-10", "extreme", "m-exp3", 0.58, 600),
-    _fig3_4("cifar-100", "piecewise", "glr-cucb", 0.39, 2000),
-    _fig3_4("cifar-100", "extreme", "m-exp3", 0.38, 2000),
+    _figures_3_4("cifar-10", "piecewise", "glr-cucb", 0.55, 600),
+    _figures_3_4("cifar-10", "extreme", "m-exp3", 0.58, 600),
+    _figures_3_4("cifar-100", "piecewise", "glr-cucb", 0.39, 2000),
+    _figures_3_4("cifar-100", "extreme", "m-exp3", 0.38, 2000),
 )

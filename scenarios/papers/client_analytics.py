@@ -19,18 +19,17 @@ NEAREST = (
 READING = (
     "The paper does not say which SVM it trains, nor what E = 10 counts. The sizes smoke and laptop take the reading that comes "
     "nearest to Table I (half the squared hinge, 10 steps a slot); the size full takes the scenario's, where E counts epochs "
-    "of 15 rounds. "
-    "The paper averages 100 trials."
+    "of 15 rounds. The paper averages 100 trials."
 )
 _SMALL = ("learner.data.samples=6000", "learner.data.test_samples=500", "learner.partition.minimum=10")
 
 
 def _sizes(laptop_slots: int, seeds: int = 100, laptop_seeds: int = 20) -> dict[Size, Setup]:
-    """Return the sizes of a reproduction: slots and seeds for the laptop, and the `seeds` of the paper.
+    """Return the setup of each size: slots and seeds of the size laptop, and `seeds` of the size full.
 
     Differences in the figures are about a point of accuracy: 5 seeds leave most rules open, which 20 decide within an hour.
     """
-    # With slots, the key `rounds` counts these.
+    # In a scenario with slots, the key `rounds` counts slots.
     return {
         Size.SMOKE: Setup(seeds=(1,), settings=("rounds=8", *NEAREST, *_SMALL)),
         Size.LAPTOP: Setup(seeds=tuple(range(1, laptop_seeds + 1)), settings=(f"rounds={laptop_slots}", *NEAREST)),
@@ -38,7 +37,7 @@ def _sizes(laptop_slots: int, seeds: int = 100, laptop_seeds: int = 20) -> dict[
     }
 
 
-def _accuracy(
+def _accuracy_study(
     name: str,
     shows: str,
     *,
@@ -49,7 +48,7 @@ def _accuracy(
     slots: int = 200,
     laptop_seeds: int = 20,
 ) -> Reproduction:
-    """Return a reproduction of accuracies over slots."""
+    """Return the reproduction of a figure of accuracy over slots. `slots`: slots of the size laptop."""
     return Reproduction(
         name=name,
         paper=PAPER,
@@ -64,26 +63,30 @@ def _accuracy(
     )
 
 
-def _level(per_cent: str) -> dict[str, str]:
+def _published_accuracy(per_cent: str) -> dict[str, str]:
+    """Return the published values of a variant of which the paper gives only the final accuracy."""
     return {"final_accuracy": per_cent}
 
 
-_LATENCY, _ARRIVE = "peers.delay.mean_excess_s", "peers.channel.success"
-_MESSAGES = "Footnote 4 leaves out the time that messages take; the paper has no figure of it."
+_LATENCY_KEY, _SUCCESS_KEY = "peers.delay.mean_excess_s", "peers.channel.success"
+_MESSAGES_NOTE = "Footnote 4 leaves out the time that messages take; the paper has no figure of it."
 
 
-def _messages(name: str, about: str, key: str, few: str, rounds: int) -> Reproduction:
-    """Return a reproduction of figures on messages. `few`: values of `key` that the smallest size runs."""
+def _message_study(name: str, subject: str, key: str, smoke_values: str, rounds: int) -> Reproduction:
+    """Return a study of messages that take time or are lost, shown against the values of `key`.
+
+    `smoke_values`: values of `key` at the size smoke, in TOML. `rounds`: rounds of the scenario; the size laptop has a quarter.
+    """
     return Reproduction(
         name=name,
         paper=PAPER,
-        shows=f"Footnote 4, up to where it holds: {about}",
+        shows=f"Footnote 4, up to where it holds: {subject}",
         metrics=("agreed_s", "agreed_share", "disagreement", "messages", "regret"),
         against=(key,),
-        notes=_MESSAGES,
+        notes=_MESSAGES_NOTE,
         consensus=True,
         sizes={
-            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2", f'sweep.grid={{"{key}" = {few}}}')),
+            Size.SMOKE: Setup(seeds=(1, 2), settings=("rounds=2", f'sweep.grid={{"{key}" = {smoke_values}}}')),
             Size.LAPTOP: Setup(seeds=(1, 2, 3, 4), settings=(f"rounds={rounds // 4}",)),
             Size.FULL: Setup(seeds=tuple(range(1, 11))),
         },
@@ -91,7 +94,7 @@ def _messages(name: str, about: str, key: str, few: str, rounds: int) -> Reprodu
 
 
 REPRODUCTIONS = (
-    _accuracy(
+    _accuracy_study(
         "analytics_fig5",
         "Figure 5: loss and accuracy by how many clients take part, and which",
         rules=(
@@ -99,7 +102,9 @@ REPRODUCTIONS = (
             Lower("random-5", "random-15", "final_accuracy"),
             Lower("set-1", "set-4", "final_accuracy"),
         ),
-        published={name: _level("curve only") for name in ("random-1", "random-5", "random-10", "random-15", "set-1", "set-4")},
+        published=dict.fromkeys(
+            ("random-1", "random-5", "random-10", "random-15", "set-1", "set-4"), _published_accuracy("curve only")
+        ),
         metrics=("final_accuracy", "training_loss"),
     ),
     Reproduction(
@@ -113,7 +118,7 @@ REPRODUCTIONS = (
         "both means: 228.95 / (228.95 + 90.34); 50 % is chance.",
         sizes=_sizes(500),
     ),
-    _accuracy(
+    _accuracy_study(
         "analytics_fig7",
         "Figure 7: FL&FA, Quick-Init UCB against the optimal set, random selection, round-robin and conventional UCB",
         rules=(
@@ -123,12 +128,12 @@ REPRODUCTIONS = (
             Lower("quick-init-ucb", "optimal", "final_accuracy"),
         ),
         published={
-            "optimal": _level("88.0"),
-            "random": _level("76.62"),
-            "random-set": _level("76.62"),
-            "quick-init-ucb": _level("86.57"),
-            "round-robin": _level("curve only"),
-            "ucb": _level('"similar to random"'),
+            "optimal": _published_accuracy("88.0"),
+            "random": _published_accuracy("76.62"),
+            "random-set": _published_accuracy("76.62"),
+            "quick-init-ucb": _published_accuracy("86.57"),
+            "round-robin": _published_accuracy("curve only"),
+            "ucb": _published_accuracy('"similar to random"'),
         },
     ),
     Reproduction(
@@ -140,7 +145,7 @@ REPRODUCTIONS = (
         notes=READING,
         sizes=_sizes(200, seeds=10, laptop_seeds=10),
     ),
-    _accuracy(
+    _accuracy_study(
         "analytics_fig9",
         "Figure 9: FL&DA, BP-UCB against the optimal set and random selection",
         rules=(
@@ -149,13 +154,13 @@ REPRODUCTIONS = (
             Lower("bp-ucb", "optimal", "final_accuracy"),
         ),
         published={
-            "optimal": _level("89.4"),
-            "random": _level("72.02"),
-            "random-set": _level("72.02"),
-            "bp-ucb": _level("86.28"),
+            "optimal": _published_accuracy("89.4"),
+            "random": _published_accuracy("72.02"),
+            "random-set": _published_accuracy("72.02"),
+            "bp-ucb": _published_accuracy("86.28"),
         },
     ),
-    _accuracy(
+    _accuracy_study(
         "analytics_fig10",
         "Figure 10: accuracy where uploads succeed with probability 1, 0.75 and 0.5",
         rules=(
@@ -165,7 +170,7 @@ REPRODUCTIONS = (
         published={},
         against=("uplink.channel.success",),
     ),
-    _accuracy(
+    _accuracy_study(
         "analytics_fig11",
         "Figure 11: accuracy with 20, 40 and 60 clients",
         rules=(
@@ -175,7 +180,7 @@ REPRODUCTIONS = (
         published={},
         against=("clients.count",),
     ),
-    _accuracy(
+    _accuracy_study(
         "analytics_fig12",
         "Figure 12: accuracy with 20 to 200 clients, where the paper's Quick-Init UCB stops at 80",
         rules=(Trend("clients.count", "final_accuracy", rises=False, among="quick-init-ucb"),),
@@ -208,7 +213,9 @@ REPRODUCTIONS = (
         notes=READING,
         sizes=_sizes(500),
     ),
-    _messages("bp_ucb_timing", "agreement, disagreement and regret against message latency", _LATENCY, "[0.001, 0.1]", 100),
-    _messages("bp_ucb_timing_loss", "the same by the share of messages that arrive", _ARRIVE, "[1.0, 0.8]", 100),
-    _messages("bp_ucb_timing_topology", "the same against the graph between the clients", _LATENCY, "[0.03, 0.3]", 200),
+    _message_study(
+        "bp_ucb_timing", "agreement, disagreement and regret against message latency", _LATENCY_KEY, "[0.001, 0.1]", 100
+    ),
+    _message_study("bp_ucb_timing_loss", "the same by the share of messages that arrive", _SUCCESS_KEY, "[1.0, 0.8]", 100),
+    _message_study("bp_ucb_timing_topology", "the same against the graph between the clients", _LATENCY_KEY, "[0.03, 0.3]", 200),
 )

@@ -1,12 +1,12 @@
 """Published completion times of flows, compared with the flows of netsim: `netsim reproduce flow_cases`.
 
-The file that comes along holds cases of SimGrid and dslab; docs/flows.md explains its form.
+The included file holds cases of SimGrid and dslab; docs/flows.md explains its form.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -26,44 +26,48 @@ if TYPE_CHECKING:
     from analysis.documents.blocks import Section
 
 FILE = Path(__file__).parents[1] / "library" / "networks" / "flow-cases.json"
-RELATIVE = 1e-6
+RELATIVE_TOLERANCE = 1e-6
+"""Largest accepted difference, as a share of the expected value."""
 _NEVER = float("inf")
 _MODELS = {"raw": Corrections(), **PRESETS}
+"""Corrections of each model that a case may name."""
 _OPTIONS = (
     "no crosstraffic, crosstraffic, reverse traffic on the same links, split duplex, no RTT bias, weight-S NUMBER, window NUMBER"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class End:
-    """End time of a flow, or its rate: expected and simulated, in the units of the file."""
+class FlowResult:
+    """End time or rate of a flow: expected and simulated, in the units of the file."""
 
     case: str
     flow: str
     expected: Decimal
+    """Expected value, with the decimals that are printed in the file."""
     simulated: float
     tolerance: float | None = None
-    """Allowed difference that the case names, or None."""
+    """Accepted difference that the case names, or None."""
 
     @property
     def allowed(self) -> float:
-        """Largest difference that counts as none: 1e-6 of the value, or half a unit of the last decimal that is printed."""
+        """Largest accepted difference: of the case, else 1e-6 of the value or half a unit of its last printed decimal."""
         if self.tolerance is not None:
             return self.tolerance
         exponent = self.expected.as_tuple().exponent
-        printed = 0.5 * 10.0**exponent if isinstance(exponent, int) and exponent < 0 else 0.0
-        return max(RELATIVE * abs(float(self.expected)), printed * (1 + 1e-9))
+        half_unit = 0.5 * 10.0**exponent if isinstance(exponent, int) and exponent < 0 else 0.0
+        return max(RELATIVE_TOLERANCE * abs(float(self.expected)), half_unit * (1 + 1e-9))
 
     @property
     def agrees(self) -> bool:
-        """True if the simulated value is the expected one."""
+        """True if the simulated value is the expected one, within the accepted difference."""
         return abs(self.simulated - float(self.expected)) <= self.allowed
 
 
-def corrections_of(model: str) -> tuple[Corrections, bool]:
-    """Return the corrections that the words of a case name, and True if the way back runs over the same links.
+def parse_model(model: str) -> tuple[Corrections, bool]:
+    """Return the corrections of a case's text `model`, and True if answers return over the links of the way there.
 
-    Raises ValueError for a model or an option that is not known.
+    The text is a model and options with commas between, such as "LV08, no crosstraffic". Raises ValueError for an unknown model
+    or option.
     """
     name, *options = [part.strip() for part in model.split(",")]
     base, _, rest = name.partition(" ")
@@ -110,23 +114,24 @@ def read_cases(path: Path | None) -> Tables:
     return dict(content)
 
 
-def ends(content: Mapping[str, Any], name: str) -> list[End]:
-    """Play all cases of a file called `name`; raises UserError for a case that cannot be played."""
-    result: list[End] = []
+def play_cases(content: Mapping[str, Any], name: str) -> list[FlowResult]:
+    """Simulate all cases of a file called `name` and return their flows; raises UserError for a case that cannot be played."""
+    results: list[FlowResult] = []
     for number, case in enumerate(content.get("cases", []), 1):
-        result += _check_case(case, f"{name}: case {number}", _play)
+        results += _play_case(case, f"{name}: case {number}", _simulate_flows)
     for number, unit in enumerate(content.get("solver_units", []), 1):
-        named = {"name": f"rates {number}", **unit} if isinstance(unit, dict) else unit
-        result += _check_case(named, f"{name}: solver unit {number}", _rates)
-    return result
+        case = {"name": f"rates {number}", **unit} if isinstance(unit, dict) else unit
+        results += _play_case(case, f"{name}: solver unit {number}", _solve_rates)
+    return results
 
 
-def _check_case(case: Any, place: str, play: Any) -> list[End]:
+def _play_case(case: Any, place: str, play: Callable[[Mapping[str, Any]], list[FlowResult]]) -> list[FlowResult]:
+    """Return `play(case)`. Any mistake in the case becomes a UserError with its `place` in the file."""
     if not isinstance(case, dict):
         raise UserError(f"{place}: must be an object; docs/flows.md shows the form")
     named = f"{place} ({case.get('name', 'without a name')})"
     try:
-        return play(case)  # type: ignore[no-any-return]
+        return play(case)
     except KeyError as error:
         raise UserError(f"{named}: has no {error.args[0]!r}; docs/flows.md shows the form") from error
     except ParameterError as error:
@@ -135,10 +140,10 @@ def _check_case(case: Any, place: str, play: Any) -> list[End]:
         raise UserError(f"{named}: {error or type(error).__name__}; docs/flows.md shows the form") from error
 
 
-def _play(case: Mapping[str, Any]) -> list[End]:
-    """Simulate one case; return the ends of its flows beside the expected ones."""
+def _simulate_flows(case: Mapping[str, Any]) -> list[FlowResult]:
+    """Simulate one case and return the end times of its flows with the expected ones."""
     clock = Clock()
-    corrections, same_links = corrections_of(case["model"])
+    corrections, same_links = parse_model(case["model"])
     links = [
         LinkData(
             name=name,
@@ -149,68 +154,72 @@ def _play(case: Mapping[str, Any]) -> list[End]:
         for name, link in case["links"].items()
     ]
     transfers = Transfers(clock=clock, links=links, corrections=corrections)
-    names: dict[int, str] = {}
-    ended: dict[str, float] = {}
+    flow_names: dict[int, str] = {}  # by transfer
+    end_s: dict[str, float] = {}  # by name of the flow
 
-    def start(flow: Mapping[str, Any]) -> None:
+    def start_flow(flow: Mapping[str, Any]) -> None:
         route = transfers.route(flow["route"], flow["route"] if same_links else ())
-        names[transfers.send(route, float(flow["bytes"]))] = flow["id"]
+        flow_names[transfers.send(route, float(flow["bytes"]))] = flow["id"]
 
-    def change(what: Mapping[str, Any]) -> None:
-        numbers = {key: float(what[key]) for key in ("bytes_per_s", "latency_s") if key in what}
-        transfers.change(what["link"], bytes_per_s=numbers.get("bytes_per_s"), delay_s=numbers.get("latency_s"))
+    def change_link(change: Mapping[str, Any]) -> None:
+        numbers = {key: float(change[key]) for key in ("bytes_per_s", "latency_s") if key in change}
+        transfers.change(change["link"], bytes_per_s=numbers.get("bytes_per_s"), delay_s=numbers.get("latency_s"))
 
-    transfers.listen(lambda transfer: ended.__setitem__(names[transfer], clock.now))
-    for what in case.get("changes", []):
-        clock.call_at(float(what["at_s"]), change, what)
+    transfers.listen(lambda transfer: end_s.__setitem__(flow_names[transfer], clock.now))
+    for change in case.get("changes", []):
+        clock.call_at(float(change["at_s"]), change_link, change)
     flows = {flow["id"]: flow for flow in case["flows"]}
     if len(flows) < len(case["flows"]):
         raise ValueError("flows: two have one id")
     for flow in flows.values():
-        clock.call_at(float(flow.get("start_s", 0)), start, flow)
+        clock.call_at(float(flow.get("start_s", 0)), start_flow, flow)
     expected = case["expect_end_s"]
     for name in expected:
         if name not in flows:
             raise ValueError(f"expect_end_s: {name!r} is no flow; there are {', '.join(flows)}")
     clock.run()
     tolerance = float(case["tolerance"]) if "tolerance" in case else None
-    return [End(case["name"], name, end_s, ended.get(name, _NEVER), tolerance) for name, end_s in expected.items()]
+    return [FlowResult(case["name"], name, value, end_s.get(name, _NEVER), tolerance) for name, value in expected.items()]
 
 
-def _rates(unit: Mapping[str, Any]) -> list[End]:
-    """Rates of flows without sizes: `capacity` of links, `flows` with their `use` of links and `penalty`, and `rates`."""
+def _solve_rates(unit: Mapping[str, Any]) -> list[FlowResult]:
+    """Return the rates of flows that start together, with the expected ones.
+
+    `unit`: `capacity` of each link, `flows` with their `use` of links, `penalty` and `bound`, and the expected `rates`.
+    """
     flows = Flows(clock=Clock(), links=[Link(name, float(capacity)) for name, capacity in unit["capacity"].items()])
     started = []
+    # Rates do not depend on sizes: each flow has one byte, and the clock does not run.
     for number, flow in enumerate(unit["flows"]):
         uses = [(name, float(weight)) for name, weight in flow["use"].items()]
         path = flows.path(str(number), uses, float(flow.get("penalty", 1)))
         started.append(flows.start(path, 1.0, float(flow.get("bound", _NEVER))))
-    both = zip(started, unit["rates"], strict=True)
-    return [End(unit["name"], str(number), rate, flows.rate(flow)) for number, (flow, rate) in enumerate(both, 1)]
+    pairs = zip(started, unit["rates"], strict=True)
+    return [FlowResult(unit["name"], str(number), rate, flows.rate(flow)) for number, (flow, rate) in enumerate(pairs, 1)]
 
 
 def judge(cases: Path | None) -> Judgement:
     """Simulate the cases of a file and compare them with its expectations; raises UserError."""
-    results = ends(read_cases(cases), str(cases or FILE.name))
-    differing = sum(not end.agrees for end in results)
-    return Judgement(_sections(results, differing), not differing)
+    results = play_cases(read_cases(cases), str(cases or FILE.name))
+    return Judgement(_sections(results), all(result.agrees for result in results))
 
 
-def _sections(found: Sequence[End], differing: int) -> list[Section]:
-    """Return the sections of the result: a table with a row for each flow."""
+def _sections(results: Sequence[FlowResult]) -> list[Section]:
+    """Return the section of the result: a table with a row for each flow."""
     from analysis.documents.blocks import Section, Table
 
     rows = [
         [
-            f"{end.case}: {end.flow}",
-            str(end.expected),
-            "never" if end.simulated == _NEVER else f"{end.simulated:.10g}",
-            "-" if end.simulated == _NEVER else f"{end.simulated - float(end.expected):.1e}",
-            "agrees" if end.agrees else "DIFFERS",
+            f"{result.case}: {result.flow}",
+            str(result.expected),
+            "never" if result.simulated == _NEVER else f"{result.simulated:.10g}",
+            "-" if result.simulated == _NEVER else f"{result.simulated - float(result.expected):.1e}",
+            "agrees" if result.agrees else "DIFFERS",
         ]
-        for end in found
+        for result in results
     ]
-    note = f"{len(found) - differing} of {len(found)} agree: to {RELATIVE:g} of the value, or to the digits printed."
+    agreeing = sum(result.agrees for result in results)
+    note = f"{agreeing} of {len(results)} agree: to {RELATIVE_TOLERANCE:g} of the value, or to the digits printed."
     header = ["flow", "expected, s", "simulated, s", "difference", "verdict"]
     table = Table("flow-cases", "Ends of flows, expected and simulated", (header, rows), note=note, words=(0, 4))
     return [Section("Verdict", [table])]

@@ -1,7 +1,8 @@
 """All reproductions one after the other, `netsim reproduce --all`: resumable, with one page of verdicts.
 
-Each panel has a folder with a record, `panel.json`. A panel whose record is complete and has the checksum of the present code,
-scenario and size is not played again; one that was interrupted goes on with its sweep; one of other code begins again.
+A panel is a reproduction on that page. Its folder has a record, `panel.json`. A panel is not played again if its record is
+complete and has the checksum of the present code, scenario and size. An interrupted panel goes on with its sweep. A panel of
+other code begins again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from scenarios.papers.costs import duration_words
 from scenarios.papers.registry import REPRODUCTIONS
-from scenarios.papers.reproduce import NOTHING, RUNS, Request, judge, plan_runs, reproduce, write
+from scenarios.papers.reproduce import NOTHING, RUNS, Request, judge_without_sweep, plan_runs, reproduce, write_result
 from scenarios.papers.rules import Verdict
 from scenarios.papers.study import Reproduction, Size
 from scenarios.runs.folders.replacement import SUMMARY
@@ -40,15 +41,16 @@ _PACKAGES = ("netsim", "models", "scenarios", "analysis")
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Result of a reproduction on the page.
+    """Record of a played reproduction: what the page shows of it.
 
     Attributes:
-        checksum: of the code, the scenario and the size that it was played with.
-        verdicts: rows with the paper's rule, the result here with its interval, and the verdict.
-        tables: fields of the tables with verdicts, and of those with the paper's numbers (`Table`).
-        seeds: the seeds, in words.
-        core_s: processor time of all its runs, also before an interruption; of this process if nothing is simulated.
-        figure: the first figure, relative to the panel's folder; empty if it has none.
+        name: name of the reproduction.
+        checksum: checksum of the code, the scenario and the size that it was played with.
+        verdicts: rows of three cells: the paper's rule, the result here with its interval, and the verdict.
+        tables: fields of the shown tables (`Table`): those with verdicts, and those with the paper's numbers.
+        seeds: number and range of the seeds, as text.
+        core_s: processor seconds of all its runs, also before an interruption; of this process if nothing is simulated.
+        figure: file of the first figure, relative to the panel's folder; empty if it has none.
         complete: True if all files are written.
     """
 
@@ -73,21 +75,21 @@ def code_checksum() -> str:
     return digest.hexdigest()
 
 
-def checksum(request: Request) -> str:
-    """Return the SHA-256 of the code and the scenarios, and of a panel at its size with its seeds and settings."""
+def panel_checksum(request: Request) -> str:
+    """Return the checksum of a panel: the SHA-256 of all code and scenarios, its size, seeds and settings."""
     parts = [code_checksum(), request.command, *request.setup.settings, *map(str, request.setup.seeds)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def read_panel(folder: Path) -> Panel | None:
-    """Return the record of a panel's folder; None if it has none that can be read."""
+    """Return the record in a panel's folder; None if there is no readable one."""
     try:
         return Panel(**json.loads((folder / RECORD).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _save(panel: Panel, folder: Path) -> None:
+def _save_record(panel: Panel, folder: Path) -> None:
     """Write the record of a panel into its folder."""
     from analysis.files import write_whole
 
@@ -96,34 +98,33 @@ def _save(panel: Panel, folder: Path) -> None:
 
 
 Show = Callable[[Plan], AbstractContextManager[Callable[[SweepProgress], None] | None]]
-"""Function that shows the progress of one panel's runs."""
+"""Function that takes the runs of one panel and returns the context in which their progress is shown."""
 
 
-def _show_nothing(runs: Plan) -> AbstractContextManager[None]:
-    """Show no progress."""
+def _show_no_progress(runs: Plan) -> AbstractContextManager[None]:
+    """Return a context that shows no progress of the runs."""
     return nullcontext()
 
 
-def play(request: Request, folder: Path, jobs: int | None = None, show: Show = _show_nothing) -> Panel:
-    """Run one panel into its folder, write its result, and return its record. A complete record of equal checksum is kept.
+def play_panel(request: Request, folder: Path, jobs: int | None = None, show: Show = _show_no_progress) -> Panel:
+    """Run one panel into its folder, write its result, and return its record.
+
+    A panel with a complete record of equal checksum is not run again. `jobs`: processes; None: all cores.
 
     Raises:
-        UserError: it cannot be played, such as without files of a data set.
+        UserError: it cannot be played, such as without the files of a data set.
     """
-    current, earlier = checksum(request), read_panel(folder)
-    if earlier is not None and earlier.checksum == current:
+    name, checksum, earlier = request.reproduction.name, panel_checksum(request), read_panel(folder)
+    if earlier is not None and earlier.checksum == checksum:
         if earlier.complete:
             return earlier
     else:
-        # Remove runs of other code. Without a record, runs in the folder are not from this command.
-        if earlier is not None:
-            shutil.rmtree(folder / RUNS, ignore_errors=True)
-        elif (folder / RUNS).exists():
-            raise UserError(f"{folder}: holds runs of another command; name a new folder by --out")
-        _save(Panel(request.what.name, current), folder)
-    begun_s = time.process_time()
-    if request.what.judge is not None:
-        document, agrees = judge(request, None, folder)
+        _discard_runs(folder, earlier)
+        # The incomplete record marks the runs that follow as those of the present code.
+        _save_record(Panel(name, checksum), folder)
+    start_s = time.process_time()
+    if request.reproduction.judge is not None:
+        document, agrees = judge_without_sweep(request, None, folder)
         verdicts = [] if agrees is None else [["values as published", NOTHING, f"{'' if agrees else 'not '}as in the paper"]]
     else:
         runs = plan_runs(request)
@@ -131,43 +132,54 @@ def play(request: Request, folder: Path, jobs: int | None = None, show: Show = _
             document = reproduce(request, folder, runs, jobs=jobs, progress=progress)
         verdicts = read_verdicts(document)
     verdicts = verdicts or [["no rule: numbers stand in its result.html", NOTHING, NOTHING]]
-    write(document, folder)
+    write_result(document, folder)
     panel = Panel(
-        request.what.name,
-        current,
-        verdicts,
-        [_fields(table) for table in _shown_tables(document)],
-        _seeds_text(request),
-        _core_s(folder / RUNS) or time.process_time() - begun_s,
-        _first_figure(document),
+        name=name,
+        checksum=checksum,
+        verdicts=verdicts,
+        tables=[_table_fields(table) for table in _shown_tables(document)],
+        seeds=_seeds_cell(request),
+        core_s=_runs_core_s(folder / RUNS) or time.process_time() - start_s,
+        figure=_first_figure(document),
         complete=True,
     )
-    _save(panel, folder)
+    _save_record(panel, folder)
     return panel
 
 
-def _fields(table: Table) -> dict[str, Any]:
-    """Return the fields of a table as they come back from JSON."""
+def _discard_runs(folder: Path, earlier: Panel | None) -> None:
+    """Remove the runs of other code from a panel's folder; raise UserError if they are not from this command.
+
+    `earlier`: record in the folder. Without one, this command did not make the runs.
+    """
+    if earlier is not None:
+        shutil.rmtree(folder / RUNS, ignore_errors=True)
+    elif (folder / RUNS).exists():
+        raise UserError(f"{folder}: holds runs of another command; name a new folder by --out")
+
+
+def _table_fields(table: Table) -> dict[str, Any]:
+    """Return the fields of a table as plain data, with lists in place of tuples, as JSON returns them."""
     return asdict(table) | {"cells": list(table.cells), "words": list(table.words)}
 
 
-def _core_s(runs: Path) -> float:
-    """Return the processor seconds that the runs of a sweep took, as their summaries state them; 0 without runs."""
+def _runs_core_s(runs: Path) -> float:
+    """Return the processor seconds of all runs of a sweep, as their summaries state them; 0 without runs."""
     summaries = (json.loads(path.read_text(encoding="utf-8")) for path in runs.rglob(SUMMARY))
     return sum(float(summary["machine"]["cpu_time_s"]) for summary in summaries)
 
 
 def _shown_tables(document: Document) -> list[Table]:
-    """Return the tables of a result that stand on the page of all: verdicts, and numbers beside the paper's; else the first."""
+    """Return the tables of a result for the common page: those of verdicts and of the paper's numbers, or else its first."""
     tables = document.tables
     shown = [table for table in tables if table.cells[0][-1] == "verdict" or table.name.startswith("beside-the-paper")]
     return shown or list(tables[:1])
 
 
 def read_verdicts(document: Document) -> list[list[str]]:
-    """Return the verdicts of a result, each as rule, result here and verdict.
+    """Return the verdicts of a result, as rows of three cells: rule, result here and verdict.
 
-    A table of rules has these three columns. Of a longer table, whose cells are judged one by one, the verdicts are counted.
+    A table of rules has these three columns. A wider table has a verdict in each row, and becomes one row with their counts.
     """
     verdicts: list[list[str]] = []
     for table in document.tables:
@@ -182,10 +194,10 @@ def read_verdicts(document: Document) -> list[list[str]]:
     return verdicts
 
 
-def _seeds_text(request: Request) -> str:
-    """Return the number and the range of the seeds as text."""
+def _seeds_cell(request: Request) -> str:
+    """Return the number of seeds and their range as text, such as "10 (1 to 10)"; a dash if nothing is simulated."""
     seeds = request.seeds or request.setup.seeds
-    simulates = request.what.judge is None and not request.what.solvers
+    simulates = request.reproduction.judge is None and not request.reproduction.solvers
     if not seeds or not simulates:
         return NOTHING
     return f"{len(seeds)} ({min(seeds)} to {max(seeds)})" if len(seeds) > 1 else f"1 ({seeds[0]})"
@@ -203,46 +215,50 @@ def play_all(
     *,
     jobs: int | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    show: Show = _show_nothing,
+    show: Show = _show_no_progress,
     panels: Sequence[Reproduction] | None = None,
 ) -> list[Panel]:
     """Play all panels at a size, each into a folder of `out`, and write `out`/result.html and result.md after each.
 
     Args:
         size: size of all of them.
-        out: a folder of this command.
+        out: folder of this command only.
         jobs: processes; None: all cores.
-        tell: called with a line before each panel: its number, and the time left.
-        show: shows the progress of a panel's runs.
-        panels: reproductions in place of all.
+        tell: function called before each panel with a line: its number and the time left.
+        show: function that shows the progress of a panel's runs.
+        panels: reproductions to play; None: all.
 
     Returns:
         The record of each panel. A panel that cannot be played has the reason as its verdict.
     """
-    requests = [Request(what, size) for what in (REPRODUCTIONS.values() if panels is None else panels)]
-    done: list[Panel] = []
+    requests = [Request(study, size) for study in (REPRODUCTIONS.values() if panels is None else panels)]
+    records: list[Panel] = []
     pace = _Pace(jobs or os.cpu_count() or 1)
     for number, request in enumerate(requests, 1):
-        folder = out / request.what.name
-        left_s = pace.left_s([_expected_s(other, out / other.what.name) for other in requests[number - 1 :]])
-        tell(f"[{number}/{len(requests)}] {request.what.name}{f'; about {duration_words(left_s)} left' if left_s else ''}")
-        begun_s, expected_s = time.monotonic(), _expected_s(request, folder)
+        name = request.reproduction.name
+        folder = out / name
+        left_s = pace.left_s([_expected_core_s(other, out / other.reproduction.name) for other in requests[number - 1 :]])
+        tell(f"[{number}/{len(requests)}] {name}{f'; about {duration_words(left_s)} left' if left_s else ''}")
+        start_s, expected_s = time.monotonic(), _expected_core_s(request, folder)
         try:
-            panel = play(request, folder, jobs, show)
-            pace.add(expected_s, time.monotonic() - begun_s)
+            panel = play_panel(request, folder, jobs, show)
+            pace.add(expected_s, time.monotonic() - start_s)
         except (UserError, ValueError, OSError) as error:
-            panel = Panel(request.what.name, checksum(request), [[NOTHING, str(error), _FAILED]])
-        done.append(panel)
-        write_page(done, len(requests), size, out)
-    return done
+            panel = Panel(name, panel_checksum(request), [[NOTHING, str(error), _FAILED]])
+        records.append(panel)
+        write_page(records, len(requests), size, out)
+    return records
 
 
-def _expected_s(request: Request, folder: Path) -> float:
-    """Return the expected processor seconds of a panel: of its last run, or of its size; 0 if its result is kept."""
+def _expected_core_s(request: Request, folder: Path) -> float:
+    """Return the expected processor seconds of a panel: as its last complete record says, or else as its size costs.
+
+    0 if the record is of the present code, so that the panel is not played again.
+    """
     earlier = read_panel(folder)
     if earlier is None or not earlier.complete:
         return request.cost.core_s + _OVERHEAD_S
-    return 0.0 if earlier.checksum == checksum(request) else earlier.core_s + _OVERHEAD_S
+    return 0.0 if earlier.checksum == panel_checksum(request) else earlier.core_s + _OVERHEAD_S
 
 
 _OVERHEAD_S = 15.0
@@ -250,45 +266,35 @@ _OVERHEAD_S = 15.0
 
 
 class _Pace:
-    """Wall time of a processor second: first that of `jobs` idle cores, then as the panels of this command took."""
+    """Wall seconds per processor second, measured over the panels played so far. It starts with that of `jobs` idle cores."""
 
     def __init__(self, jobs: int) -> None:
         self._expected_s, self._wall_s = float(jobs), 1.0
 
     def add(self, expected_s: float, wall_s: float) -> None:
-        """Note the wall time of a panel with `expected_s` processor seconds; 0: it was kept, and tells nothing."""
+        """Add the wall time of a panel with `expected_s` processor seconds. A panel with 0 was not played, and is ignored."""
         if expected_s:
             self._expected_s += expected_s
             self._wall_s += wall_s
 
     def left_s(self, expected_s: Sequence[float]) -> float:
-        """Return the expected wall time of panels with these processor seconds."""
+        """Return the expected wall seconds of panels with these processor seconds."""
         return sum(expected_s) * self._wall_s / self._expected_s
 
 
-def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> None:
-    """Write `out`/result.html and result.md of the panels `done`, out of `number`: a row a panel, with its figure beside."""
-    from analysis.documents.blocks import Document, Section, Table, Text
+def write_page(panels: Sequence[Panel], number: int, size: Size, out: Path) -> None:
+    """Write `out`/result.html and result.md of the panels played so far, out of `number`: an overview, and a row a panel."""
+    from analysis.documents.blocks import Document, Section
     from analysis.documents.html import html, inline_svg
     from analysis.documents.markdown import markdown_page
     from analysis.figures.style import svg_text
     from analysis.files import write_whole
-    from scenarios.runs.unfinished import version
 
-    counts = Counter(row[2] for panel in done for row in panel.verdicts if row[2] in get_args(Verdict))
-    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "none decided"
-    played = sum(panel.complete for panel in done)
-    total = duration_words(sum(panel.core_s for panel in done))
-    summary = f"{played} of {number} panels played, size {size}, netsim {version()}, {total} of one core. Rules: {verdicts}."
-    header = ["panel", "shows", "verdicts", "seeds", "processor time"]
-    rows = [[panel.name, _short_title(panel), _verdicts_text(panel), panel.seeds or NOTHING, _time_text(panel)] for panel in done]
-    note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
-    overview = Table("panels", "Panels", (header, rows), note, (0, 1, 2), unfolded=True)
-    sections = [Section("All together", [Text(summary), *_smoke_warning(size), overview])]
-    papers: dict[str, list[Panel]] = {}
-    for panel in done:
-        papers.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
-    sections += [Section(paper, [_panel_block(panel, out) for panel in panels]) for paper, panels in papers.items()]
+    sections = [Section("All together", [_page_summary(panels, number, size), *_smoke_warning(size), _overview(panels)])]
+    by_paper: dict[str, list[Panel]] = {}
+    for panel in panels:
+        by_paper.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
+    sections += [Section(paper, [_panel_block(panel, out) for panel in rows]) for paper, rows in by_paper.items()]
     document = Document("Figures and tables of the papers", "", sections)
     page = html(
         document, lambda picture: inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
@@ -297,8 +303,32 @@ def write_page(done: Sequence[Panel], number: int, size: Size, out: Path) -> Non
     write_whole(out / "result.md", markdown_page(document, {}).encode())
 
 
+def _page_summary(panels: Sequence[Panel], number: int, size: Size) -> Text:
+    """Return the first sentence of the page: panels played out of `number`, processor time, and counts of verdicts."""
+    from analysis.documents.blocks import Text
+    from scenarios.runs.unfinished import version
+
+    counts = Counter(row[2] for panel in panels for row in panel.verdicts if row[2] in get_args(Verdict))
+    verdicts = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())) or "none decided"
+    played = sum(panel.complete for panel in panels)
+    total = duration_words(sum(panel.core_s for panel in panels))
+    return Text(f"{played} of {number} panels played, size {size}, netsim {version()}, {total} of one core. Rules: {verdicts}.")
+
+
+def _overview(panels: Sequence[Panel]) -> Table:
+    """Return the table with a row for each panel."""
+    from analysis.documents.blocks import Table
+
+    header = ["panel", "shows", "verdicts", "seeds", "processor time"]
+    rows = [
+        [panel.name, _short_title(panel), _verdicts_text(panel), panel.seeds or NOTHING, _time_text(panel)] for panel in panels
+    ]
+    note = "The rules were fixed before the runs; all rules of a panel hold together with a confidence of 95 %."
+    return Table("panels", "Panels", (header, rows), note, (0, 1, 2), unfolded=True)
+
+
 def _smoke_warning(size: Size) -> list[Text]:
-    """Return a warning for the smallest size; empty for other sizes."""
+    """Return the warning of the size smoke, as a list of one; empty for other sizes."""
     from analysis.documents.blocks import Text
 
     words = "This size shows that it works; its numbers say nothing of the papers."
@@ -311,24 +341,26 @@ def _short_title(panel: Panel) -> str:
 
 
 def _verdicts_text(panel: Panel) -> str:
-    """Return how many verdicts of each kind a panel has, in words."""
-    counts = Counter(row[2] for row in panel.verdicts if row[2] != NOTHING or len(panel.verdicts) == 1)
-    return ", ".join(word if len(panel.verdicts) == 1 else f"{count} {word}" for word, count in counts.items())
+    """Return the counts of verdicts as text, such as "2 open, 1 as in the paper"; a single verdict without a count."""
+    verdicts = [row[2] for row in panel.verdicts]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    return ", ".join(f"{count} {verdict}" for verdict, count in Counter(verdicts).items() if verdict != NOTHING)
 
 
 def _time_text(panel: Panel) -> str:
-    """Return the processor time of a panel as text."""
+    """Return the processor time of a panel as text; a dash if it is not complete."""
     return duration_words(panel.core_s) if panel.complete else NOTHING
 
 
 def _panel_block(panel: Panel, out: Path) -> Beside:
-    """Return the row of a panel: its rules with verdicts, the paper's numbers beside these, seeds and time; its figure beside."""
+    """Return the row of a panel on the page: subject, seeds, time and tables on the left, its first figure on the right."""
     from analysis.documents.blocks import Beside, SavedPicture, Table, Text
 
-    what = REPRODUCTIONS[panel.name]
+    shows = REPRODUCTIONS[panel.name].shows
     facts = [f"seeds: {panel.seeds}"] if panel.seeds not in ("", NOTHING) else []
     facts += [f"{_time_text(panel)} of one core" if panel.complete else _FAILED]
-    prefix = panel.name.replace("_", "-")
+    prefix = panel.name.replace("_", "-")  # tables of all panels stand on one page, and need different names
     tables = [Table(**{**fields, "name": f"{prefix}-{fields['name']}"}) for fields in panel.tables]
     if not tables:
         tables = [Table(prefix, "Verdict", (["the paper", "here", "verdict"], list(map(list, panel.verdicts))), words=(0, 1, 2))]
@@ -336,4 +368,4 @@ def _panel_block(panel: Panel, out: Path) -> Beside:
     if panel.figure:
         path = f"{panel.name}/{panel.figure}"
         picture = SavedPicture(prefix, f"{panel.name}: {_short_title(panel)}", path, (out / path).read_text(encoding="utf-8"))
-    return Beside([Text(f"{what.shows}. {'; '.join(facts)}.", lead=panel.name), *tables], picture)
+    return Beside([Text(f"{shows}. {'; '.join(facts)}.", lead=panel.name), *tables], picture)

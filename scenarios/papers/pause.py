@@ -21,7 +21,7 @@ CURVES = {
     for name in ("pause", "sa-pause", "random", "all", "all-no-privacy", "fastest")
 }
 METRICS = ("target_s", "final_accuracy", "mean_round_s", "max_leak")
-_CIFAR = (
+_CIFAR_NOTE = (
     "At the learning rate that the paper states, 0.01, the network without batch normalisation does not leave 10 %: the "
     "sizes smoke and laptop use a tenth of it, and so should a run of the size full that is to learn (docs/results-pause.md)."
 )
@@ -35,38 +35,41 @@ def _reproduction(
     name: str,
     figures: str,
     aliases: tuple[str, ...],
-    about: str,
+    data: str,
     sizes: dict[Size, Setup],
     notes: str = "",
     *,
-    fastest: bool = True,
+    has_fastest: bool = True,
 ) -> Reproduction:
-    """Return a reproduction of figures of PAUSE. `fastest`: True if the scenario has this variant."""
+    """Return the reproduction of a figure of accuracy and a figure of leaks.
+
+    `figures`: their names. `data`: data set and clients, in words. `has_fastest`: True if the scenario has the variant "fastest".
+    """
     return Reproduction(
         name=name,
         paper=PAPER,
-        shows=f"{figures}: accuracy against simulated time, largest leak against rounds; {about}",
+        shows=f"{figures}: accuracy against simulated time, largest leak against rounds; {data}",
         aliases=aliases,
         metrics=METRICS,
         figures=("accuracy", "leak", "target"),
-        published={variant: metrics for variant, metrics in CURVES.items() if fastest or variant != "fastest"},
-        rules=tuple(rule for rule in RULES if fastest or rule.first != "fastest"),
+        published={variant: metrics for variant, metrics in CURVES.items() if has_fastest or variant != "fastest"},
+        rules=tuple(rule for rule in RULES if has_fastest or rule.first != "fastest"),
         notes=notes,
         sizes=sizes,
     )
 
 
-def _cifar(smoke: int, laptop: int) -> dict[Size, Setup]:
-    """Return the sizes of a CIFAR-10 study. `smoke`, `laptop`: numbers of images, of which all clients hold some."""
+def _cifar_sizes(smoke_images: int, laptop_images: int) -> dict[Size, Setup]:
+    """Return the setup of each size of a study on CIFAR-10, with these numbers of images for all clients together."""
     rate = "learner.optimizer.learning_rate=0.001"
     return {
         Size.SMOKE: Setup(
             seeds=(1,),
-            settings=("rounds=2", rate, f"learner.data.samples={smoke}", "learner.data.test_samples=200"),
+            settings=("rounds=2", rate, f"learner.data.samples={smoke_images}", "learner.data.test_samples=200"),
         ),
         Size.LAPTOP: Setup(
             seeds=(1, 2),
-            settings=("time_limit_s=12", rate, f"learner.data.samples={laptop}", "learner.data.test_samples=1000"),
+            settings=("time_limit_s=12", rate, f"learner.data.samples={laptop_images}", "learner.data.test_samples=1000"),
         ),
         Size.FULL: Setup(seeds=(1, 2, 3)),
     }
@@ -107,16 +110,16 @@ REPRODUCTIONS = (
         "Figures 2 and 3",
         ("pause_fig2", "pause_fig3"),
         "CIFAR-10 in equal i.i.d. shares, 30 clients, 5 a round",
-        _cifar(3000, 6000),
-        _CIFAR,
+        _cifar_sizes(3000, 6000),
+        _CIFAR_NOTE,
     ),
     _reproduction(
         "pause_fig4_5",
         "Figures 4 and 5",
         ("pause_fig4", "pause_fig5"),
         "CIFAR-10 in unequal shares with a dominant label each, 30 clients, 5 a round",
-        _cifar(3000, 6000),
-        _CIFAR,
+        _cifar_sizes(3000, 6000),
+        _CIFAR_NOTE,
     ),
     _reproduction(
         "pause_fig6_7",
@@ -137,8 +140,8 @@ REPRODUCTIONS = (
         "Figures 8 and 9",
         ("pause_fig8", "pause_fig9"),
         "CIFAR-10 in unequal shares with a dominant label each, 300 clients, 15 a round",
-        _cifar(6000, 12000),
-        _CIFAR,
+        _cifar_sizes(6000, 12000),
+        _CIFAR_NOTE,
     ),
     _reproduction(
         "pause_authors_mnist",
@@ -154,7 +157,7 @@ REPRODUCTIONS = (
             Size.FULL: _AS_PUBLISHED,
         },
         "The authors' logs have one seed each. Images in [-1, 1]; every client's Adam kept; unexplored clients in random order.",
-        fastest=False,
+        has_fastest=False,
     ),
     Reproduction(
         name="pause_authors_cifar10",

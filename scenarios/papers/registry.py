@@ -1,4 +1,4 @@
-"""The reproductions by name."""
+"""Reproductions by name."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from scenarios.papers.study import Reproduction
 from scenarios.schema.errors import UserError, did_you_mean
 
 _MODULES = (pause, channels, client_analytics, validation, flow_cases, overlays_table, shared_core, ring_or_clique)
-REPRODUCTIONS: dict[str, Reproduction] = {one.name: one for module in _MODULES for one in module.REPRODUCTIONS}
-_ALIASES = {alias: one.name for one in REPRODUCTIONS.values() for alias in one.aliases}
+REPRODUCTIONS: dict[str, Reproduction] = {study.name: study for module in _MODULES for study in module.REPRODUCTIONS}
+_ALIASES = {alias: study.name for study in REPRODUCTIONS.values() for alias in study.aliases}
 
 
-def find(name: str) -> Reproduction:
-    """Return the reproduction called `name`, or that holds the figure called so; raises UserError for any other name."""
+def find_reproduction(name: str) -> Reproduction:
+    """Return the reproduction of this name, or with a figure of this name; raises UserError for an unknown name."""
     reproduction = REPRODUCTIONS.get(_ALIASES.get(name, name))
     if reproduction is None:
         raise UserError(f"{name!r}: is no figure or table of a paper; {did_you_mean(name, [*REPRODUCTIONS, *_ALIASES])} "

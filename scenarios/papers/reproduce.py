@@ -1,4 +1,4 @@
-"""A reproduction, run and judged: the sweep, a table beside the paper's numbers, figures, and a verdict for each rule."""
+"""Reproductions, run and judged: the sweep, a table with the paper's numbers, figures, and a verdict for each rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.schema.errors import UserError
 from scenarios.schema.section import Tables
 from scenarios.sweeps.options import Earlier, Machines
-from scenarios.sweeps.sweep import Plan, plan, sweep
+from scenarios.sweeps.sweep import Plan, plan
+from scenarios.sweeps.sweep import sweep as run_sweep
 from scenarios.sweeps.workers import SweepProgress
 
 if TYPE_CHECKING:
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 RUNS = "runs"
 """Folder of the sweep, relative to that of the reproduction."""
 NOTHING = "—"
+"""Text of a cell without a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request of a reproduction: its name, size and seeds."""
+    """Reproduction to run, with its size, seeds and settings."""
 
-    what: Reproduction
+    reproduction: Reproduction
     size: Size
     seeds: tuple[int, ...] = ()
     """Seeds in place of those of the size; empty: those of the size."""
@@ -40,42 +42,43 @@ class Request:
 
     @property
     def setup(self) -> Setup:
-        """The size's."""
-        return self.what.sizes[self.size]
+        """Seeds and settings of the requested size."""
+        return self.reproduction.sizes[self.size]
 
     @property
     def cost(self) -> Cost:
-        """Effort of its size."""
-        return COSTS[self.what.name][self.size]
+        """Processor time of the requested size."""
+        return COSTS[self.reproduction.name][self.size]
 
     @property
     def command(self) -> str:
-        """The command that asks for it."""
-        words = ["netsim", "reproduce", self.what.name, "--size", self.size.value]
+        """The command line of this request."""
+        words = ["netsim", "reproduce", self.reproduction.name, "--size", self.size.value]
         words += ["--seeds", ",".join(map(str, self.seeds))] if self.seeds else []
-        settings = (text.replace("'", "'\"'\"'") for text in self.settings)
+        settings = (text.replace("'", "'\"'\"'") for text in self.settings)  # quotes, as a shell wants them
         return " ".join([*words, *(f"--set '{text}'" for text in settings)])
 
 
-def plan_runs(asked: Request) -> Plan:
-    """Return the runs of a reproduction, checked, none of one that simulates nothing; raises UserError."""
-    if asked.what.solvers or asked.what.judge is not None:
-        if asked.seeds or asked.settings:
-            raise UserError(f"{asked.what.name}: simulates nothing, so that it takes neither --seeds nor --set")
-        return Plan(asked.what.name, [], "", None)
-    tables = _tables(asked)
-    if asked.what.cells:
-        return Plan(asked.what.name, [], "", None)
-    return plan(override(tables, {"sweep.seeds": list(asked.seeds or asked.setup.seeds)}), asked.what.name)
+def plan_runs(request: Request) -> Plan:
+    """Return the checked plan of a reproduction's sweep, without runs if it needs no sweep; raises UserError."""
+    if request.reproduction.solvers or request.reproduction.judge is not None:
+        if request.seeds or request.settings:
+            raise UserError(f"{request.reproduction.name}: simulates nothing, so that it takes neither --seeds nor --set")
+        return Plan(request.reproduction.name, [], "", None)
+    tables = _scenario_tables(request)
+    if request.reproduction.cells:  # simulated by `reproduce`, not by a sweep
+        return Plan(request.reproduction.name, [], "", None)
+    return plan(override(tables, {"sweep.seeds": list(request.seeds or request.setup.seeds)}), request.reproduction.name)
 
 
-def _tables(asked: Request) -> Tables:
-    changes = [parse_assignment(text) for text in (*asked.setup.settings, *asked.settings)]
-    return override(read_file(asked.what.name), changes)
+def _scenario_tables(request: Request) -> Tables:
+    """Return the scenario of a reproduction with the settings of its size and of the request."""
+    changes = [parse_assignment(text) for text in (*request.setup.settings, *request.settings)]
+    return override(read_file(request.reproduction.name), changes)
 
 
 def reproduce(
-    asked: Request,
+    request: Request,
     out: Path,
     runs: Plan,
     *,
@@ -83,82 +86,85 @@ def reproduce(
     jobs: int | None = None,
     progress: Callable[[SweepProgress], None] | None = None,
 ) -> Document:
-    """Run the missing runs into `out`/runs, and return the judged result; raises UserError, KeyboardInterrupt.
+    """Run the missing runs of the plan `runs` into `out`/runs, and return the judged result.
 
-    `figures`: style of figures; None: their defaults.
+    `figures`: style of figures; None: the default style. Raises UserError, KeyboardInterrupt.
     """
     from analysis import open_sweep
     from analysis.figures.settings import FigureSettings
 
-    its = figures or FigureSettings()
-    if asked.what.solvers:
-        from scenarios.papers.solvers import measure, sections
+    style = figures or FigureSettings()
+    if request.reproduction.solvers:
+        from scenarios.papers.solvers import measure_searches, sections
 
         out.mkdir(parents=True, exist_ok=True)
-        return _document(asked, sections(measure(asked.size), look=its.look), 0, ())
-    if asked.what.cells:
+        return _document(request, sections(measure_searches(request.size), look=style.look), 0, ())
+    if request.reproduction.cells:
         from scenarios.papers import safa
 
         out.mkdir(parents=True, exist_ok=True)
-        seeds = asked.seeds or asked.setup.seeds
-        return _document(asked, safa.sections(safa.lengths(_tables(asked), seeds)), len(safa.CELLS) * len(seeds), seeds)
-    sweep(runs, out / RUNS, machines=Machines(jobs=jobs), earlier=Earlier(resume=True), progress=progress)
-    return answer(asked, open_sweep(out / RUNS), its)
+        seeds = request.seeds or request.setup.seeds
+        lengths = safa.simulate_cells(_scenario_tables(request), seeds)
+        return _document(request, safa.sections(lengths), len(safa.CELLS) * len(seeds), seeds)
+    run_sweep(runs, out / RUNS, machines=Machines(jobs=jobs), earlier=Earlier(resume=True), progress=progress)
+    return sweep_document(request, open_sweep(out / RUNS), style)
 
 
-def judge(asked: Request, cases: Path | None, out: Path) -> tuple[Document, bool | None]:
-    """Return the result of a reproduction that needs no sweep, and True if it agrees with the published one (None: nothing is
-    published).
+def judge_without_sweep(request: Request, cases: Path | None, out: Path) -> tuple[Document, bool | None]:
+    """Compute a reproduction that needs no sweep, and make the folder `out`.
 
-    Raises UserError.
+    Return the result, and True if it agrees with the published values, None if none are published. `cases`: file of cases, or
+    None for the included one. Raises UserError.
     """
-    assert asked.what.judge is not None
-    judgement = asked.what.judge(cases)
+    assert request.reproduction.judge is not None  # else `reproduce` runs it
+    judgement = request.reproduction.judge(cases)
     make(out)
-    return _document(asked, judgement.sections, 0, ()), judgement.agrees
+    return _document(request, judgement.sections, 0, ()), judgement.agrees
 
 
-def answer(asked: Request, done: Sweep, its: FigureSettings) -> Document:
-    """Return the document of a reproduction from its finished sweep, with figures by these settings."""
+def sweep_document(request: Request, sweep: Sweep, style: FigureSettings) -> Document:
+    """Return the document of a reproduction from its finished sweep, with figures in `style`."""
     from analysis import compare
     from analysis.consensus.section import consensus_sections
     from analysis.documents.blocks import Section
     from analysis.parameters.section import parameter_sections
 
-    what = asked.what
-    if what.beliefs:
+    reproduction = request.reproduction
+    if reproduction.beliefs:
         from scenarios.papers.beliefs import blocks
 
-        return _document(asked, [Section("Beside the paper", blocks(done, look=its.look))], len(done), done.seeds)
-    if what.accuracies:
+        return _document(request, [Section("Beside the paper", blocks(sweep, look=style.look))], len(sweep), sweep.seeds)
+    if reproduction.accuracies:
         from scenarios.papers import safa_accuracy
 
-        return _document(asked, [Section("Beside the paper", safa_accuracy.blocks(done))], len(done), done.seeds)
-    comparison = compare(done, metrics=what.metrics, smoothing_s=its.smoothing_s)
-    beside = _tables_of(asked, done, comparison)
-    sections = [Section("Verdict", _verdict(asked, done, comparison)), Section("Beside the paper", beside)]
-    sections += what.sections(done) if what.sections is not None else []
-    sections += parameter_sections(done, comparison, against=what.against, look=its.look) if what.against else []
-    sections += consensus_sections(done, look=its.look) if what.consensus else []
-    drawn = _pictures(what, done, its)
-    sections += [Section("Figures", drawn)] if drawn else []
-    return _document(asked, sections, len(done), done.seeds)
+        return _document(request, [Section("Beside the paper", safa_accuracy.blocks(sweep))], len(sweep), sweep.seeds)
+    comparison = compare(sweep, metrics=reproduction.metrics, smoothing_s=style.smoothing_s)
+    tables = _comparison_tables(request, sweep, comparison)
+    sections = [Section("Verdict", _verdict_blocks(request, sweep, comparison)), Section("Beside the paper", tables)]
+    sections += reproduction.sections(sweep) if reproduction.sections is not None else []
+    if reproduction.against:
+        sections += parameter_sections(sweep, comparison, against=reproduction.against, look=style.look)
+    sections += consensus_sections(sweep, look=style.look) if reproduction.consensus else []
+    pictures = _pictures(reproduction, sweep, style)
+    sections += [Section("Figures", pictures)] if pictures else []
+    return _document(request, sections, len(sweep), sweep.seeds)
 
 
-def _document(asked: Request, sections: Sequence[Section], runs: int, seeds: Sequence[int]) -> Document:
+def _document(request: Request, sections: Sequence[Section], runs: int, seeds: Sequence[int]) -> Document:
+    """Return the document of a result: its sections, and a last one that says how it was run. `runs`: number of runs, 0: none."""
     from analysis.documents.blocks import Code, Document, Section, Text
 
-    what = asked.what
-    told: list[Block] = [Text(what.notes)] if what.notes else []
-    words = f"Size {asked.size}: {asked.cost.words}."
-    words += f" Scenario {what.name}, {runs} runs, seeds {_range(seeds)}." if runs else " Nothing is simulated."
-    told += [Text(words), Code("\n".join([asked.command, *asked.setup.settings]), "text")]
-    last = Section("How it was run", told)
-    return Document(f"{what.shows.partition(':')[0]}: {what.paper}", what.shows, [*sections, last])
+    reproduction = request.reproduction
+    blocks: list[Block] = [Text(reproduction.notes)] if reproduction.notes else []
+    summary = f"Size {request.size}: {request.cost.words}."
+    summary += f" Scenario {reproduction.name}, {runs} runs, seeds {_seeds_text(seeds)}." if runs else " Nothing is simulated."
+    blocks += [Text(summary), Code("\n".join([request.command, *request.setup.settings]), "text")]
+    how = Section("How it was run", blocks)
+    return Document(f"{reproduction.shows.partition(':')[0]}: {reproduction.paper}", reproduction.shows, [*sections, how])
 
 
-def write(document: Document, out: Path) -> list[Path]:
-    """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; returns the files."""
+def write_result(document: Document, out: Path) -> list[Path]:
+    """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; return the two pages."""
     from analysis.documents.exports import write_tables
     from analysis.documents.html import html, inline_svg
     from analysis.documents.markdown import markdown_page
@@ -170,110 +176,110 @@ def write(document: Document, out: Path) -> list[Path]:
         for format in ("png", "svg", "pdf"):
             save_figure(picture.figure, figures / f"{picture.name}.{format}")
     write_tables(document.tables, out / "tables")
-    page, text = out / "result.html", out / "result.md"
-    made = html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
-    write_whole(page, made.encode())
-    write_whole(text, markdown_page(document, {it.name: f"figures/{it.name}.png" for it in document.pictures}).encode())
-    return [page, text]
+    html_file, markdown_file = out / "result.html", out / "result.md"
+    page = html(
+        document, lambda picture: inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
+    )
+    write_whole(html_file, page.encode())
+    png_files = {picture.name: f"figures/{picture.name}.png" for picture in document.pictures}
+    write_whole(markdown_file, markdown_page(document, png_files).encode())
+    return [html_file, markdown_file]
 
 
-def _verdict(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
+def _verdict_blocks(request: Request, sweep: Sweep, comparison: Comparison) -> list[Block]:
     """Return the blocks of the verdict: a table with a row for each rule."""
     from analysis.documents.blocks import Table, Text
 
-    rules = asked.what.rules
+    rules = request.reproduction.rules
     blocks: list[Block] = []
-    if asked.size is Size.SMOKE:
+    if request.size is Size.SMOKE:
         blocks.append(Text("This size shows that it works; its numbers say nothing of the paper.", warning=True))
     if not rules:
         return [*blocks, Text("The paper has no number or order to be judged by here.")]
     rows = []
     for rule in rules:
-        judgement = rule.judge(done, comparison, len(rules))
-        rows.append([rule.text, judgement.found, judgement.verdict])
+        decision = rule.judge(sweep, comparison, len(rules))
+        rows.append([rule.text, decision.evidence, decision.verdict])
     note = " ".join(["The rules were fixed before the runs.", *dict.fromkeys(rule.basis for rule in rules)])
     return [*blocks, Table("verdict", "Rules and verdicts", (["the paper", "here", "verdict"], rows), note=note, words=(0, 2))]
 
 
-def _tables_of(asked: Request, done: Sweep, comparison: Comparison) -> list[Block]:
-    """Return a table of all variants, or one of each group."""
+def _comparison_tables(request: Request, sweep: Sweep, comparison: Comparison) -> list[Block]:
+    """Return the table of all variants, or a table of each group of variants."""
     from analysis import compare
 
-    if not asked.what.groups:
-        return [_table(asked, done, comparison, "beside-the-paper", "Here and in the paper")]
+    if not request.reproduction.groups:
+        return [_comparison_table(request, sweep, comparison, "beside-the-paper", "Here and in the paper")]
     tables: list[Block] = []
-    for number, variants in enumerate(asked.what.groups, 1):
-        group = done.only(variants)
-        compared = compare(group, metrics=asked.what.metrics, smoothing_s=comparison.smoothing_s)
+    for number, variants in enumerate(request.reproduction.groups, 1):
+        group = sweep.only(variants)
+        compared = compare(group, metrics=request.reproduction.metrics, smoothing_s=comparison.smoothing_s)
         caption = f"Here and in the paper, up to {compared.until.time_s:.0f} s"
-        tables.append(_table(asked, group, compared, f"beside-the-paper-{number}", caption))
+        tables.append(_comparison_table(request, group, compared, f"beside-the-paper-{number}", caption))
     return tables
 
 
-def _table(asked: Request, done: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
-    """Return the table of metrics, each beside the paper's number if there is one."""
+def _comparison_table(request: Request, sweep: Sweep, comparison: Comparison, name: str, caption: str) -> Table:
+    """Return a table of the variants: metrics here, slots to the targets, and the published values."""
     from analysis.documents.blocks import Table
-    from analysis.documents.comparison_tables import comparison_cells, interval_words
+    from analysis.documents.comparison_tables import comparison_cells, heading, interval_words
 
-    what = asked.what
-    names = [name for name in what.metrics if comparison.has(name) and not (name == "target_s" and what.slots_to_target)]
-    header, rows = comparison_cells(comparison, names)
-    beside = [name for name in what.metrics if any(name in numbers for numbers in what.published.values())]
-    heads, cells = [header[0]], [[row[0]] for row in rows]
-    for column in range(1, len(names) + 1):
-        heads.append(header[column])
-        for line, row in zip(cells, rows, strict=True):
-            line.append(row[column])
-    for target, slots in _slots_to_targets(what, done, comparison).items():
+    reproduction = request.reproduction
+    # Seconds to the target are shown as slots, below.
+    without = {"target_s"} if reproduction.slots_to_target else set()
+    metrics = [metric for metric in reproduction.metrics if comparison.has(metric) and metric not in without]
+    header, rows = comparison_cells(comparison, metrics)
+    # Only the columns of the metrics, and not those of differences to the baseline.
+    heads, cells = list(header[: len(metrics) + 1]), [list(row[: len(metrics) + 1]) for row in rows]
+    for target, slots in _slots_to_targets(reproduction, sweep, comparison).items():
         heads.append(f"slots to {target * 100:g} %")
         for line, slot in zip(cells, slots, strict=True):
             line.append(slot)
-    for metric in beside:
-        title = "slots to the targets" if metric == "target_s" and what.slots_to_target else _short(comparison, metric)
+    published = reproduction.published
+    for metric in reproduction.metrics:
+        if not any(metric in values for values in published.values()):
+            continue
+        title = "slots to the targets" if metric == "target_s" and reproduction.slots_to_target else heading(comparison, metric)
         heads.append(f"paper: {title}")
-        for line, one in zip(cells, comparison.rows, strict=True):
-            line.append(what.published.get(one.variant, {}).get(metric, NOTHING))
+        for line, row in zip(cells, comparison.rows, strict=True):
+            line.append(published.get(row.variant, {}).get(metric, NOTHING))
     return Table(name, caption, (heads, cells), note=f"{interval_words(comparison)}.")
 
 
-def _short(comparison: Comparison, name: str) -> str:
-    from analysis.documents.comparison_tables import heading
+def _slots_to_targets(reproduction: Reproduction, sweep: Sweep, comparison: Comparison) -> dict[float, list[str]]:
+    """Return for each target accuracy the slots that each variant takes to reach it, as text, in the order of the comparison.
 
-    return heading(comparison, name)
-
-
-def _slots_to_targets(what: Reproduction, done: Sweep, comparison: Comparison) -> dict[float, list[str]]:
-    """Return the slots that each variant takes to each target, as text.
-
-    They are the restricted mean of seconds, divided by the mean length of a slot.
+    Slots are the restricted mean of seconds, divided by the mean length of a slot. Empty unless slots are published.
     """
     from analysis import compare
     from analysis.documents.numbers import format_interval
 
-    found = {}
-    for target in what.targets if what.slots_to_target else ():
-        compared = compare(done, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
+    slots = {}
+    for target in reproduction.targets if reproduction.slots_to_target else ():
+        compared = compare(sweep, target_accuracy=target, metrics=("target_s",), smoothing_s=comparison.smoothing_s)
         mean_slot_s = compared.until.time_s / compared.until.rounds if compared.until.rounds else 1.0
         scale = 1.0 / mean_slot_s
-        found[target] = [
+        slots[target] = [
             format_interval(row["target_s"], scale=scale) if row.reached["target_s"] else f"not by {compared.until.rounds}"
             for row in compared.rows
         ]
-    return found
+    return slots
 
 
-def _pictures(what: Reproduction, done: Sweep, its: FigureSettings) -> list[Picture]:
+def _pictures(reproduction: Reproduction, sweep: Sweep, style: FigureSettings) -> list[Picture]:
+    """Return the figures of a reproduction that the sweep has data for."""
     from analysis.catalogue import CAPTIONS, figures_of
     from analysis.documents.blocks import Picture
 
-    if not what.figures:
+    if not reproduction.figures:
         return []
-    drawn = figures_of(done, its)
-    return [Picture(name, CAPTIONS[name], drawn[name]) for name in what.figures if name in drawn]
+    drawn = figures_of(sweep, style)
+    return [Picture(name, CAPTIONS[name], drawn[name]) for name in reproduction.figures if name in drawn]
 
 
-def _range(seeds: Sequence[int]) -> str:
-    whole = list(range(min(seeds), max(seeds) + 1)) == sorted(seeds) if seeds else False
-    return f"{min(seeds)} to {max(seeds)}" if whole and len(seeds) > 1 else ", ".join(map(str, seeds))
+def _seeds_text(seeds: Sequence[int]) -> str:
+    """Return the seeds as text: as a range if none between is missing, otherwise one by one."""
+    is_range = bool(seeds) and list(range(min(seeds), max(seeds) + 1)) == sorted(seeds)
+    return f"{min(seeds)} to {max(seeds)}" if is_range and len(seeds) > 1 else ", ".join(map(str, seeds))
 
 

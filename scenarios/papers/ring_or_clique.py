@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,26 +19,31 @@ if TYPE_CHECKING:
 LAWS = ("constant", "uniform", "exponential")
 DATA = ("alike", "skewed")
 TARGET = 0.9
+"""Accuracy whose first round and second are compared."""
 MEAN_S = {
     "ring": {"constant": 1.0, "uniform": 1.619, "exponential": 2.270},
     "clique": {"constant": 1.0, "uniform": 1.882, "exponential": 3.397},
 }
-"""Mean seconds a round of 16 peers, times of training of mean 1 s, messages that take no time: the recursion, 20,000 rounds."""
+"""Mean seconds a round by the recursion, over 20,000 rounds: 16 peers, training of mean 1 s, messages that take no time."""
 
 
-def sections(done: Sweep) -> list[Section]:
-    """Return a table for each measure of the peers, with the ratios of ring and clique at equal seeds."""
+def sections(sweep: Sweep) -> list[Section]:
+    """Return the section of the result: a table for the mean model, and one for the worst tested peer."""
     from analysis.documents.blocks import Section
 
+    # Column of the rounds' table, its name in the note, and the caption.
     measures = (
         ("accuracy", "mean model", "Until the mean of all models has 90 %"),
         ("worst_peer_accuracy", "worst tested peer", "Until the worst of the tested peers has 90 %"),
     )
-    return [Section("Ring against clique", [_table(done, *measure) for measure in measures])]
+    return [Section("Ring against clique", [_table(sweep, *measure) for measure in measures])]
 
 
-def _table(done: Sweep, column: str, what: str, caption: str) -> Table:
-    """Return the table of rounds and seconds to the target, for ring and clique, and their ratios."""
+def _table(sweep: Sweep, column: str, model: str, caption: str) -> Table:
+    """Return the table of rounds and seconds until `column` is at the target, for ring and clique, with their ratios.
+
+    `model`: the model that `column` measures, in words.
+    """
     from analysis.documents.blocks import Table
     from analysis.documents.numbers import format_interval
     from analysis.statistics.intervals import mean_interval
@@ -50,39 +54,42 @@ def _table(done: Sweep, column: str, what: str, caption: str) -> Table:
     rows = []
     for data in DATA:
         for law in LAWS:
-            times = {graph: to_target(done, f"{graph}-{law}-{data}", column) for graph in ("ring", "clique")}
-            rounds, seconds = ({graph: reached[:, place] for graph, reached in times.items()} for place in (0, 1))
-            cells = [format_interval(mean_interval(values[graph])) for values in (rounds, seconds) for graph in times]
-            cells += [_ratio_text(ratio(values["ring"], values["clique"])) for values in (rounds, seconds)]
+            costs = {graph: costs_to_target(sweep, f"{graph}-{law}-{data}", column) for graph in ("ring", "clique")}
+            rounds, seconds = ({graph: cost[:, place] for graph, cost in costs.items()} for place in (0, 1))
+            cells = [format_interval(mean_interval(values[graph])) for values in (rounds, seconds) for graph in costs]
+            cells += [_ratio_text(log_ratio(values["ring"], values["clique"])) for values in (rounds, seconds)]
             reached = [f"{np.isfinite(values).sum()} of {len(values)}" for values in rounds.values()]
             rows.append([f"{data}, {law}", *cells, " and ".join(reached)])
     note = (
-        f"Accuracy of the {what}. Means over the seeds that reached it, with 95 % intervals; ratios are geometric means at equal "
-        "seeds, over those at which both did."
+        f"Accuracy of the {model}. Means over the seeds that reached it, with 95 % intervals; ratios are geometric means at "
+        "equal seeds, over those at which both did."
     )
     name = f"to-target-{column.replace('_', '-')}"
     return Table(name, caption, (heads, rows), note=note, words=(0,))
 
 
-def to_target(done: Sweep, variant: str, column: str) -> FloatArray:
-    """Return rounds and seconds (seeds, 2) of each run of `variant` until `column` first is at the target; NaN: never."""
-    times = []
-    for seed in done.seeds:
-        columns = done.run(variant, seed).columns([column, "round", "end_s"])
+def costs_to_target(sweep: Sweep, variant: str, column: str) -> FloatArray:
+    """Return the round and the second (seeds, 2) in which `column` first is at the target, for each run of `variant`.
+
+    NaN where a run never reaches it.
+    """
+    costs = []
+    for seed in sweep.seeds:
+        columns = sweep.run(variant, seed).columns([column, "round", "end_s"])
         reached = np.flatnonzero(columns[column] >= TARGET)
-        at = reached[0] if reached.size else None
-        times.append([math.nan, math.nan] if at is None else [columns["round"][at], columns["end_s"][at]])
-    return np.array(times, np.float64).reshape(-1, 2)
+        costs.append([columns["round"][reached[0]], columns["end_s"][reached[0]]] if reached.size else [math.nan, math.nan])
+    return np.array(costs, np.float64).reshape(-1, 2)
 
 
-def ratio(first: FloatArray, second: FloatArray) -> Interval:
-    """Return the interval of the mean logarithm of `first` over `second`, paired."""
+def log_ratio(first: FloatArray, second: FloatArray) -> Interval:
+    """Return the interval of the mean of ln(`first` / `second`) over seeds; pairs with NaN are left out."""
     from analysis.statistics.intervals import mean_interval
 
     return mean_interval(np.log(first / second))
 
 
 def _ratio_text(interval: Interval) -> str:
+    """Return the geometric mean ratio with its bounds, as text, from the interval of its logarithm; "—" without a pair."""
     if not interval.count:
         return "—"
     if math.isnan(interval.half_width):
@@ -90,9 +97,10 @@ def _ratio_text(interval: Interval) -> str:
     return f"{math.exp(interval.mean):.2f} ({math.exp(interval.low):.2f} to {math.exp(interval.high):.2f})"
 
 
-def _rules() -> Sequence[Rule]:
-    by_graph = [(graph, law, value) for graph, laws in MEAN_S.items() for law, value in laws.items() if law != "constant"]
-    return tuple(Near(f"{graph}-{law}-skewed", "mean_round_s", value, 0.05 * value) for graph, law, value in by_graph)
+def _rules() -> tuple[Rule, ...]:
+    """Return a rule for each graph and random law: the mean round is as long as the recursion says, within 5 %."""
+    expected = [(graph, law, mean_s) for graph, laws in MEAN_S.items() for law, mean_s in laws.items() if law != "constant"]
+    return tuple(Near(f"{graph}-{law}-skewed", "mean_round_s", mean_s, 0.05 * mean_s) for graph, law, mean_s in expected)
 
 
 REPRODUCTIONS = (
@@ -102,7 +110,7 @@ REPRODUCTIONS = (
         shows="Ring or clique: rounds and seconds of D-PSGD by the law of the times of training",
         metrics=("target_s", "mean_round_s", "final_accuracy", "worst_peer_accuracy", "consensus_distance"),
         sections=sections,
-        rules=tuple(_rules()),
+        rules=_rules(),
         notes="The numbers that mean seconds a round are compared with are those of the recursion T_i(k+1) = max T_j(k) + X_i(k) "
         "over a peer and its neighbours; within 5 %. docs/results-peers.md.",
         sizes={

@@ -21,28 +21,28 @@ from analysis.statistics.intervals import Interval, mean_interval
 
 Verdict = Literal["as in the paper", "not as in the paper", "open"]
 CONFIDENCE = 0.95
-"""Of all rules of one figure together."""
+"""Confidence of all rules of one figure together."""
 BY_INTERVAL = (
     f"A rule is decided by a Student-t interval over seeds (differences and ratios at equal seeds), all of them together with a "
     f"confidence of {format_percent(CONFIDENCE)} (Bonferroni); open: the interval decides neither way."
 )
 IN_EACH = (
-    "A rule with a margin in each seed holds where it does in every one of so few that they give no interval, and says nothing "
-    "of others; open: a difference within the margin. The two variants are compared where both of them end."
+    "A rule 'in each seed' is for seeds so few that they give no interval. It holds if it holds at every seed, and says nothing "
+    "about other seeds; open: a difference within the margin. The two variants are compared up to where both have ended."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """Result of a rule."""
+class Decision:
+    """Decision on a rule."""
 
     verdict: Verdict
-    found: str
-    """The interval that decided."""
+    evidence: str
+    """The interval or the differences that decided, as text."""
 
 
 class Rule(Protocol):
-    """Statement of the paper that can be decided."""
+    """Statement of a paper that the runs of a sweep can decide."""
 
     @property
     def text(self) -> str:
@@ -50,21 +50,21 @@ class Rule(Protocol):
 
     @property
     def basis(self) -> str:
-        """Criterion of such rules, in words."""
+        """Criterion by which rules of this class are decided, in words."""
 
-    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
         """Decide the rule. `rules`: number of rules judged together, which widens the interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lower:
-    """One variant has less of a metric than another, at equal seeds."""
+    """Rule: one variant has less of a metric than another, at equal seeds."""
 
     first: str
     second: str
     metric: str
     by: float = 0.0
-    """By more than this."""
+    """Margin: the first must be lower by more than this, in the metric's unit."""
 
     basis: ClassVar[str] = BY_INTERVAL
 
@@ -73,18 +73,19 @@ class Lower:
         by = f" by more than {_value_text(self.metric, self.by)}" if self.by else ""
         return f"{metric(self.metric).title}: {self.first} below {self.second}{by}"
 
-    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
         values = values_of(comparison, [self.first, self.second], self.metric)
-        interval = _interval(values[:, 0] - values[:, 1], rules)
-        return Judgement(_side(interval, below=-self.by), format_interval(interval, scale=metric(self.metric).scale, signed=True))
+        interval = _joint_interval(values[:, 0] - values[:, 1], rules)
+        evidence = format_interval(interval, scale=metric(self.metric).scale, signed=True)
+        return Decision(_verdict_below(interval, -self.by), evidence)
 
 
 @dataclass(frozen=True, slots=True)
 class LowerInEach:
     """Rule: one variant has less of a metric than another by a margin, in each seed.
 
-    For few seeds, where intervals decide nothing. The two are compared up to where both end, even if other variants end
-    earlier.
+    It is for few seeds, where intervals decide nothing. The two are compared up to where both have ended, even if other
+    variants end earlier.
     """
 
     first: str
@@ -99,20 +100,19 @@ class LowerInEach:
         title, by = metric(self.metric).title, _value_text(self.metric, self.by)
         return f"{title}: {self.first} below {self.second} by more than {by}, in each seed"
 
-    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
-        two = compare(
-            sweep.only([self.first, self.second]), metrics=[self.metric], smoothing_s=comparison.smoothing_s
-        )
-        values = values_of(two, [self.first, self.second], self.metric)
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
+        pair = [self.first, self.second]
+        compared = compare(sweep.only(pair), metrics=[self.metric], smoothing_s=comparison.smoothing_s)
+        values = values_of(compared, pair, self.metric)
         differences = values[:, 0] - values[:, 1]
-        verdict = _verdict(bool((differences < -self.by).all()), bool((differences > self.by).all()))
+        verdict = _verdict(holds=bool((differences < -self.by).all()), fails=bool((differences > self.by).all()))
         shown = ", ".join(f"{difference * metric(self.metric).scale:+.3g}" for difference in differences)
-        return Judgement(verdict, f"{shown} (by {two.until.time_s:.0f} s)")
+        return Decision(verdict, f"{shown} (by {compared.until.time_s:.0f} s)")
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A variant's metric is the paper's number, give or take a margin."""
+    """Rule: a variant's metric is within a margin of the paper's number."""
 
     variant: str
     metric: str
@@ -123,22 +123,18 @@ class Near:
 
     @property
     def text(self) -> str:
-        one = metric(self.metric)
-        return f"{one.title} of {self.variant}: {self.value * one.scale:g} ± {_value_text(self.metric, self.margin)}"
+        definition, margin = metric(self.metric), _value_text(self.metric, self.margin)
+        return f"{definition.title} of {self.variant}: {self.value * definition.scale:g} ± {margin}"
 
-    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
-        interval = _interval(values_of(comparison, [self.variant], self.metric)[:, 0], rules)
-        low, high = self.value - self.margin, self.value + self.margin
-        verdict = _range_verdict(interval.low, interval.high, low, high)
-        return Judgement(verdict, format_interval(interval, scale=metric(self.metric).scale))
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
+        interval = _joint_interval(values_of(comparison, [self.variant], self.metric)[:, 0], rules)
+        verdict = _verdict_within(interval.low, interval.high, self.value - self.margin, self.value + self.margin)
+        return Decision(verdict, format_interval(interval, scale=metric(self.metric).scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Rule: one variant's metric is a fraction of another's.
-
-    The geometric mean of ratios at equal seeds lies between two numbers.
-    """
+    """Rule: the ratio of two variants' metric, as the geometric mean over equal seeds, lies between `low` and `high`."""
 
     first: str
     second: str
@@ -152,14 +148,14 @@ class Ratio:
     def text(self) -> str:
         return f"{metric(self.metric).title}: {self.first} over {self.second} between {self.low:g} and {self.high:g}"
 
-    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
         values = values_of(comparison, [self.first, self.second], self.metric)
-        positive = values[(values > 0.0).all(axis=1)]
-        interval = _interval(np.log(positive[:, 0] / positive[:, 1]), rules)
+        positive = values[(values > 0.0).all(axis=1)]  # a ratio with 0 has no logarithm
+        interval = _joint_interval(np.log(positive[:, 0] / positive[:, 1]), rules)
         low, high = math.exp(interval.low), math.exp(interval.high)
-        verdict = _range_verdict(low, high, self.low, self.high)
+        verdict = _verdict_within(low, high, self.low, self.high)
         bounds = f" ({low:.2f} to {high:.2f})" if math.isfinite(low) else ""
-        return Judgement(verdict, f"{math.exp(interval.mean):.2f}{bounds}")
+        return Decision(verdict, f"{math.exp(interval.mean):.2f}{bounds}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,45 +172,51 @@ class Trend:
 
     @property
     def text(self) -> str:
-        of = f" of {self.among}" if self.among else ""
-        return f"{metric(self.metric).title}{of} {'rises' if self.rises else 'falls'} with {self.key}"
+        variants = f" of {self.among}" if self.among else ""
+        return f"{metric(self.metric).title}{variants} {'rises' if self.rises else 'falls'} with {self.key}"
 
-    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Judgement:
+    def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
         settings = {name: keys for name, keys in settings_of(sweep).items() if name.startswith(self.among)}
         key = check_key(settings, self.key)
         variants = sorted(settings, key=lambda name: float(settings[name][key]))
-        at = np.array([float(settings[name][key]) for name in variants])
+        parameter = np.array([float(settings[name][key]) for name in variants])
         values = values_of(comparison, variants, self.metric)
-        centred = at - at.mean()
+        centred = parameter - parameter.mean()
         slopes = (values * centred).sum(axis=1) / float((centred**2).sum())
-        interval = _interval(slopes if self.rises else -slopes, rules)
-        shown = Interval(interval.mean if self.rises else -interval.mean, interval.half_width, interval.count)
-        scaled = format_interval(shown, scale=metric(self.metric).scale, signed=True)
-        return Judgement(_side(Interval(-interval.mean, interval.half_width, interval.count)), f"{scaled} for each {self.key}")
+        interval = _joint_interval(slopes, rules)
+        opposite = Interval(-interval.mean, interval.half_width, interval.count)
+        # "Rises" is decided as: the negative slope is below 0.
+        verdict = _verdict_below(opposite if self.rises else interval, 0.0)
+        return Decision(verdict, f"{format_interval(interval, scale=metric(self.metric).scale, signed=True)} for each {self.key}")
 
 
-def _interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rules: int) -> Interval:
+def _joint_interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], rules: int) -> Interval:
+    """Return the interval of the mean over seeds at which `rules` rules hold together (Bonferroni).
+
+    Values that are not finite are left out.
+    """
     finite = np.where(np.isfinite(values), values, math.nan)
     return mean_interval(finite, simultaneous(CONFIDENCE, rules))
 
 
-def _side(interval: Interval, below: float = 0.0) -> Verdict:
-    """Return the verdict on a mean: shown to be below a number, shown not to be, or neither."""
-    return _verdict(interval.high < below, interval.low > below)
+def _verdict_below(interval: Interval, limit: float) -> Verdict:
+    """Return the verdict on the rule that a mean is below `limit`."""
+    return _verdict(holds=interval.high < limit, fails=interval.low > limit)
 
 
-def _range_verdict(low: float, high: float, least: float, most: float) -> Verdict:
-    """Return the verdict on an interval: shown to lie within two numbers, shown to lie outside, or neither."""
-    return _verdict(least < low and high < most, high < least or low > most)
+def _verdict_within(low: float, high: float, least: float, most: float) -> Verdict:
+    """Return the verdict on the rule that a mean, of interval `low` to `high`, is between `least` and `most`."""
+    return _verdict(holds=least < low and high < most, fails=high < least or low > most)
 
 
-def _verdict(holds: bool, fails: bool) -> Verdict:
+def _verdict(*, holds: bool, fails: bool) -> Verdict:
+    """Return the verdict on a rule that is shown to hold, shown to fail, or neither ("open")."""
     if holds:
         return "as in the paper"
     return "not as in the paper" if fails else "open"
 
 
 def _value_text(name: str, value: float) -> str:
-    """Return a value of that metric with its unit."""
+    """Return a `value` of the metric `name` as text with its unit."""
     definition = metric(name)
     return f"{value * definition.scale:g}{f' {definition.unit}' if definition.unit else ''}"

@@ -1,11 +1,15 @@
-"""SAFA's published table of round lengths (Wu et al. 2021, MNIST), reproduced cell by cell with a world drawn for every seed."""
+"""SAFA's published table of round lengths (Wu et al. 2021, MNIST), cell by cell.
+
+Each seed draws a world: the data sizes and the speeds of the clients.
+"""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,10 +26,11 @@ if TYPE_CHECKING:
 
 CLIENTS, SAMPLES, BATCH, EPOCHS = 100, 70_000, 40, 5
 LIMIT_S = 5600.0
+"""Time limit of a round, T_lim."""
 MODEL_BYTES = 10_000_000
 CLIENT_BYTES_PER_S, SERVER_BYTES_PER_S = 175_000.0, 1_250_000_000.0
 WAY_S = MODEL_BYTES / CLIENT_BYTES_PER_S
-"""A model one way; T_comm is twice that."""
+"""Seconds of a model one way; the paper's T_comm is twice that."""
 METHODS = ("fedavg", "fedcs", "safa")
 SHARES = (0.1, 0.3, 0.7, 1.0)
 PUBLISHED: dict[float, tuple[float, ...]] = {
@@ -34,7 +39,7 @@ PUBLISHED: dict[float, tuple[float, ...]] = {
     0.5: (5602.0, 5606.1, 5614.3, 5620.4, 1273.4, 1642.6, 2876.6, 3162.0, 203.5, 800.6, 2727.3, 2186.7),
     0.7: (5602.0, 5606.1, 5614.3, 5620.4, 1253.7, 1969.3, 4344.9, 2530.0, 241.9, 1893.1, 2619.8, 2340.8),
 }
-"""Crash probability to mean round lengths in seconds, `METHODS` by `SHARES`."""
+"""Crash probability to mean round lengths in seconds: for each of `METHODS`, those of each of `SHARES`."""
 NAMES = {"fedavg": "FedAvg", "fedcs": "FedCS", "safa": "SAFA"}
 
 
@@ -44,21 +49,24 @@ class Cell:
 
     method: str
     share: float
-    """C, of the clients that are picked."""
+    """Share of the clients that are picked, C."""
     crash: float
-    """cr."""
+    """Crash probability, cr."""
 
     @property
     def published_s(self) -> float:
-        """Figures of the authors' sheet."""
+        """Mean round length in the authors' sheet, seconds."""
         return PUBLISHED[self.crash][METHODS.index(self.method) * len(SHARES) + SHARES.index(self.share)]
 
 
 CELLS = tuple(Cell(method, share, crash) for crash in PUBLISHED for method in METHODS for share in SHARES)
 
 
-def shards(seed: int) -> FloatArray:
-    """Return the samples (K,) of each client: normal, rescaled to the total, all drawn again while any is below a batch."""
+def draw_shards(seed: int) -> FloatArray:
+    """Draw the number of samples (K,) of each client: normal, rescaled to `SAMPLES`.
+
+    All are drawn again while any is below a batch, as in the authors' code.
+    """
     rng = Streams(seed).generator("safa-shards")
     while True:
         drawn = rng.normal(1.0, 0.3, CLIENTS)
@@ -67,8 +75,11 @@ def shards(seed: int) -> FloatArray:
             return np.asarray(sizes, np.float64)
 
 
-def speeds(seed: int) -> FloatArray:
-    """Return mini-batches a second (K,): exponential, all drawn again until the smallest is large enough."""
+def draw_speeds(seed: int) -> FloatArray:
+    """Draw the mini-batches a second (K,) of each client: exponential, of mean 1.
+
+    All are drawn again while any is below 0.016, as in the authors' code.
+    """
     rng = Streams(seed).generator("safa-speeds")
     while True:
         drawn = rng.exponential(1.0, CLIENTS)
@@ -76,25 +87,25 @@ def speeds(seed: int) -> FloatArray:
             return np.asarray(drawn, np.float64)
 
 
-def world(seed: int) -> Tables:
-    """Return the sizes and speeds of the clients, as keys of the scenario.
+def draw_world(seed: int) -> Tables:
+    """Draw the data sizes and the speeds of the clients, as keys of the scenario.
 
-    A client whose training fits into the limit, but not with its messages, takes exactly the limit in the authors' code; it is
-    given the speed at which it does.
+    In the authors' code a client takes exactly the limit if its training fits into the limit, but its training with its
+    messages does not. Here such a client gets the speed at which it takes the limit, less a microsecond against rounding.
     """
-    sizes, batches_per_s = shards(seed), speeds(seed)
-    trains_s = sizes / BATCH * EPOCHS / batches_per_s
+    sizes, batches_per_s = draw_shards(seed), draw_speeds(seed)
+    training_s = sizes / BATCH * EPOCHS / batches_per_s
     longest_s = LIMIT_S - 2.0 * WAY_S - 1e-6
-    trains_s = np.where((trains_s > longest_s) & (trains_s <= LIMIT_S), longest_s, trains_s)
-    return {"clients.data_sizes": sizes.tolist(), "compute.samples_per_s": (sizes * EPOCHS / trains_s).tolist()}
+    training_s = np.where((training_s > longest_s) & (training_s <= LIMIT_S), longest_s, training_s)
+    return {"clients.data_sizes": sizes.tolist(), "compute.samples_per_s": (sizes * EPOCHS / training_s).tolist()}
 
 
-def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[str, object]) -> Tables:
-    """Return the scenario of one cell: `base` with changes. `drawn`: the result of `world`."""
-    picked = math.ceil(CLIENTS * cell.share - 1e-9)
-    changes: Tables = {"seed": seed, **drawn, "uplink.channel": {"kind": "bernoulli", "success": 1.0 - cell.crash}}
+def cell_scenario(base: Mapping[str, object], cell: Cell, seed: int, world: Mapping[str, object]) -> Tables:
+    """Return the scenario of one cell: `base` with the changes of its method. `world`: keys drawn by `draw_world`."""
+    picked = math.ceil(CLIENTS * cell.share - 1e-9)  # the small term is against rounding, as of 0.3 * 100
+    changes: Tables = {"seed": seed, **world, "uplink.channel": {"kind": "bernoulli", "success": 1.0 - cell.crash}}
     if cell.method == "fedavg":
-        # Nobody knows of a crash: it is waited for until the limit.
+        # FedAvg does not learn of a crash, and waits for the client until the limit.
         changes |= {
             "server": {"per_round": picked, "deadline_s": LIMIT_S, "stragglers": "cancel"},
             "policy": {"kind": "random"},
@@ -113,93 +124,102 @@ def tables_of(base: Mapping[str, object], cell: Cell, seed: int, drawn: Mapping[
     return override(dict(base), changes)
 
 
-class _Lengths(NoRecorder):
-    """Lengths of rounds, as the authors count them, and numbers of models sent."""
+class _RoundLengths(NoRecorder):
+    """Recorder of round lengths, as the authors count them, and of the models sent in each round."""
 
     def __init__(self) -> None:
         self.lengths_s: list[float] = []
-        self.sent: list[float] = []
+        self.models_sent: list[float] = []
 
     def round(self, row: RoundRow) -> None:
-        whole_s = row.end_s - row.start_s
-        self.lengths_s.append(whole_s if row.picked_s is None else 0.0 if math.isnan(row.picked_s) else row.picked_s)
-        self.sent.append(row.bytes_down / MODEL_BYTES)
+        length_s = row.end_s - row.start_s
+        if row.picked_s is not None:
+            # SAFA: the authors count up to the arrival of the last picked update, and 0 if none was picked.
+            length_s = 0.0 if math.isnan(row.picked_s) else row.picked_s
+        self.lengths_s.append(length_s)
+        self.models_sent.append(row.bytes_down / MODEL_BYTES)
 
 
-def mean_lengths_s(tables: Mapping[str, object]) -> tuple[float, float]:
-    """Return the mean round length of a run in seconds, twice: with the time of distribution as the authors' code counts it,
-    and as they mean it.
+class MeanLengths(NamedTuple):
+    """Mean round length of a run in seconds, by two counts of the models that the server sends."""
 
-    The server sends one model after the other, before the clients' time begins. Their code counts the models of the run so far;
-    the intended count is that of the round.
+    published_s: float
+    """As the authors' code counts: all models of the run so far, because their counter is never reset."""
+    intended_s: float
+    """As they mean it: the models of the round."""
+
+
+def simulate_lengths(tables: Mapping[str, object]) -> MeanLengths:
+    """Simulate a scenario and return its mean round length, with the time that the server takes to send the models.
+
+    The server sends one model after the other before the clients' time begins.
     """
-    simulation, recorder = build(parse(dict(tables))).simulation, _Lengths()
+    simulation, recorder = build(parse(dict(tables))).simulation, _RoundLengths()
     simulation.record_to(recorder)
     simulation.run()
-    length_s, each_s, sent = float(np.mean(recorder.lengths_s)), MODEL_BYTES / SERVER_BYTES_PER_S, np.array(recorder.sent)
-    return length_s + each_s * float(np.cumsum(sent).mean()), length_s + each_s * float(sent.mean())
+    length_s, model_s, sent = float(np.mean(recorder.lengths_s)), MODEL_BYTES / SERVER_BYTES_PER_S, np.array(recorder.models_sent)
+    return MeanLengths(length_s + model_s * float(np.cumsum(sent).mean()), length_s + model_s * float(sent.mean()))
 
 
-def lengths(base: Mapping[str, object], seeds: Sequence[int]) -> dict[Cell, FloatArray]:
-    """(seeds, 2) mean round lengths of each cell in seconds, as published and as intended; a run for each seed."""
-    result: dict[Cell, list[tuple[float, float]]] = {cell: [] for cell in CELLS}
-    plain = {key: table for key, table in base.items() if key != "sweep"}
+def simulate_cells(base: Mapping[str, object], seeds: Sequence[int]) -> dict[Cell, FloatArray]:
+    """Simulate each cell at each seed, and return its mean round lengths (seeds, 2) in the order of `MeanLengths`."""
+    lengths: dict[Cell, list[MeanLengths]] = {cell: [] for cell in CELLS}
+    without_sweep = {key: table for key, table in base.items() if key != "sweep"}
     for seed in seeds:
-        drawn = world(seed)
+        world = draw_world(seed)
         for cell in CELLS:
-            result[cell].append(mean_lengths_s(tables_of(plain, cell, seed, drawn)))
-    return {cell: np.array(pairs) for cell, pairs in result.items()}
+            lengths[cell].append(simulate_lengths(cell_scenario(without_sweep, cell, seed, world)))
+    return {cell: np.array(runs) for cell, runs in lengths.items()}
 
 
 AGREES, DIFFERS, NO_EVIDENCE = "agrees", "differs", "no evidence"
-LEAST_S = 0.05
-"""Rounding of the published figures."""
+_VERDICTS = (AGREES, DIFFERS, NO_EVIDENCE)
+ROUNDING_S = 0.05
+"""Largest rounding error of the published numbers."""
 MOST_SPREAD = 0.25
 """Two standard deviations of one run, as a share of the mean, above which a comparison is meaningless."""
 
 
 def verdict(published_s: float, runs_s: FloatArray) -> str:
-    """Return the verdict on a published round length, which is of one run, by the spread of the runs `runs_s` (n,), seconds.
+    """Return the verdict on a published round length, which is that of one run, by the runs here, `runs_s` (seeds,).
 
-    The rule was fixed before the first run.
+    It agrees within two standard deviations of one run from the mean. The rule was fixed before the first run.
     """
-    mean_s, twice_s = float(runs_s.mean()), 2.0 * float(runs_s.std(ddof=1))
-    if twice_s > MOST_SPREAD * mean_s:
+    mean_s, spread_s = float(runs_s.mean()), 2.0 * float(runs_s.std(ddof=1))
+    if spread_s > MOST_SPREAD * mean_s:
         return NO_EVIDENCE
-    return AGREES if abs(published_s - mean_s) <= max(twice_s, LEAST_S) else DIFFERS
+    return AGREES if abs(published_s - mean_s) <= max(spread_s, ROUNDING_S) else DIFFERS
 
 
-def sections(found: Mapping[Cell, FloatArray]) -> list[Section]:
-    """Return the number of cells that agree, and the cells."""
+def sections(lengths: Mapping[Cell, FloatArray]) -> list[Section]:
+    """Return the counts of verdicts by method, and a table of all cells. `lengths`: result of `simulate_cells`."""
     from analysis.documents.blocks import Section, Table
 
-    judged = {cell: verdict(cell.published_s, runs_s[:, 0]) for cell, runs_s in found.items()}
-    counts = [
-        [NAMES[method], *(str(sum(v == word for c, v in judged.items() if c.method == method)) for word in _WORDS)]
-        for method in METHODS
-    ]
+    verdicts = {cell: verdict(cell.published_s, runs_s[:, 0]) for cell, runs_s in lengths.items()}
+    counts = []
+    for method in METHODS:
+        count = Counter(result for cell, result in verdicts.items() if cell.method == method)
+        counts.append([NAMES[method], *(str(count[result]) for result in _VERDICTS)])
     note = (
         "Fixed before the first run: a cell agrees where the published figure, of one run, lies within two standard deviations "
-        f"of one run from the mean over seeds, or within {LEAST_S:g} s; there is no evidence where two of them exceed a quarter "
-        "of the mean."
+        f"of one run from the mean over seeds, or within {ROUNDING_S:g} s; there is no evidence where two of them exceed a "
+        "quarter of the mean."
     )
-    told = Table("verdict", "Cells by verdict, as published", (["method", *_WORDS], counts), note=note)
-    rows = [_row(cell, runs_s, judged[cell]) for cell, runs_s in found.items()]
-    ours = ["as published: mean (s)", "sd of a run", "as intended: mean (s)", "sd of a run"]
-    header = ["cr", "method", "C", "paper (s)", *ours, "verdict"]
-    words = "The mean has the half-width of its 95 % interval; paper: one run."
-    table = Table("round-lengths", "Mean round length", (header, rows), note=words, words=(1, 8))
-    return [Section("Verdict", [told]), Section("Beside the paper", [table])]
+    summary = Table("verdict", "Cells by verdict, as published", (["method", *_VERDICTS], counts), note=note)
+    rows = [_cell_row(cell, runs_s, verdicts[cell]) for cell, runs_s in lengths.items()]
+    simulated = ["as published: mean (s)", "sd of a run", "as intended: mean (s)", "sd of a run"]
+    header = ["cr", "method", "C", "paper (s)", *simulated, "verdict"]
+    note = "The mean has the half-width of its 95 % interval; paper: one run."
+    table = Table("round-lengths", "Mean round length", (header, rows), note=note, words=(1, 8))
+    return [Section("Verdict", [summary]), Section("Beside the paper", [table])]
 
 
-_WORDS = (AGREES, DIFFERS, NO_EVIDENCE)
-
-
-def _row(cell: Cell, runs_s: FloatArray, word: str) -> list[str]:
+def _cell_row(cell: Cell, runs_s: FloatArray, verdict: str) -> list[str]:
+    """Return the row of a cell: its parameters, the published length, mean and spread of both counts, and the verdict."""
     from analysis.statistics.intervals import mean_interval
 
     cells = [f"{cell.crash:g}", NAMES[cell.method], f"{cell.share:g}", f"{cell.published_s:.1f}"]
     for column in runs_s.T:
         interval = mean_interval(column)
         cells += [f"{interval.mean:.1f} ± {(interval.high - interval.low) / 2:.1f}", f"{column.std(ddof=1):.1f}"]
-    return [*cells, word]
+    return [*cells, verdict]

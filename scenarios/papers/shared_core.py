@@ -21,68 +21,78 @@ if TYPE_CHECKING:
     from analysis.figures.style import ShownFigure
 
 STUDIED = ("star", "star-direct", "mst", "delta-mbst", "ring")
-"""Overlays without chance."""
-_SHOWN = "inaturalist"
+"""Overlays of the study: those that are not drawn at random."""
+_SHOWN_MODEL = "inaturalist"
 """Model of the figure, the largest one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """Round times of an overlay at fixed shares and with flows, ms."""
+class RoundTimes:
+    """Round times of an overlay, in milliseconds."""
 
     network: str
     model: str
     overlay: str
     fixed_ms: float
+    """Each path has fixed shares of the links."""
     fluid_ms: float
+    """Messages share the links as flows."""
 
 
-def pairs(networks: Sequence[str], models: Mapping[str, tuple[float, float]]) -> list[Pair]:
-    """Compute the round times of all overlays of the study."""
-    result = []
+def round_times(networks: Sequence[str], models: Mapping[str, tuple[float, float]]) -> list[RoundTimes]:
+    """Return the round times of all overlays of the study. `models`: model to its bits and milliseconds of a local step."""
+    times = []
     for network in networks:
         for model, (bits, compute_ms) in models.items():
             silos = Silos(read_network(network), bits, compute_ms)
             for name in STUDIED:
                 overlay = OVERLAYS[name](silos)
-                result.append(Pair(network, model, name, overlay.cycle_ms(), simulated_ms(silos, overlay, fluid=True)))
-    return result
+                fluid_ms = simulated_ms(silos, overlay, fluid=True)
+                times.append(RoundTimes(network, model, name, overlay.cycle_ms(), fluid_ms))
+    return times
 
 
 def judge(cases: Path | None) -> Judgement:
-    """Compute the study; there is nothing published to compare it with."""
-    return Judgement(sections(pairs(shipped_networks(), MODELS)), None)
+    """Compute the study. Nothing is published to compare it with, and `cases` is not used."""
+    return Judgement(sections(round_times(shipped_networks(), MODELS)), None)
 
 
-def sections(found: Sequence[Pair]) -> list[Section]:
-    """Return the table of round times and the figure."""
+def sections(times: Sequence[RoundTimes]) -> list[Section]:
+    """Return the table of round times, and the figure for the largest model."""
     from analysis.documents.blocks import Picture, Section, Table
 
-    names = [f"{cell.network}, {cell.model}, {cell.overlay}" for cell in found]
-    times = [[f"{cell.fixed_ms:.1f}", f"{cell.fluid_ms:.1f}", f"{cell.fluid_ms / cell.fixed_ms:.2f}"] for cell in found]
-    rows = [[name, *cells] for name, cells in zip(names, times, strict=True)]
+    rows = [
+        [
+            f"{time.network}, {time.model}, {time.overlay}",
+            f"{time.fixed_ms:.1f}",
+            f"{time.fluid_ms:.1f}",
+            f"{time.fluid_ms / time.fixed_ms:.2f}",
+        ]
+        for time in times
+    ]
     note = "Access 10 Gbit/s, cables 1 Gbit/s in each direction, one local step a round."
     table = Table("shared-core", "Time of a round", (["overlay", "fixed shares, ms", "flows, ms", "ratio"], rows), note=note)
-    caption = f"Time of a round on five networks, {_SHOWN}: dashed at fixed shares, solid with flows that share the core"
-    picture = Picture("shared-core", caption, _figure([cell for cell in found if cell.model == _SHOWN]))
+    caption = f"Time of a round on five networks, {_SHOWN_MODEL}: dashed at fixed shares, solid with flows that share the core"
+    picture = Picture("shared-core", caption, _figure([time for time in times if time.model == _SHOWN_MODEL]))
     return [Section("Times of a round", [table]), Section("Figures", [picture])]
 
 
-def _figure(found: Sequence[Pair]) -> ShownFigure:
+def _figure(times: Sequence[RoundTimes]) -> ShownFigure:
     """Draw the round times of three overlays by network: dashed with fixed shares, solid with shared links."""
     from analysis.figures.settings import PLAIN
     from analysis.figures.style import headline, line_style, new_figure
 
-    networks = list(dict.fromkeys(cell.network for cell in found))
+    networks = list(dict.fromkeys(time.network for time in times))
     with PLAIN.apply():
         figure, (axes,) = new_figure()
         lines = []
         for index, overlay in enumerate(("star-direct", "mst", "ring")):
-            own = [cell for cell in found if cell.overlay == overlay]
+            shown = [time for time in times if time.overlay == overlay]
             color = line_style(index)["color"]
-            places = [networks.index(cell.network) for cell in own]
-            axes.plot(places, [cell.fixed_ms for cell in own], marker="o", ms=4.0, color=color, linestyle="--", fillstyle="none")
-            (line,) = axes.plot(places, [cell.fluid_ms for cell in own], marker="o", ms=4.0, color=color)
+            places = [networks.index(time.network) for time in shown]
+            fixed_ms, fluid_ms = [time.fixed_ms for time in shown], [time.fluid_ms for time in shown]
+            axes.plot(places, fixed_ms, marker="o", ms=4.0, color=color, linestyle="--", fillstyle="none")
+            (line,) = axes.plot(places, fluid_ms, marker="o", ms=4.0, color=color)
             lines.append((line, overlay))
         axes.set(yscale="log", ylabel="time of a round (ms)", xticks=range(len(networks)))
         axes.set_xticklabels(networks)

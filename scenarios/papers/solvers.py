@@ -26,82 +26,97 @@ if TYPE_CHECKING:
 
 MEMBERS = 5
 STEPS = 1000
+"""Steps of one annealing walk."""
 _FEW = (10, 15, 20, 25, 30)
+"""Numbers of clients of the enumeration."""
 _MANY = {
     Size.SMOKE: (100, 300, 1000),
     Size.LAPTOP: (100, 300, 1000, 3000, 10_000, 30_000, 100_000),
     Size.FULL: (100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
 }
+"""Numbers of clients of the other methods, by size."""
 _PAPER = {
     "enumeration": "exponential",
     "annealing, any swap": "K^2",
     "annealing, tailored (SA-PAUSE)": "K log K on average",
     "exact (here)": "not in the paper",
 }
-MOST_EXACT = 1.3
+"""Method to its published cost."""
+MOST_EXACT_SLOPE = 1.3
 """Largest slope that counts as K log K: log K adds 0.1 to 0.2 to 1 over these numbers of clients."""
-LEAST_BRUTE = 3.5
+LEAST_ENUMERATION_SLOPE = 3.5
 """Smallest slope that counts as growth of K choose 5."""
 
 Times = dict[str, list[tuple[int, float]]]
-"""Method to pairs of clients and seconds of one search."""
+"""Method to pairs: number of clients, seconds of one search."""
 
 
-def measure(size: Size) -> Times:
-    """Return the seconds of one search by each method, the smallest of several, at growing numbers of clients."""
+def measure_searches(size: Size) -> Times:
+    """Return the processor seconds of one search by each method, at growing numbers of clients.
+
+    Inputs of the search are random: `ucb` is the bound of each client, `modular` the sum of its generalisation and privacy terms.
+    """
     rng = np.random.default_rng(1)
     times: Times = {name: [] for name in _PAPER}
     for clients in _FEW[: 3 if size is Size.SMOKE else None]:
         ucb, modular = 1.0 + rng.random(clients), rng.random(clients)
-        times["enumeration"].append((clients, _least_s(partial(best_by_enumeration, ucb, modular, MEMBERS, rng), 3)))
+        times["enumeration"].append((clients, _shortest_s(partial(best_by_enumeration, ucb, modular, MEMBERS, rng), 3)))
     for clients in _MANY[size]:
         ucb, general, private = 1.0 + rng.random(clients), rng.random(clients), rng.random(clients)
         modular = general + private
-        times["exact (here)"].append((clients, _least_s(partial(best_set, ucb, modular, MEMBERS, rng), 20)))
+        times["exact (here)"].append((clients, _shortest_s(partial(best_set, ucb, modular, MEMBERS, rng), 20)))
+        # The small term keeps the temperature above zero.
         scale = energy_range(ucb, general, private, MEMBERS) + 1e-3
         graphs: dict[str, Callable[[], Graph]] = {
             "annealing, any swap": AnySwap,
             "annealing, tailored (SA-PAUSE)": partial(ListSwap, (ucb, private, general)),
         }
         for name, graph in graphs.items():
-            times[name].append((clients, _least_s(_walk(ucb, modular, graph, scale, rng), 3)))
+            times[name].append((clients, _shortest_s(_annealing_call(ucb, modular, graph, scale, rng), 3)))
     return times
 
 
-def _walk(
+def _annealing_call(
     ucb: FloatArray, modular: FloatArray, graph: Callable[[], Graph], scale: float, rng: np.random.Generator
 ) -> Callable[[], object]:
+    """Return a function that makes one annealing walk, the preparation of its `graph` included."""
     return lambda: anneal(ucb, modular, MEMBERS, graph(), scale=scale, kappa=1.0, steps=STEPS, rng=rng)
 
 
-def _least_s(call: Callable[[], object], repeats: int) -> float:
-    times = []
+def _shortest_s(call: Callable[[], object], repeats: int) -> float:
+    """Return the processor seconds of the shortest of `repeats` calls, the one that other processes disturb least."""
+    times_s = []
     for _ in range(repeats):
-        start = process_time()
+        start_s = process_time()
         call()
-        times.append(process_time() - start)
-    return min(times)
+        times_s.append(process_time() - start_s)
+    return min(times_s)
 
 
-def slope(points: list[tuple[int, float]]) -> float:
-    """Least-squares slope of log seconds on log clients."""
-    x, y = (np.log([point[axis] for point in points]) for axis in (0, 1))
-    return float(((x - x.mean()) * y).sum() / ((x - x.mean()) ** 2).sum())
+def growth_exponent(points: list[tuple[int, float]]) -> float:
+    """Return the least-squares slope of log seconds on log clients. `points`: pairs of clients and seconds."""
+    clients, seconds = (np.log([point[axis] for point in points]) for axis in (0, 1))
+    centred = clients - clients.mean()
+    return float((centred * seconds).sum() / (centred**2).sum())
 
 
 def sections(times: Times, *, look: Look) -> list[Section]:
-    """Verdict, table and figure of measured times."""
+    """Return the verdict, the table and the figure of measured times."""
     from analysis.documents.blocks import Picture, Section, Table
     from analysis.documents.numbers import format_number
 
-    slopes = {name: slope(points) for name, points in times.items()}
+    slopes = {name: growth_exponent(points) for name, points in times.items()}
+    enumeration, exact = slopes["enumeration"], slopes["exact (here)"]
     rules = [
-        ("enumeration grows as the number of sets, K choose 5", slopes["enumeration"] >= LEAST_BRUTE, slopes["enumeration"]),
-        ("the exact search grows no faster than K log K", slopes["exact (here)"] <= MOST_EXACT, slopes["exact (here)"]),
+        ("enumeration grows as the number of sets, K choose 5", enumeration, enumeration >= LEAST_ENUMERATION_SLOPE),
+        ("the exact search grows no faster than K log K", exact, exact <= MOST_EXACT_SLOPE),
     ]
-    judged = [[text, f"slope {value:.2f}", "as in the paper" if held else "not as in the paper"] for text, held, value in rules]
-    note = f"Fixed beforehand: a slope of {LEAST_BRUTE:g} at least, and of {MOST_EXACT:g} at most. Times of this machine."
-    verdict = Table("verdict", "Rules and verdicts", (["rule", "here", "verdict"], judged), note=note, words=(0, 2))
+    verdicts = [
+        [text, f"slope {value:.2f}", "as in the paper" if holds else "not as in the paper"] for text, value, holds in rules
+    ]
+    note = f"Fixed beforehand: a slope of {LEAST_ENUMERATION_SLOPE:g} at least, and of {MOST_EXACT_SLOPE:g} at most. "
+    note += "Times of this machine."
+    verdict = Table("verdict", "Rules and verdicts", (["rule", "here", "verdict"], verdicts), note=note, words=(0, 2))
     rows = []
     for name, points in times.items():
         (few, first_s), (many, last_s) = points[0], points[-1]

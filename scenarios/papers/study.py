@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class Size(StrEnum):
-    """Number of seeds and rounds, by what a panel may need of one core."""
+    """Size of a reproduction, by the time that it may take on one core."""
 
     SMOKE = "smoke"
-    """Under a minute; tests that the scenario works. Its numbers mean nothing."""
+    """Under a minute: shows that the scenario works. Its numbers mean nothing."""
     LAPTOP = "laptop"
     """Under an hour."""
     FULL = "full"
-    """As published, whatever it needs."""
+    """The published number of seeds and rounds, without a limit of time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A size of a reproduction."""
+    """Seeds and changed settings of a reproduction at one size."""
 
     seeds: tuple[int, ...]
     settings: tuple[str, ...] = ()
@@ -36,13 +36,12 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Sections of a result that needs no sweep.
-
-    `agrees`: True if all agrees with the published values, None if none are published.
-    """
+    """Result of a reproduction that needs no sweep."""
 
     sections: Sequence[Section]
+    """Tables and figures of the result."""
     agrees: bool | None
+    """True if all values agree with the published ones; None if none are published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ class Reproduction:
     figures: tuple[str, ...] = ()
     """Names of figures, as in `analysis.draw`; figures without data at a size are left out."""
     groups: tuple[tuple[str, ...], ...] = ()
-    """Groups of variants shown together, each group up to its earliest end; empty: all variants in one group."""
+    """Groups of variants, each shown in its own table up to the earliest end in the group; empty: all variants in one table."""
     against: tuple[str, ...] = ()
     """Keys against which the metrics are shown."""
     targets: tuple[float, ...] = ()
@@ -78,13 +77,16 @@ class Reproduction:
     accuracies: bool = False
     """True for SAFA's table of accuracies, whose cells have tolerances instead of rules."""
     solvers: bool = False
-    """True if it measures the cost of searches, and simulates nothing."""
+    """True if it measures the time of searches, and simulates nothing."""
     cells: bool = False
-    """True if it is SAFA's table of round lengths, with a world for each seed that is simulated cell by cell."""
+    """True for SAFA's table of round lengths: each seed draws a world, in which each cell of the table is simulated."""
     judge: Callable[[Path | None], Judgement] | None = None
-    """Computes and judges the result without a sweep, from a file of the user's or None for the one that comes along."""
+    """Function that computes and judges the result without a sweep, or None.
+
+    It takes the file of `--cases`; None stands for the included file.
+    """
     takes_cases: bool = False
-    """True if `judge` reads a file of cases, `--cases`."""
+    """True if `judge` reads the file of `--cases`."""
     sections: Callable[[Sweep], Sequence[Section]] | None = None
-    """Further sections, from the finished sweep."""
+    """Function that returns further sections from the finished sweep, or None."""
     sizes: Mapping[Size, Setup]

@@ -7,8 +7,8 @@ from scenarios.papers.study import Reproduction, Setup, Size
 PAPER = "Wu et al. 2021, SAFA"
 
 
-def _grid(*picked: int) -> str:
-    """Return the cells of most crashes, which train least."""
+def _grid_of_most_crashes(*picked: int) -> str:
+    """Return the setting that limits the sweep to the cells of most crashes. They train least, so they are the cheapest."""
     return f'sweep.grid={{"server.crash" = [0.7], "server.picked" = {list(picked)}}}'
 
 
@@ -40,9 +40,9 @@ REPRODUCTIONS = (
         sizes={
             Size.SMOKE: Setup(
                 seeds=(1,),
-                settings=("rounds=2", _grid(10), "learner.data.samples=12000", "learner.data.test_samples=1000"),
+                settings=("rounds=2", _grid_of_most_crashes(10), "learner.data.samples=12000", "learner.data.test_samples=1000"),
             ),
-            Size.LAPTOP: Setup(seeds=(1,), settings=(_grid(10, 30),)),
+            Size.LAPTOP: Setup(seeds=(1,), settings=(_grid_of_most_crashes(10, 30),)),
             Size.FULL: Setup(seeds=(1,)),
         },
     ),

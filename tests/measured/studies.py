@@ -22,9 +22,8 @@ from analysis.results.groups import group_runs
 from analysis.results.run import OUTCOMES, Run
 from analysis.results.sweep import Sweep
 from analysis.statistics.intervals import mean_interval
-from scenarios.papers.registry import find
-from scenarios.papers.reproduce import Request, plan_runs, reproduce
-from scenarios.papers.reproduce import judge as judge_cases
+from scenarios.papers.registry import find_reproduction
+from scenarios.papers.reproduce import Request, judge_without_sweep, plan_runs, reproduce
 from scenarios.papers.study import Size
 from scenarios.runs.reading import override, parse_assignment, read_file
 from scenarios.sweeps.options import Earlier, Machines
@@ -303,13 +302,13 @@ class PanelStudy:
     @property
     def command(self) -> str:
         """The command whose result this is."""
-        return Request(find(self.name), self.size).command
+        return Request(find_reproduction(self.name), self.size).command
 
     def measure(self, folder: Path, jobs: int) -> dict[str, Cells]:
         """Simulate what is not in `folder` yet, and return the tables."""
-        asked = Request(find(self.name), self.size)
-        if asked.what.judge is not None:
-            document, _ = judge_cases(asked, None, folder)
+        asked = Request(find_reproduction(self.name), self.size)
+        if asked.reproduction.judge is not None:
+            document, _ = judge_without_sweep(asked, None, folder)
         else:
             document = reproduce(asked, folder, plan_runs(asked), jobs=jobs)
         further = {name: of(open_sweep(folder / "runs")) for name, of in self.tables.items()}

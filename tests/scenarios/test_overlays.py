@@ -16,7 +16,7 @@ from models.overlays.silos import Silos
 from scenarios.cli.main import main
 from scenarios.networks import read_network, shipped_networks
 from scenarios.overlays import OVERLAYS, cycle_times
-from scenarios.papers.overlays_table import COLUMNS, MODELS, PUBLISHED, Cell, cells
+from scenarios.papers.overlays_table import COLUMNS, MODELS, PUBLISHED, Cell, compute_cells
 from scenarios.schema.errors import UserError
 
 PEERS: dict[str, Any] = {
@@ -43,7 +43,7 @@ def test_the_published_table(key: tuple[str, str]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", PUBLISHED, ids=" ".join)
 def test_the_published_table_by_events(key: tuple[str, str]) -> None:
-    found = cells({key: PUBLISHED[key]})
+    found = compute_cells({key: PUBLISHED[key]})
     assert len(found) == 6
     assert all(cell.agrees for cell in found), found
 

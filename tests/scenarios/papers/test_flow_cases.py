@@ -13,10 +13,10 @@ import pytest
 
 from netsim.network.flows.corrections import PRESETS, Corrections
 from scenarios.cli.main import main
-from scenarios.papers.flow_cases import FILE, corrections_of, ends, read_cases
+from scenarios.papers.flow_cases import FILE, parse_model, play_cases, read_cases
 from tests.helpers.max_min import Demand, rates
 
-FOUND = ends(read_cases(None), "flow-cases.json")
+FOUND = play_cases(read_cases(None), "flow-cases.json")
 
 
 @pytest.mark.parametrize("end", FOUND, ids=lambda end: f"{end.case}: {end.flow}")
@@ -44,7 +44,7 @@ def test_every_expected_end_of_the_file_is_judged() -> None:
     ],
 )
 def test_models_in_words(model: str, corrections: Corrections, same_links: bool) -> None:
-    assert corrections_of(model) == (corrections, same_links)
+    assert parse_model(model) == (corrections, same_links)
 
 
 CASE: dict[str, Any] = {
@@ -124,7 +124,7 @@ MODELS = (
 
 
 def drawn_case(seed: int) -> dict[str, Any]:
-    """Return a random case without its ends: fat pipes, links that change, flows of 0 bytes and within a node."""
+    """Return a random case without its play_cases: fat pipes, links that change, flows of 0 bytes and within a node."""
     rng = random.Random(seed)
     links = {
         f"l{number}": {
@@ -155,8 +155,8 @@ def exact(value: Any) -> Fraction:
 
 
 def exact_ends(case: dict[str, Any]) -> dict[str, float]:
-    """Return the ends of all flows, in rational numbers, by the definition of the rates alone."""
-    corrections, same_links = corrections_of(case["model"])
+    """Return the play_cases of all flows, in rational numbers, by the definition of the rates alone."""
+    corrections, same_links = parse_model(case["model"])
     capacity = {name: exact(link["bytes_per_s"]) for name, link in case["links"].items()}
     delay = {name: exact(link["latency_s"]) for name, link in case["links"].items()}
     fat = {name for name, link in case["links"].items() if not link["shared"]}
@@ -210,5 +210,5 @@ def exact_ends(case: dict[str, Any]) -> dict[str, float]:
 def test_drawn_cases_against_rational_numbers(seed: int) -> None:
     case = drawn_case(seed)
     expected = exact_ends(case)
-    found = ends({"cases": [case | {"expect_end_s": expected}]}, "drawn")
+    found = play_cases({"cases": [case | {"expect_end_s": expected}]}, "drawn")
     assert {end.flow: end.simulated for end in found} == pytest.approx(expected, rel=1e-9, abs=1e-12)

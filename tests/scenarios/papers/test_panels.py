@@ -30,7 +30,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def reproduce(asked: Any, out: Path, runs: Any, **rest: Any) -> Document:
-        names.append(asked.what.name)
+        names.append(asked.reproduction.name)
         (out / RUNS).mkdir(parents=True, exist_ok=True)
         (out / RUNS / f"run{len(names)}").write_text("rows")
         rows = [["a below b", "-1.0 ± 0.2", "as in the paper"]]
@@ -142,7 +142,7 @@ def test_verdicts_are_read_from_rules_and_counted_over_cells() -> None:
 def test_a_size_and_a_setting_are_part_of_the_checksum() -> None:
     asked = panels.Request(SWEEP, Size.SMOKE)
     others = [panels.Request(SWEEP, Size.LAPTOP), replace(asked, settings=("rounds=7",)), panels.Request(CASES, Size.SMOKE)]
-    assert len({panels.checksum(one) for one in [asked, *others]}) == 4
+    assert len({panels.panel_checksum(one) for one in [asked, *others]}) == 4
 
 
 def test_the_time_left_follows_the_pace_of_the_panels_that_were_played() -> None:
@@ -171,11 +171,11 @@ def test_progress_is_shown_of_panels_that_have_runs(tmp_path: Path, played: list
 def test_a_panel_is_expected_to_take_as_long_as_last_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = panels.Request(SWEEP, Size.SMOKE)
     stated_s, beside_s = COSTS[SWEEP.name][Size.SMOKE].core_s, panels._OVERHEAD_S
-    assert panels._expected_s(asked, tmp_path) == stated_s + beside_s
-    panels._save(Panel(SWEEP.name, panels.checksum(asked), core_s=7.0, complete=True), tmp_path)
-    assert panels._expected_s(asked, tmp_path) == 0.0
+    assert panels._expected_core_s(asked, tmp_path) == stated_s + beside_s
+    panels._save_record(Panel(SWEEP.name, panels.panel_checksum(asked), core_s=7.0, complete=True), tmp_path)
+    assert panels._expected_core_s(asked, tmp_path) == 0.0
     monkeypatch.setattr(panels, "code_checksum", lambda: "of other code")
-    assert panels._expected_s(asked, tmp_path) == 7.0 + beside_s
+    assert panels._expected_core_s(asked, tmp_path) == 7.0 + beside_s
 
 
 def test_a_panel_took_what_all_its_runs_took(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_a_panel_took_what_all_its_runs_took(tmp_path: Path) -> None:
         folder = tmp_path / name / "seed-1"
         folder.mkdir(parents=True)
         (folder / "summary.json").write_text(json.dumps({"machine": {"cpu_time_s": cpu_s}}))
-    assert panels._core_s(tmp_path) == 3.75
-    assert panels._core_s(tmp_path / "none") == 0.0
+    assert panels._runs_core_s(tmp_path) == 3.75
+    assert panels._runs_core_s(tmp_path / "none") == 0.0
 
 
 def test_verdicts_and_numbers_beside_the_paper_stand_on_the_page() -> None:
@@ -204,7 +204,7 @@ def test_a_panel_that_cannot_be_played_says_why_and_the_others_go_on(
     whole = panels.plan_runs
 
     def refuse(asked: Any) -> Any:
-        if asked.what is SWEEP:
+        if asked.reproduction is SWEEP:
             raise UserError("no file of MNIST")
         return whole(asked)
 

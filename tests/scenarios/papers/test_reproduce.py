@@ -18,10 +18,10 @@ from analysis.metrics.registry import metric
 from models.fl.data.files import data_paths
 from scenarios.cli.main import main
 from scenarios.papers.costs import COSTS, MOST_S, Cost, duration_words
-from scenarios.papers.registry import REPRODUCTIONS, find
-from scenarios.papers.reproduce import Request, answer, plan_runs
+from scenarios.papers.registry import REPRODUCTIONS, find_reproduction
+from scenarios.papers.reproduce import Request, plan_runs, sweep_document
 from scenarios.papers.rules import Lower, LowerInEach, Near, Ratio, Trend
-from scenarios.papers.solvers import measure, sections, slope
+from scenarios.papers.solvers import growth_exponent, measure_searches, sections
 from scenarios.papers.study import Reproduction, Setup, Size
 from scenarios.schema.errors import UserError
 from tests.helpers.result_folders import write_sweep
@@ -56,15 +56,15 @@ def netsim(monkeypatch: pytest.MonkeyPatch, *arguments: Any) -> int:
 def test_every_figure_and_table_of_the_papers_has_a_name() -> None:
     for paper, figures in PAPERS.items():
         for figure in figures:
-            assert find(f"{paper}_{figure}").shows
+            assert find_reproduction(f"{paper}_{figure}").shows
     with pytest.raises(UserError, match="did you mean 'channels_fig2a'"):
-        find("channel_fig2a")
+        find_reproduction("channel_fig2a")
 
 
 @pytest.mark.usefixtures("data_files")
 def test_the_command_that_a_result_names_is_the_one_that_made_it() -> None:
     settings = ("rounds=3", "policy={kind='random'}", 'description="it\'s mine"')
-    command = Request(find("pause_test1"), Size.SMOKE, (1, 2), settings).command
+    command = Request(find_reproduction("pause_test1"), Size.SMOKE, (1, 2), settings).command
     words = ["netsim", "reproduce", "pause_test1", "--size", "smoke", "--seeds", "1,2"]
     assert shlex.split(command) == [*words, *(word for text in settings for word in ("--set", text))]
 
@@ -134,7 +134,7 @@ def test_variants_of_a_group_stand_side_by_side_up_to_their_own_end(tmp_path: Pa
         name="channels_fig2a", paper="none", shows="nothing: much", metrics=("final_accuracy",), groups=(("a", "b"), ("b", "c")),
         sizes={Size.FULL: Setup(seeds=(1,))},
     )
-    tables = answer(Request(one, Size.FULL), sweep, FigureSettings()).tables
+    tables = sweep_document(Request(one, Size.FULL), sweep, FigureSettings()).tables
     assert [table.caption for table in tables] == ["Here and in the paper, up to 9 s", "Here and in the paper, up to 2 s"]
     assert [table.cells[1] for table in tables] == [[["a", "60.00"], ["b", "60.00"]], [["b", "30.00"], ["c", "30.00"]]]
     assert len({table.name for table in tables}) == 2
@@ -162,15 +162,15 @@ def test_the_list_has_every_name_whole_in_a_narrow_terminal(
 def test_the_cost_of_searches_is_judged_by_its_growth() -> None:
     quick = [(10, 1e-4), (100, 1e-3), (1000, 1e-2)]
     steep = [(10, 1e-4), (20, 32e-4), (40, 1024e-4)]
-    assert slope(quick) == pytest.approx(1.0)
-    assert slope(steep) == pytest.approx(5.0)
+    assert growth_exponent(quick) == pytest.approx(1.0)
+    assert growth_exponent(steep) == pytest.approx(5.0)
     names = ("enumeration", "annealing, any swap", "annealing, tailored (SA-PAUSE)", "exact (here)")
     for enumeration, exact, verdicts in ((steep, quick, ["as in the paper"] * 2), (quick, steep, ["not as in the paper"] * 2)):
         document = sections(dict(zip(names, (enumeration, quick, quick, exact), strict=True)), look=PLAIN)
         table = document[0].blocks[0]
         assert isinstance(table, Table)
         assert [row[2] for row in table.cells[1]] == verdicts
-    measured = measure(Size.SMOKE)
+    measured = measure_searches(Size.SMOKE)
     assert [clients for clients, _ in measured["exact (here)"]] == [100, 300, 1000]
     assert all(seconds > 0.0 for points in measured.values() for _, seconds in points)
 

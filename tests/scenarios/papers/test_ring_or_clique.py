@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.papers.registry import find
-from scenarios.papers.ring_or_clique import DATA, LAWS, ratio, sections, to_target
+from scenarios.papers.registry import find_reproduction
+from scenarios.papers.ring_or_clique import DATA, LAWS, costs_to_target, log_ratio, sections
 from scenarios.runs.reading import read_file
 
 
@@ -28,11 +28,11 @@ class Runs:
 
 
 def test_rounds_and_seconds_to_the_target_and_their_ratios() -> None:
-    ring, clique = (to_target(Runs(), f"{graph}-constant-alike", "accuracy") for graph in ("ring", "clique"))  # type: ignore[arg-type]
+    ring, clique = (costs_to_target(Runs(), f"{graph}-constant-alike", "accuracy") for graph in ("ring", "clique"))  # type: ignore[arg-type]
     np.testing.assert_array_equal(ring, [[3.0, 4.5], [np.nan, np.nan]])
     np.testing.assert_array_equal(clique, [[2.0, 3.0], [1.0, 1.5]])
     # Only the first seed counts: 3 / 2.
-    assert np.exp(ratio(ring[:, 0], clique[:, 0]).mean) == pytest.approx(1.5)
+    assert np.exp(log_ratio(ring[:, 0], clique[:, 0]).mean) == pytest.approx(1.5)
     (section,) = sections(Runs())  # type: ignore[arg-type]
     heads, rows = section.blocks[0].cells  # type: ignore[union-attr]
     assert len(heads) == len(rows[0]) == 8
@@ -40,6 +40,6 @@ def test_rounds_and_seconds_to_the_target_and_their_ratios() -> None:
 
 
 def test_every_variant_of_the_scenario_is_in_the_tables() -> None:
-    study = find("ring_or_clique")
+    study = find_reproduction("ring_or_clique")
     names = {variant["name"] for variant in read_file(study.name)["sweep"]["variants"]}
     assert names == {f"{graph}-{law}-{data}" for graph in ("ring", "clique") for law in LAWS for data in DATA}

@@ -41,7 +41,7 @@ def test_an_order_by_hand(tmp_path: Path) -> None:
     assert Lower("a", "b", metric, by=1.0).judge(sweep, found, 1).verdict == "open"
     assert Lower("a", "b", metric, by=0.5).judge(sweep, found, 1).verdict == "as in the paper"
     assert Lower("a", "b", metric).text == "updates a second: a below b"
-    assert Lower("a", "b", metric).judge(sweep, found, 1).found == "-1.03 ± 0.14"
+    assert Lower("a", "b", metric).judge(sweep, found, 1).evidence == "-1.03 ± 0.14"
     # One of many rules is decided by a wider interval: at 1 - 0.05 / 400 it holds zero.
     assert Lower("a", "b", metric).judge(sweep, found, 400).verdict == "open"
 
@@ -51,13 +51,13 @@ def test_an_order_without_intervals_by_hand(tmp_path: Path) -> None:
     metric = "updates_per_s"
     assert Lower("a", "b", metric).judge(sweep, found, 1).verdict == "open"
     judged = LowerInEach("a", "b", metric, by=0.5).judge(sweep, found, 1)
-    assert (judged.verdict, judged.found) == ("as in the paper", "-1 (by 1000000 s)")
+    assert (judged.verdict, judged.evidence) == ("as in the paper", "-1 (by 1000000 s)")
     assert LowerInEach("b", "a", metric, by=0.5).judge(sweep, found, 1).verdict == "not as in the paper"
     assert LowerInEach("a", "b", metric, by=1.5).judge(sweep, found, 1).verdict == "open"
     assert LowerInEach("a", "b", metric, by=0.5).text == "updates a second: a below b by more than 0.5 1/s, in each seed"
     sweep, found = made(tmp_path / "two", {"a": [1.0, 3.0], "b": [2.0, 3.2]})
     assert LowerInEach("a", "b", metric, by=0.5).judge(sweep, found, 1).verdict == "open"
-    assert LowerInEach("a", "b", metric, by=0.1).judge(sweep, found, 1).found == "-1, -0.2 (by 1000000 s)"
+    assert LowerInEach("a", "b", metric, by=0.1).judge(sweep, found, 1).evidence == "-1, -0.2 (by 1000000 s)"
 
 
 def test_two_variants_are_compared_where_both_of_them_end(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_two_variants_are_compared_where_both_of_them_end(tmp_path: Path) -> Non
     runs = {"a": {1: long | {"accuracy": [0.3, 0.9]}}, "b": {1: long | {"accuracy": [0.3, 0.5]}}, "c": {1: short}}
     sweep = open_sweep(write_sweep(tmp_path / "s", runs, baseline="c", target=0.8))
     found = compare(sweep, metrics=["final_accuracy"])
-    assert LowerInEach("b", "a", "final_accuracy", by=0.1).judge(sweep, found, 1).found == "-20 (by 9 s)"
-    assert LowerInEach("a", "c", "final_accuracy", by=0.1).judge(sweep, found, 1).found == "+0 (by 2 s)"
+    assert LowerInEach("b", "a", "final_accuracy", by=0.1).judge(sweep, found, 1).evidence == "-20 (by 9 s)"
+    assert LowerInEach("a", "c", "final_accuracy", by=0.1).judge(sweep, found, 1).evidence == "+0 (by 2 s)"
     # What a target cost is cut at the common end: b never reaches it.
-    assert LowerInEach("a", "b", "target_s", by=0.1).judge(sweep, found, 1).found == "+0 (by 9 s)"
+    assert LowerInEach("a", "b", "target_s", by=0.1).judge(sweep, found, 1).evidence == "+0 (by 9 s)"
 
 
 def test_numbers_ratios_and_trends_by_hand(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_numbers_ratios_and_trends_by_hand(tmp_path: Path) -> None:
     assert Trend("per_round", metric).judge(sweep, found, 1).verdict == "as in the paper"
     assert Trend("per_round", metric, rises=False).judge(sweep, found, 1).verdict == "not as in the paper"
     # At seed 1 the slope of 1, 2, 4 over 2, 4, 8 is 0.5; the others are 1/2 and 16/35.
-    assert Trend("per_round", metric).judge(sweep, found, 1).found.startswith("+0.486 ± ")
+    assert Trend("per_round", metric).judge(sweep, found, 1).evidence.startswith("+0.486 ± ")
 
 
 @pytest.mark.parametrize("rules", [1, 4])

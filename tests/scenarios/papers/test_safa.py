@@ -1,4 +1,4 @@
-"""SAFA's published table: its world, its cells beside a plain reference, and the rule."""
+"""SAFA's published table: its draw_world, its cells beside a plain reference, and the rule."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from scenarios.papers.safa import (
     NO_EVIDENCE,
     WAY_S,
     Cell,
-    mean_lengths_s,
-    shards,
-    speeds,
-    tables_of,
+    cell_scenario,
+    draw_shards,
+    draw_speeds,
+    draw_world,
+    simulate_lengths,
     verdict,
-    world,
 )
 from scenarios.runs.reading import parse, read_file
 from scenarios.wiring.simulation import build
@@ -37,7 +37,7 @@ BASE: dict[str, Any] = {key: table for key, table in read_file("safa_table").ite
 
 def simulated(cell: Cell, seed: int) -> MemoryRecorder:
     records = MemoryRecorder()
-    simulation = build(parse(tables_of(BASE, cell, seed, world(seed)))).simulation
+    simulation = build(parse(cell_scenario(BASE, cell, seed, draw_world(seed)))).simulation
     simulation.record_to(records)
     simulation.run()
     return records
@@ -45,16 +45,16 @@ def simulated(cell: Cell, seed: int) -> MemoryRecorder:
 
 def times_s(seed: int) -> np.ndarray[Any, np.dtype[np.float64]]:
     """(K,) what a client takes in a round, as published: min(T_lim, T_comm + n_k / B E / p_k)."""
-    return np.minimum(LIMIT_S, 2 * 10 / 0.175 + shards(seed) / 40 * 5 / speeds(seed))
+    return np.minimum(LIMIT_S, 2 * 10 / 0.175 + draw_shards(seed) / 40 * 5 / draw_speeds(seed))
 
 
 def test_the_world_is_drawn_as_published() -> None:
-    sizes, p = shards(3), speeds(3)
+    sizes, p = draw_shards(3), draw_speeds(3)
     assert sizes.shape == p.shape == (100,)
     assert sizes.min() >= 40
     assert sizes.sum() == pytest.approx(70_000, abs=50)
     assert p.min() >= 0.016
-    spread = np.concatenate([shards(seed) for seed in range(20)])
+    spread = np.concatenate([draw_shards(seed) for seed in range(20)])
     # 2,000 draws: the standard error of a standard deviation of 210 is 3.3.
     assert spread.std() == pytest.approx(210, abs=12)
     assert len(CELLS) == 48
@@ -65,7 +65,7 @@ def test_the_world_is_drawn_as_published() -> None:
 @pytest.mark.parametrize("share", [0.1, 0.7, 1.0])
 def test_a_round_of_safa_is_that_of_a_plain_reference(share: float) -> None:
     cell, seed = Cell("safa", share, 0.3), 4
-    records, takes_s, p = simulated(cell, seed), times_s(seed), speeds(seed)
+    records, takes_s, p = simulated(cell, seed), times_s(seed), draw_speeds(seed)
     quota, last = math.ceil(100 * share - 1e-9), set[int]()
     held: dict[int, int] = dict.fromkeys(range(100), 0)  # the round after which each client's model was made
     for row in records.rounds:
@@ -100,7 +100,7 @@ def test_a_round_of_fedavg_is_as_long_as_the_slowest_and_a_crash_costs_the_limit
 def test_a_round_of_fedcs_leaves_out_who_is_too_slow_and_waits_for_nobody_who_crashed() -> None:
     seed, records = 5, simulated(Cell("fedcs", 1.0, 0.5), 5)
     takes_s = times_s(seed)
-    trains_s = shards(seed) / 40 * 5 / speeds(seed)
+    trains_s = draw_shards(seed) / 40 * 5 / draw_speeds(seed)
     fits = {client for client in range(100) if trains_s[client] + WAY_S <= LIMIT_S}
     for row in records.rounds:
         mine = [one for one in records.updates if one.round == row.round]
@@ -111,7 +111,7 @@ def test_a_round_of_fedcs_leaves_out_who_is_too_slow_and_waits_for_nobody_who_cr
 
 def test_the_distribution_counts_the_models_of_the_run_or_of_the_round() -> None:
     # Everyone is picked and crashes in every round: 12 rounds of the limit, with 100 models of 8 ms each.
-    published_s, intended_s = mean_lengths_s(tables_of(BASE, Cell("fedavg", 1.0, 0.7), 1, world(1)))
+    published_s, intended_s = simulate_lengths(cell_scenario(BASE, Cell("fedavg", 1.0, 0.7), 1, draw_world(1)))
     assert intended_s == pytest.approx(5600 + 0.8, abs=1e-6)
     assert published_s == pytest.approx(5600 + 0.8 * 6.5, abs=1e-6)
 

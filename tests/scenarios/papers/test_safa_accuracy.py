@@ -12,8 +12,8 @@ from models.fl.networks.kinds import cnn
 from netsim.core.protocols import RoundView, Selection
 from netsim.core.streams import Streams
 from scenarios.library.validation.safa_accuracy import Crashing, batches_per_s, crashes, normal_sizes
-from scenarios.papers.safa import AGREES, DIFFERS, speeds
-from scenarios.papers.safa_accuracy import tolerance, verdict
+from scenarios.papers.safa import AGREES, DIFFERS, draw_speeds
+from scenarios.papers.safa_accuracy import Cell, tolerance, verdict
 from scenarios.runs.reading import override, parse, read_file
 from scenarios.wiring.simulation import build
 from tests.helpers.memory_recorder import MemoryRecorder
@@ -189,7 +189,7 @@ def test_fedcs_is_fedavg_where_nobody_is_slow() -> None:
 
 def test_speeds_are_those_of_the_table_of_round_lengths() -> None:
     for seed in (1, 2):
-        assert batches_per_s(Streams(seed), 100).tolist() == speeds(seed).tolist()
+        assert batches_per_s(Streams(seed), 100).tolist() == draw_speeds(seed).tolist()
 
 
 def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_been() -> None:
@@ -216,8 +216,8 @@ def test_a_run_goes_on_from_a_checkpoint_as_if_nothing_had_been() -> None:
     ],
 )
 def test_the_rule(cell: tuple[str, int, float], found: float, expected: str) -> None:
-    assert verdict(*cell, found) == expected
-    assert tolerance(*cell) == (3.0 if cell[0] != "safa" and cell[1:] == (10, 0.7) else 0.5)
+    assert verdict(Cell(*cell), found) == expected
+    assert tolerance(Cell(*cell)) == (3.0 if cell[0] != "safa" and cell[1:] == (10, 0.7) else 0.5)
 
 
 def test_shards_are_disjoint_and_spread() -> None:

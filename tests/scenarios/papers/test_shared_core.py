@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from scenarios.papers.overlays_table import MODELS
-from scenarios.papers.shared_core import STUDIED, pairs, sections
+from scenarios.papers.shared_core import STUDIED, round_times, sections
 
 
 def test_where_every_pair_has_its_cable_nothing_changes_and_where_paths_meet_a_star_waits() -> None:
-    found = {(one.network, one.overlay): one for one in pairs(["gaia", "geant"], {"inaturalist": MODELS["inaturalist"]})}
+    found = {(one.network, one.overlay): one for one in round_times(["gaia", "geant"], {"inaturalist": MODELS["inaturalist"]})}
     for overlay in STUDIED:
         assert found["gaia", overlay].fluid_ms == pytest.approx(found["gaia", overlay].fixed_ms, rel=1e-9)
     # 24 models of 44.96 ms cross one cable in each direction, one direction after the other or overlapping.
