@@ -14,7 +14,7 @@ from analysis.breakpoints.figure import course_figure, regret_around_changes_fig
 from analysis.consensus.topology_figure import topology_figure
 from analysis.detections.figure import detections_figure, states_figure
 from analysis.figures.lines import round_meanings
-from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_letters
+from analysis.figures.settings import MOST_VARIANTS, FigureSettings, ImageFormat, warn_of_missing_letters
 from analysis.figures.style import ShownFigure, add_note, save_figure
 from analysis.learning.figure import accuracy_figure, loss_figure, reached_figure
 from analysis.network.figure import link_loads_figure, network_figure
@@ -194,7 +194,7 @@ def figure_of(source: Sweep | Run | Sequence[Run], figure: str | None, options: 
         raise ValueError(f"figure = {figure!r}: there is no such figure; {did_you_mean(figure, _MAKERS)}")
     options = _fill_from_sweep(source, options)
     groups = group_runs(source)
-    warn_of_letters((*groups, options.look.title or ""), options.look.font)
+    warn_of_missing_letters((*groups, options.look.title or ""), options.look.font)
     for name in _MAKERS if figure is None else [figure]:
         drawing = _draw(name, groups, options)
         if drawing is not None:
@@ -229,7 +229,7 @@ def figures_of(source: Sweep | Run | Sequence[Run], options: FigureSettings) -> 
     """Draw every figure that the runs have data for; return the figures by name, in a fixed order."""
     options = _fill_from_sweep(source, options)
     groups = group_runs(source)
-    warn_of_letters((*groups, options.look.title or ""), options.look.font)
+    warn_of_missing_letters((*groups, options.look.title or ""), options.look.font)
     names = [name for name in _MAKERS if len(groups) > 1 or name not in _FOR_SEVERAL_VARIANTS]
     drawn = {name: _draw(name, groups, options) for name in names}
     return {name: figure for name, figure in drawn.items() if figure is not None}

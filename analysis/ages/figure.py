@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from analysis.ages.measure import ages
-from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thin
+from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_axis, round_columns, round_edges, thin_curve
 from analysis.figures.settings import PLAIN, Bound, Look, Over
-from analysis.figures.style import ShownFigure, drawable, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, drawable, finish_figure, line_style, new_figure
 from analysis.figures.theme import AXIS, FAINT
 from analysis.metrics.run_metrics import delivery_shares, oracle_name
 from analysis.results.groups import Groups
@@ -76,7 +76,7 @@ def ages_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         left_out = len(groups) - len(maps)
         note = f"rounds since a client was last heard; seed {next(iter(groups.values()))[0].seed}"
         note += f"; {left_out} further variants are not drawn" if left_out else ""
-        headline(figure, "Age of information", note, [], look=look)
+        finish_figure(figure, "Age of information", note, [], look=look)
         means = ", ".join(f"{label} {float(age.mean()):.3g}" for label, (age, _) in maps.items())
         figure.description = f"Maps of ages, clients against {along.unit}. Mean ages in rounds: {means}."
     return figure
@@ -97,7 +97,7 @@ def aoi_regret_figure(
         x, ages_, oracle_ages = round_columns(run, along.column, "sum_age", "oracle_sum_age")
         regret = ages_ - oracle_ages
         measured = ~np.isnan(regret)
-        return thin((x[measured], np.cumsum(regret[measured])))
+        return thin_curve((x[measured], np.cumsum(regret[measured])))
 
     curves = curves_of(groups, curve)
     if not any(curves.values()):
@@ -125,7 +125,7 @@ def aoi_regret_figure(
             note += "; regrets below 1 are not shown"
         else:
             axes.axhline(0.0, color=AXIS, linewidth=0.8, zorder=1)
-        headline(figure, f"AoI regret against the oracle {_oracles(groups)}", note, lines, look=look)
+        finish_figure(figure, f"AoI regret against the oracle {_oracles(groups)}", note, lines, look=look)
     return figure
 
 
@@ -152,13 +152,13 @@ def aoi_variance_figure(
         width = window or max(1, int(measured.sum()) // 50)
         if measured.any():
             widths_used.add(width)
-        return thin((x[measured], moving_mean(variance[measured], width)))
+        return thin_curve((x[measured], moving_mean(variance[measured], width)))
 
     def cumulated_variance(run: Run) -> Curve:
         """Return the sum of the variances up to each round."""
         x, variance = round_columns(run, along.column, "age_variance")
         measured = ~np.isnan(variance)
-        return thin((x[measured], np.cumsum(variance[measured])))
+        return thin_curve((x[measured], np.cumsum(variance[measured])))
 
     over_rounds = curves_of(groups, smoothed_variance)
     if not any(over_rounds.values()):
@@ -180,7 +180,7 @@ def aoi_variance_figure(
             axes.xaxis.set_major_locator(MaxNLocator(nbins=4, integer=along.over == "rounds"))
         widths = " to ".join(str(width) for width in sorted({min(widths_used), max(widths_used)}))
         note = curve_note(over_rounds, f"sum over clients of (age - mean age)²; left: moving mean of {widths} rounds")
-        headline(figure, "Variance of the age of information", note, lines, look=look)
+        finish_figure(figure, "Variance of the age of information", note, lines, look=look)
     return figure
 
 
@@ -204,5 +204,5 @@ def deliveries_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         axes.set(xlabel="client", ylabel="rounds with a delivery")
         round_axis(axes)
-        headline(figure, "Deliveries by client", curve_note(curves, "deliveries over rounds"), lines, look=look)
+        finish_figure(figure, "Deliveries by client", curve_note(curves, "deliveries over rounds"), lines, look=look)
     return figure

@@ -17,7 +17,7 @@ from analysis.breakpoints.summary import change_tables, share_over_time
 from analysis.detections.measure import declared_rounds, run_detections
 from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, line_style, new_figure
 from analysis.figures.theme import FAINT, INK
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -76,7 +76,7 @@ def regret_around_changes_figure(
         per = "round" if unit == "rounds" else "s"
         axes.set(xlabel=f"{unit} since the change", ylabel=f"regret per {per}")
         note = curve_note(curves, f"moving mean of {window} rounds, over the changes of a run")
-        headline(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")], look=look)
+        finish_figure(figure, "Regret around changes", note, [*lines, (Line2D([], [], color=FAINT, lw=1.2), "change")], look=look)
     return figure
 
 
@@ -113,7 +113,7 @@ def shares_figure(
             axes.set_ylim(0.0, 1.03)
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
         note = "Kaplan-Meier estimates over all changes and seeds; strokes: censored by the next change or the end of the run"
-        headline(figure, "How soon changes were answered", note, [(line, label) for label, line in lines.items()], look=look)
+        finish_figure(figure, "How soon changes were answered", note, [(line, label) for label, line in lines.items()], look=look)
     return figure
 
 
@@ -150,7 +150,7 @@ def course_figure(
             lines.append((Patch(color=SHADES[str(kind)], alpha=0.25), str(kind)))
         axes.set_ylabel("regret per round")
         along.label(axes)
-        headline(figure, "The course of a run", f"seed {run.seed}, {run.label}", lines, look=look)
+        finish_figure(figure, "The course of a run", f"seed {run.seed}, {run.label}", lines, look=look)
     return figure
 
 

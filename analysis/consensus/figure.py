@@ -22,7 +22,7 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look
     """
     from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-    from analysis.figures.style import headline, line_style, new_figure
+    from analysis.figures.style import finish_figure, line_style, new_figure
     from analysis.figures.theme import FAINT
 
     lines = curves(points)
@@ -71,5 +71,5 @@ def timing_figure(points: Sequence[Point], margin: float = MARGIN, *, look: Look
             f"mean over {seeds} seeds, shaded: 95 % interval; regret: average opinion with the best clients, minus that reached; "
             f"grey: the margin of {margin:g}"
         )
-        headline(figure, "BP-UCB when messages take time, by when training starts", note, legend, look=look)
+        finish_figure(figure, "BP-UCB when messages take time, by when training starts", note, legend, look=look)
     return figure

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, new_figure
 from analysis.figures.theme import AXIS, GRID, INK
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -74,7 +74,7 @@ def topology_figure(groups: Groups, *, round: int | None = None, look: Look = PL
         left_out = len(links) - MOST_LINKS
         note = f"seed {run.seed}, {run.label}; {beliefs.shape[1]:,} clients, {len(links):,} links"
         note += f"; the first {MOST_LINKS:,} links are drawn" if left_out > 0 else ""
-        headline(figure, "Beliefs on the graph of the clients", note, lines, look=look)
+        finish_figure(figure, "Beliefs on the graph of the clients", note, lines, look=look)
         parts = [
             f"slot {slot}: mean belief {np.nanmean(beliefs[slot - 1]):.3g}, members {_names(np.flatnonzero(members[slot - 1]))}"
             for slot in slots

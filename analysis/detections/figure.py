@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from analysis.detections.measure import Cause, DetectionScore, declared_rounds, run_detections
 from analysis.figures.lines import abscissa, round_columns, round_edges
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import LETTERS, ShownFigure, drawable, headline, line_style, new_figure, row_in
+from analysis.figures.style import LETTERS, ShownFigure, drawable, finish_figure, line_style, new_figure, row_height_in
 from analysis.figures.theme import FAINT, INK, PAPER
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -54,7 +54,7 @@ def states_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAI
         figure.colorbar(image, ax=axes, label=label, pad=0.015)
         changes = run_detections(run).changes or ()
         note = f"seed {run.seed}, {run.label}" + ("" if true else f"; averaged over {_BINS} stretches, white: nothing was sent")
-        headline(figure, "States of the sub-channels", note, legend, look=look)
+        finish_figure(figure, "States of the sub-channels", note, legend, look=look)
         figure.description = (
             f"A map of {means.shape[0]} sub-channels over {number.size:,} rounds, with {len(changes)} true changes and "
             f"{len(run_detections(run).causes)} declared ones."
@@ -159,7 +159,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
     along = abscissa(groups, over)
     edges = {label: round_edges(groups[label][0], along) for label in shown}
     with look.apply():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_in(shown, 0.42) * len(shown)), look=look)
+        figure, (axes,) = new_figure(size_in=(7.2, 1.7 + row_height_in(shown, 0.42) * len(shown)), look=look)
         for index, label in enumerate(shown):
             score = scores[label][0]
             colour = line_style(list(groups).index(label))["color"]
@@ -185,7 +185,7 @@ def detections_figure(groups: Groups, *, over: Over | None = None, look: Look = 
         ]
         seeds = max(len(scores[label]) for label in shown)
         drawn = f"drawn: seed {groups[shown[0]][0].seed}; counts: all {seeds} seeds" if seeds > 1 else ""
-        headline(figure, "Declared changes", drawn, lines, look=look)
+        finish_figure(figure, "Declared changes", drawn, lines, look=look)
     return figure
 
 

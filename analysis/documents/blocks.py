@@ -32,23 +32,23 @@ class Bullets:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Names and values, in short."""
+    """A list of names with their values, each a few words long."""
 
     pairs: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its first column names the rows, the others are numbers or short words."""
+    """A table: its first column names the rows, the others hold numbers or short words."""
 
     name: str
-    """A word for files and anchors: lower-case letters, digits and hyphens."""
+    """Name for files and anchors: lower-case letters, digits and hyphens."""
     caption: str
     cells: Cells
     note: str = ""
     """Text below the table: how its numbers were averaged."""
     words: Sequence[int] = (0,)
-    """Columns of words, which are aligned to the left."""
+    """Indices of the columns that hold words and are aligned to the left; all others hold numbers."""
     unfolded: bool = False
     """True if a long table is shown in full, because it is the subject of the page."""
 

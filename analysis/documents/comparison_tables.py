@@ -18,40 +18,40 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 MOST_COLUMNS = 4
-"""Largest number of metrics in 80 columns of a terminal; the report has all."""
+"""Most metrics shown in the terminal, as many as fit into 80 characters; the report has all."""
 MOST_CUT = 0.9
-"""Smallest ratio of the shortest run to the longest without a warning: runs are compared up to the end of the shortest."""
+"""Ratio of the shortest run to the longest below which a warning is given: runs are compared up to the end of the shortest."""
 
 
 def comparison_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
-    """Return the comparison as text; `metrics` None: those of `Comparison.shown_metrics`."""
+    """Return header and rows of the comparison, a row for each variant; `metrics` None: those of `Comparison.shown_metrics`."""
     shown = comparison.shown_metrics() if metrics is None else metrics
     header = ["variant", *(heading(comparison, name) for name in shown)]
     return header, [[row.label, *(value_cell(row, comparison, name) for name in shown)] for row in comparison.rows]
 
 
 def difference_cells(comparison: Comparison, metrics: Sequence[str] | None = None) -> Cells:
-    """Return the paired differences as text; `metrics` None: those of `Comparison.shown_metrics`."""
+    """Return header and rows of the differences to the baseline; `metrics` None: those of `Comparison.shown_metrics`."""
     shown = comparison.shown_metrics() if metrics is None else metrics
     header = ["variant", *(heading(comparison, name).replace("accuracy (%)", "accuracy (points)") for name in shown)]
     return header, [[row.label, *(difference_cell(row, name) for name in shown)] for row in comparison.differences]
 
 
 def heading(comparison: Comparison, name: str) -> str:
-    """Return the head of a metric's column: title and unit, with the target or the oracle where it has one."""
+    """Return the heading of the column of metric `name`: title and unit, with the target or the oracle where it has one."""
     if name in TARGETS:
         return _target_title(comparison, TARGETS[name])
     return aoi_regret_title(comparison.oracles) if name == "aoi_regret" else metric(name).heading
 
 
 def value_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
-    """Return a metric of one variant as text: mean ± half-width, and for a target the number of runs that reached it."""
+    """Return metric `name` of one variant as text: mean ± half-width; for a target, also the number of runs that reached it."""
     if name in TARGETS:
         return _target_cell(row, comparison, name)
     if name == "max_leak" and math.isinf(row[name].mean):
         return "unprotected"
     text = format_interval(row[name], scale=metric(name).scale)
-    # Where runs differ in their oracle, every figure names its own.
+    # Where runs were measured against different oracles, each cell names its own.
     return f"{text} ({row.oracle})" if name == "aoi_regret" and len(comparison.oracles) > 1 and row.oracle else text
 
 
@@ -87,10 +87,10 @@ _DECIDED = ("agreed_s", "disagreement", "messages", "message_bytes")
 
 
 def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
-    """Return the metrics for the terminal: those asked for, or the first that fit.
+    """Return the metrics for the terminal: those asked for, otherwise the `MOST_COLUMNS` that say most about the study.
 
-    A study that measures ages is about ages: they come before other regrets. Bytes to the target come last, unless the study
-    counts joules and so is about costs. A study of clients that decide among themselves, without training, shows agreement.
+    Metrics of ages come first, because a study that measures ages is about them. Bytes to the target come last, unless the study
+    counts joules and so is about costs. A study without training whose clients decide among themselves shows their agreement.
     """
     shown = comparison.shown_metrics()
     decided = tuple(name for name in _DECIDED if name in shown)
@@ -100,8 +100,9 @@ def _terminal_metrics(comparison: Comparison) -> tuple[str, ...]:
         return decided
     ages = ("aoi_regret", "cumulated_age_variance")
     last = () if comparison.has("target_j") else ("target_bytes",)
-    order = sorted(shown, key=lambda name: (name not in ages) + (name in last))[:MOST_COLUMNS]
-    return tuple(name for name in shown if name in order)
+    # The sort is stable: metrics of one rank stay in the order of tables.
+    chosen = sorted(shown, key=lambda name: (name not in ages) + (name in last))[:MOST_COLUMNS]
+    return tuple(name for name in shown if name in chosen)
 
 
 def aoi_regret_title(oracles: Sequence[str]) -> str:
@@ -110,7 +111,7 @@ def aoi_regret_title(oracles: Sequence[str]) -> str:
 
 
 def interval_words(comparison: Comparison) -> str:
-    """Say in words what the numbers of a comparison are averaged over."""
+    """Return a phrase that says over how many seeds the numbers of a comparison are averaged, and which interval they have."""
     counts = sorted({row.seeds for row in comparison.rows})
     if not counts:
         return "no runs"
@@ -121,9 +122,10 @@ def interval_words(comparison: Comparison) -> str:
 
 
 def extent_words(comparison: Comparison, metrics: Sequence[str] | None = None) -> list[str]:
-    """Say in words up to where runs are compared, and whether rounds are alike.
+    """Return phrases on the limits of the comparison: horizons of costs, and the point at which final accuracies are taken.
 
-    These are the horizons of costs, and the end at which the final accuracy is taken.
+    A first phrase warns where a round has another meaning for some variants. `metrics`: those in the table; None: those of
+    `Comparison.shown_metrics`.
     """
     words = []
     metrics = comparison.shown_metrics() if metrics is None else metrics
@@ -147,13 +149,13 @@ _AMOUNTS: dict[Cost, str] = {"seconds": "time", "bytes": "bytes", "joules": "ene
 
 
 def restricted_words(comparison: Comparison, name: str) -> str:
-    """Say in words how the cost of a target is restricted before averaging, such as "min(time, 20 s)"."""
+    """Return the formula by which the cost of a target is cut before averaging, such as "min(time, 20 s)"."""
     cost = TARGETS[name]
     return f"min({_AMOUNTS[cost]}, {format_cost(horizon_of(comparison, cost), cost)})"
 
 
 def short_run_note(comparison: Comparison) -> str:
-    """Return a warning if one run ends so early that the others are compared far before their own ends; "" if none does."""
+    """Return a warning if one run ends so early that much of the other runs is not compared; otherwise ""."""
     ends = [(extent.time_s, label, seed) for label, seed, extent in comparison.extents if extent.rounds]
     if not ends or not (comparison.has("target_s") or comparison.has("final_accuracy")):
         return ""
@@ -169,8 +171,8 @@ def short_run_note(comparison: Comparison) -> str:
 
 
 def horizon_of(comparison: Comparison, cost: Cost) -> float:
-    """Return the horizon of `cost`, in seconds, bytes or joules: costs of the target count up to it."""
-    return next(comparison.horizons[name] for name, of in TARGETS.items() if of == cost)
+    """Return the horizon of `cost`, in seconds, bytes or joules, at which costs of the target are cut."""
+    return next(comparison.horizons[name] for name, counted in TARGETS.items() if counted == cost)
 
 
 def baseline_label(comparison: Comparison) -> str:
@@ -179,10 +181,12 @@ def baseline_label(comparison: Comparison) -> str:
 
 
 def _target_title(comparison: Comparison, cost: Cost = "seconds") -> str:
+    """Return the title of a cost of the target, such as "seconds to 90 %"."""
     return f"{UNITS[cost][0]} to {format_percent(comparison.target_accuracy or 0.0)}"
 
 
 def _target_cell(row: ComparisonRow, comparison: Comparison, name: str) -> str:
+    """Return a cost of the target of one variant as text, with the number of runs that reached it unless all did."""
     cost, mean, reached = TARGETS[name], row[name], row.reached[name]
     if cost != "seconds" and mean.count == 0:
         return MISSING

@@ -22,6 +22,7 @@ _WIDE_COLUMNS = 7
 """Tables of more columns take the width of the window, and their cells wrap, so that no column is cut off."""
 _PROSE_LETTERS = 40
 """Number of letters in a cell of text above which its column is made wider."""
+# Content security policy: the page may use its own styles and embedded data, and load nothing.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _COLOURS = {
     "#222222": "var(--ink)",
@@ -40,8 +41,8 @@ _COLOURS = {
 """Colours of `analysis.figures.style` that are not legible on both light and dark, by their names in the style sheet."""
 
 
-def html(document: Document, svg: Callable[[Picture], str]) -> str:
-    """Return the text of an HTML file; `svg` returns a picture as SVG, with its description for readers who cannot see it."""
+def html_page(document: Document, svg: Callable[[Picture], str]) -> str:
+    """Return the document as the text of one HTML file; `svg` turns a picture into an SVG element with a description."""
     anchors = _anchors(document)
     style = files("analysis.documents").joinpath("report.css").read_text(encoding="utf-8")
     contents = "\n".join(
@@ -83,7 +84,7 @@ def html(document: Document, svg: Callable[[Picture], str]) -> str:
 
 
 def _anchors(document: Document) -> list[str]:
-    """Return an anchor for each section, from its title; a repeated title gets a number."""
+    """Return a unique anchor for each section, made from its title; a repeated title gets a number."""
     counts: dict[str, int] = {}
     anchors = []
     for section in document.sections:
@@ -94,7 +95,7 @@ def _anchors(document: Document) -> list[str]:
 
 
 def _section(section: Section, anchor: str, svg: Callable[[Picture], str]) -> str:
-    """Return a section as HTML, with a heading that has the anchor."""
+    """Return a section as HTML; `anchor` is the id of its heading."""
     inner = "\n".join(part for block in section.blocks for part in _block(block, svg))
     heading = f'<h2 id="{anchor}" tabindex="-1">{escape(section.title)}</h2>'
     return f'<section aria-labelledby="{anchor}">\n{heading}\n{inner}\n</section>'
@@ -141,11 +142,12 @@ def _block(block: Block, svg: Callable[[Picture], str]) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
-    """Yield the parts of a table as HTML; a long table is folded below its caption."""
+    """Yield the parts of a table as HTML, with links to download it; a long table is folded below its caption."""
     header, rows = table.cells
     caption = escape(table.caption)
 
     def css_class(column: int) -> str:
+        """Return the attribute `class` of the cells of a column: words are aligned to the left, long texts get a wide column."""
         if column not in table.words:
             return ""
         prose = any(len(row[column]) > _PROSE_LETTERS for row in rows)
@@ -164,7 +166,7 @@ def _table(table: Table) -> Iterator[str]:
         cells = []
         for column, cell in enumerate(row):
             tag, scope = ("th", ' scope="row"') if column == 0 and 0 in table.words else ("td", "")
-            # Break a cell, if necessary, before a plus or minus.
+            # A cell may break before ± but not after it, so that the sign stays with its half-width.
             cells.append(f"<{tag}{scope}{css_class(column)}>{escape(cell).replace('± ', '±&nbsp;')}</{tag}>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div>"
@@ -176,7 +178,7 @@ def _table(table: Table) -> Iterator[str]:
 
 
 def _downloads(table: Table) -> str:
-    """Return links that contain the table in other formats."""
+    """Return links that download the table as CSV and LaTeX; the links hold the files themselves, as data."""
     links = []
     for ending, text in WRITERS.items():
         name, media = _MEDIA[ending]
@@ -187,9 +189,10 @@ def _downloads(table: Table) -> str:
 
 
 def inline_svg(text: str, name: str, title: str, description: str) -> str:
-    """Fit an SVG of Matplotlib into a page: unique ids, colours by name, and a description of what it shows.
+    """Return an SVG of Matplotlib as an element for a page that holds several: with unique ids, named colours and a description.
 
-    `name`: unique name of the picture on the page. Coordinates of lines keep two decimals of a point.
+    `name`: name of the picture, unique on the page; ids begin with it. Colours get the names of the style sheet, so that they
+    follow the reader's choice of light or dark. Coordinates keep two decimals of a point, to keep the page small.
     """
     start = text.index("<svg")
     svg = re.sub(r"<metadata>.*?</metadata>", "", text[start:], count=1, flags=re.DOTALL)
@@ -207,4 +210,5 @@ def inline_svg(text: str, name: str, title: str, description: str) -> str:
 
 
 def _round_coordinates(path: str) -> str:
-    return re.sub(r"-?\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", " ".join(path.split()))
+    """Return the path data of an SVG with two decimals for each number, on one line."""
+    return re.sub(r"-?\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", " ".join(path.split()))

@@ -8,7 +8,7 @@ from analysis.documents.blocks import Beside, Block, Bullets, Cells, Code, Docum
 
 
 def markdown_page(document: Document, pictures: Mapping[str, str]) -> str:
-    """Return the text of a Markdown file; `pictures`: name of each picture to its path, relative to that file."""
+    """Return the document as the text of a Markdown file; `pictures`: picture name to path, relative to that file."""
     parts = [f"# {document.title}", *([document.lead] if document.lead else [])]
     for section in document.sections:
         parts.append(f"## {section.title}")
@@ -25,6 +25,7 @@ def markdown_table(cells: Cells, words: tuple[int, ...] = (0,)) -> str:
 
 
 def _block(block: Block, pictures: Mapping[str, str]) -> str:
+    """Return a block as Markdown, by its type."""
     match block:
         case Text():
             words = f"**{block.lead}** {block.text}" if block.lead else block.text

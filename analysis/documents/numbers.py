@@ -8,9 +8,10 @@ from analysis.metrics.targets import Cost
 from analysis.statistics.intervals import Interval
 
 MISSING = "—"
+"""Text of a number that does not exist."""
 
 UNITS: dict[Cost, tuple[str, float]] = {"seconds": ("seconds", 1.0), "bytes": ("MB", 1e-6), "joules": ("kJ", 1e-3)}
-"""Unit in which tables and figures show a cost, and the factor to it."""
+"""Unit in which tables and figures show a cost, and the factor by which the cost is multiplied for it."""
 
 
 def format_number(value: float, *, digits: int | None = None, signed: bool = False) -> str:
@@ -24,7 +25,10 @@ def format_number(value: float, *, digits: int | None = None, signed: bool = Fal
 
 
 def format_interval(interval: Interval, *, scale: float = 1.0, signed: bool = False) -> str:
-    """Return mean ± half-width, to two significant digits of the half-width, 3 decimals at most; the mean alone without it."""
+    """Return "mean ± half-width", both to two significant digits of the half-width, at most 3 decimals.
+
+    The mean alone if there is no half-width. `scale`: factor for both; `signed`: True if the mean shows a plus sign.
+    """
     mean, half = interval.mean * scale, interval.half_width * scale
     if not math.isfinite(half):
         return format_number(mean, signed=signed)
@@ -33,22 +37,23 @@ def format_interval(interval: Interval, *, scale: float = 1.0, signed: bool = Fa
 
 
 def _decimals(value: float) -> int:
+    """Return the number of decimals that suits the size of a value."""
     size = abs(value)
     return 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
 
 
 def format_percent(share: float) -> str:
-    """Return a share as a percentage, as short as possible."""
+    """Return a share in [0, 1] as a percentage without trailing zeros, such as "95 %"."""
     return f"{share * 100:.10g} %"
 
 
 def format_seconds(seconds: float) -> str:
-    """Return the seconds to four significant digits, with their unit."""
+    """Return the seconds to four significant digits, with their unit; "any time" for infinity."""
     return "any time" if math.isinf(seconds) else f"{float(f'{seconds:.4g}'):,.10g} s"
 
 
 def format_cost(amount: float, cost: Cost) -> str:
-    """Seconds, bytes or joules to four significant digits, with the unit they are shown in."""
+    """Return an amount of seconds, bytes or joules to four significant digits, in the unit of `UNITS`, such as "12.5 MB"."""
     if cost == "seconds":
         return format_seconds(amount)
     name, scale = UNITS[cost]

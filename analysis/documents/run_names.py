@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from analysis.results.sweep import Sweep
 
 MOST_NAMED = 12
-"""Variants, or stretches of seeds of one, that are named; the runs of further ones are counted."""
+"""Most variants, and most stretches of seeds of a variant, that are named; the runs of further ones are counted."""
 
 
 def missing_words(sweep: Sweep) -> str:
-    """Say in words which runs of `sweep` are not complete; empty if all are."""
+    """Return a sentence that names the planned runs of `sweep` that are not complete; "" if all are."""
     if not sweep.missing:
         return ""
     total = len(sweep) + len(sweep.missing)
@@ -20,7 +20,7 @@ def missing_words(sweep: Sweep) -> str:
 
 
 def runs_in_words(runs: Iterable[tuple[str, int]]) -> str:
-    """Name runs by variant and seed: "PAUSE, seeds 1..10; random, seed 3"."""
+    """Return a phrase that names runs (label, seed) by variant, such as "PAUSE, seeds 1..10; random, seed 3"."""
     seeds: dict[str, list[int]] = {}
     for label, seed in runs:
         seeds.setdefault(label, []).append(seed)
@@ -28,14 +28,14 @@ def runs_in_words(runs: Iterable[tuple[str, int]]) -> str:
     for label, numbers in list(seeds.items())[:MOST_NAMED]:
         stretches = _stretches(numbers)
         further = sum(map(len, stretches[MOST_NAMED:]))
-        listed = ", ".join(_from_to(stretch) for stretch in stretches[:MOST_NAMED])
+        listed = ", ".join(_stretch_text(stretch) for stretch in stretches[:MOST_NAMED])
         named.append(f"{label}, seed{'s' * (len(numbers) > 1)} {listed}" + (f" and {further} more" if further else ""))
     others = sum(len(numbers) for numbers in list(seeds.values())[MOST_NAMED:])
     return "; ".join([*named, *([f"and {others} more"] if others else [])])
 
 
 def _stretches(seeds: Sequence[int]) -> list[list[int]]:
-    """Split sorted seeds into stretches of successive ones."""
+    """Sort the seeds and split them into stretches of consecutive numbers."""
     stretches: list[list[int]] = []
     for seed in sorted(seeds):
         if stretches and seed == stretches[-1][-1] + 1:
@@ -45,6 +45,7 @@ def _stretches(seeds: Sequence[int]) -> list[list[int]]:
     return stretches
 
 
-def _from_to(stretch: Sequence[int]) -> str:
-    few = len(stretch) < 3
-    return ", ".join(map(str, stretch)) if few else f"{stretch[0]}..{stretch[-1]}"
+def _stretch_text(stretch: Sequence[int]) -> str:
+    """Return a stretch as text: "3..7", or its numbers if there are fewer than three."""
+    is_short = len(stretch) < 3
+    return ", ".join(map(str, stretch)) if is_short else f"{stretch[0]}..{stretch[-1]}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def terminal_table(title: str, caption: str, cells: Cells) -> Table:
-    """Return a table for the terminal; labels wrap where it is narrow, numbers never do."""
+    """Return a table for the terminal. In a narrow terminal labels wrap, numbers never do."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -28,7 +28,7 @@ def terminal_table(title: str, caption: str, cells: Cells) -> Table:
         collapse_padding=True,
     )
     for index, name in enumerate(header):
-        # Headers wrap to the width of the cells. Where the terminal is narrow labels wrap too, but never a number.
+        # Headers wrap to the width of the widest cell below or of their own longest word.
         widest = max(len(text) for text in [*name.split(), *(row[index] for row in rows)])
         header_text = fill(name, widest, break_on_hyphens=False)
         if index == 0:

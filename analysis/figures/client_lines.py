@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from analysis.figures.lines import draw_lines, round_axis, thin
+from analysis.figures.lines import draw_lines, round_axis, thin_curve
 from analysis.statistics.arrays import Curve, FloatArray
 
 if TYPE_CHECKING:
@@ -19,25 +19,28 @@ MOST_NUMBERED = 60
 
 
 def client_lines(
-    axes: Axes, values: Mapping[str, Sequence[FloatArray]], what: str, most: str
+    axes: Axes, values: Mapping[str, Sequence[FloatArray]], quantity: str, first_clients: str
 ) -> tuple[list[tuple[Line2D, str]], dict[str, list[Curve]]]:
-    """Draw the mean over runs of `values`, (K,) of each run, with its band; return the lines for a legend, and the curves.
+    """Draw a value of each client against the clients, as the mean over runs with its band, one line for each label.
 
-    `what` names the vertical axis; `most` says which clients come first where they are sorted.
+    `values`: label to one array (K,) for each run. `quantity`: label of the vertical axis. `first_clients`: adjective for the
+    clients with the largest values, which come first where clients are sorted, such as "busiest".
+
+    Return the entries of the legend (line, label), and the drawn curves by label.
     """
-    count = max((one.size for several in values.values() for one in several), default=0)
+    count = max((run_values.size for of_label in values.values() for run_values in of_label), default=0)
     numbered = count <= MOST_NUMBERED
 
-    def curve(one: FloatArray) -> Curve:
-        shown = one if numbered else np.sort(one)[::-1]
-        return thin((np.arange(shown.size, dtype=np.float64), shown))
+    def curve(run_values: FloatArray) -> Curve:
+        shown = run_values if numbered else np.sort(run_values)[::-1]
+        return thin_curve((np.arange(shown.size, dtype=np.float64), shown))
 
-    curves = {label: [curve(one) for one in several if one.size] for label, several in values.items()}
+    curves = {label: [curve(run_values) for run_values in of_label if run_values.size] for label, of_label in values.items()}
     lines = draw_lines(axes, curves, np.arange(count, dtype=np.float64) if count <= 1000 else None)
     if numbered:
         for line, _ in lines:
             line.set(marker="o", markersize=3.5)
-    axes.set(xlabel="client" if numbered else f"clients, {most} first", ylabel=what)
+    axes.set(xlabel="client" if numbered else f"clients, {first_clients} first", ylabel=quantity)
     axes.set_ylim(bottom=0.0)
     round_axis(axes)
     return lines, curves

@@ -22,28 +22,33 @@ MOST_NAMED = 5
 _POINTS = 400
 
 
-def hidden_words(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
-    """Name the lines of a legend that are drawn over one another in some panel; empty if each can be seen."""
+def hidden_lines_text(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
+    """Return a phrase that names the lines hidden behind one another in some panel; "" if each line can be seen.
+
+    `lines`: the entries of the legend (handle, label).
+    """
     pairs: dict[tuple[str, str], None] = {}
     for axes in figure.axes:
         drawn = [(line, label) for handle, label in lines for line in _alike(axes, handle)]
-        for index, (one, label) in enumerate(drawn):
-            for other, name in drawn[:index]:
-                if label != name and _share_covered(axes, one, other) >= MOSTLY:
-                    pairs[name, label] = None
+        for index, (line, label) in enumerate(drawn):
+            for earlier_line, earlier_label in drawn[:index]:
+                if label != earlier_label and _share_covered(axes, line, earlier_line) >= MOSTLY:
+                    pairs[earlier_label, label] = None
     if not pairs:
         return ""
-    groups = [" on ".join([f'"{name}"' for name in group[:MOST_NAMED]] + _more(group)) for group in _groups(list(pairs))]
+    groups = [" on ".join([f'"{name}"' for name in group[:MOST_NAMED]] + _further(group)) for group in _groups(list(pairs))]
     return f"lines that lie on one another for the most part: {'; '.join(groups)}"
 
 
-def _more(group: Sequence[str]) -> list[str]:
+def _further(group: Sequence[str]) -> list[str]:
+    """Return the number of names beyond `MOST_NAMED` as text, in a list; empty if there are none."""
     return [f"{len(group) - MOST_NAMED} more"] if len(group) > MOST_NAMED else []
 
 
 def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
     """Return the connected components of the graph whose edges are `pairs`; names in order of appearance."""
     groups: list[list[str]] = []
+    # Each pair merges all groups that it touches.
     for pair in pairs:
         touched = [group for group in groups if set(group) & set(pair)]
         groups = [group for group in groups if group not in touched]
@@ -53,7 +58,7 @@ def _groups(pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
 
 
 def _alike(axes: Axes, handle: Artist) -> list[Line2D]:
-    """Return the lines of a panel that look like `handle`, and so belong to the same variant."""
+    """Return the lines of a panel with the colour and dashes of `handle`, and so of its variant; points alone are left out."""
     if not isinstance(handle, Line2D):
         return []
     look = (handle.get_color(), handle.get_linestyle())
@@ -64,28 +69,33 @@ def _alike(axes: Axes, handle: Artist) -> list[Line2D]:
     ]
 
 
-def _share_covered(axes: Axes, one: Line2D, other: Line2D) -> float:
-    """Return the share of the narrower line over which the two lie within one line's width of each other, on the canvas."""
-    (x, y), (u, v) = (_pixels(axes, line) for line in (one, other))
-    if not x.size or not u.size:
+def _share_covered(axes: Axes, line: Line2D, other: Line2D) -> float:
+    """Return the share of the shorter line over which the two lines lie on one another, as drawn.
+
+    They do where they are less than the width of a line apart. Lengths are horizontal.
+    """
+    (x, y), (other_x, other_y) = _pixels(axes, line), _pixels(axes, other)
+    if not x.size or not other_x.size:
         return 0.0
-    low, high = max(x[0], u[0]), min(x[-1], u[-1])
-    narrow = min(x[-1] - x[0], u[-1] - u[0])
-    if not high > low or not narrow > 0.0:
+    low, high = max(x[0], other_x[0]), min(x[-1], other_x[-1])
+    shorter = min(x[-1] - x[0], other_x[-1] - other_x[0])
+    if not high > low or not shorter > 0.0:
         return 0.0
-    at = np.linspace(low, high, _POINTS)
-    width = one.get_linewidth() * axes.figure.get_dpi() / 72.0
-    # Both lines are sampled at common abscissae in pixels: points that coincide on the canvas cannot be told apart, in any units.
-    apart = np.abs(_values(one, at, x, y) - _values(other, at, u, v))
-    return float((apart < width).mean() * (high - low) / narrow)
+    # Compare in pixels, at common abscissae: what coincides on the canvas cannot be told apart, whatever the units of the axes.
+    abscissae = np.linspace(low, high, _POINTS)
+    width = line.get_linewidth() * axes.figure.get_dpi() / 72.0
+    distances = np.abs(_values(line, abscissae, x, y) - _values(other, abscissae, other_x, other_y))
+    return float((distances < width).mean() * (high - low) / shorter)
 
 
 def _points(line: Line2D) -> FloatArray:
-    """Return the points of a line, (n, 2)."""
+    """Return the points of a line in the units of its axes, (n, 2)."""
     return np.asarray(line.get_xydata(), np.float64).reshape(-1, 2)
 
 
 def _pixels(axes: Axes, line: Line2D) -> tuple[FloatArray, FloatArray]:
+    """Return the abscissae and ordinates of a line in pixels, both (n,), without points that are nowhere on the canvas."""
+    # On a logarithmic axis a value of 0 becomes infinite.
     with np.errstate(divide="ignore", invalid="ignore"):
         points = axes.transData.transform(_points(line))
     points = points[np.isfinite(points).all(axis=1)]
@@ -93,13 +103,14 @@ def _pixels(axes: Axes, line: Line2D) -> tuple[FloatArray, FloatArray]:
 
 
 def _values(line: Line2D, at: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+    """Return the ordinates at the abscissae `at` of a line through the points (x, y): in steps or straight, as it is drawn."""
     if line.get_drawstyle().startswith("steps"):
         return np.asarray(y[np.clip(np.searchsorted(x, at, side="right") - 1, 0, y.size - 1)])
     return np.interp(at, x, y)
 
 
 def describe(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
-    """Return one sentence that names the axes of each panel and the last point of each of its lines.
+    """Return a sentence for each panel that names its axes and the last point of each of its lines.
 
     `lines`: the entries of the legend, handle and label. A panel is searched for its own line of the same look as a handle.
     """
@@ -118,4 +129,5 @@ def describe(figure: Figure, lines: Sequence[tuple[Artist, str]]) -> str:
 
 
 def _number(value: float) -> str:
+    """Return a number as text, with three significant digits, or all digits before the point."""
     return f"{value:,.3g}" if abs(value) < 1000.0 else f"{value:,.0f}"

@@ -29,18 +29,24 @@ MOST_POINTS = 1000
 
 
 def round_columns(run: Run, *names: str) -> list[FloatArray]:
-    """Columns of the rounds table as floats, missing values as NaN; not to be written to."""
+    """Return columns of the rounds table as floats, each (n,), missing values as NaN. Callers must not change them."""
     columns = run.columns(names)
     return [columns[name] for name in names]
 
 
 def curves_of(groups: Groups, curve: Callable[[Run], Curve]) -> dict[str, list[Curve]]:
-    """Return the curves of each label's runs, without empty ones; labels without curves keep their place in the palette."""
+    """Return the curves of the runs of each label, without empty ones.
+
+    A label without curves stays, with an empty list: the colour of a label is its place in the order.
+    """
     return {label: [points for points in map(curve, runs) if points[0].size] for label, runs in groups.items()}
 
 
-def thin(curve: Curve) -> Curve:
-    """Reduce a curve to at most `MOST_POINTS` evenly spaced points, the last included, so that many long runs fit in memory."""
+def thin_curve(curve: Curve) -> Curve:
+    """Return a curve with at most `MOST_POINTS` of its points, evenly spaced, first and last included.
+
+    Curves of many long runs would not fit in memory.
+    """
     x, y = curve
     if x.size <= MOST_POINTS:
         return curve
@@ -68,8 +74,8 @@ class Abscissa:
         """Return common abscissae of curves, up to the end of the longest: whole rounds, or equal steps of time."""
         if self.over == "rounds":
             return round_grid(curves)
-        every = [x for group in curves.values() for x, _ in group]
-        return np.linspace(min(float(x[0]) for x in every), max(float(x[-1]) for x in every), MOST_POINTS)
+        abscissae = [x for group in curves.values() for x, _ in group]
+        return np.linspace(min(float(x[0]) for x in abscissae), max(float(x[-1]) for x in abscissae), MOST_POINTS)
 
     def label(self, axes: Axes) -> None:
         """Set up the horizontal axis of `axes`."""
@@ -81,15 +87,16 @@ class Abscissa:
 
 
 def round_meanings(groups: Groups) -> set[tuple[tuple[str, Any], ...]]:
-    """Return the different things that a round is to the variants, from their first runs."""
+    """Return the distinct meanings of a round (`Run.round_meaning`) among the variants, from the first run of each."""
     return {runs[0].round_meaning for runs in groups.values() if runs}
 
 
 def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
-    """Choose the horizontal axis: rounds where a round means the same to all variants, else seconds. `over` overrides the choice.
+    """Return the horizontal axis of a figure: rounds if they can be compared between variants, otherwise seconds.
 
-    A round differs between coordinators that state different facts of themselves; where updates that began in one round count in
-    a later one; and, where updates are sent again in the next round, if rounds last for different times.
+    `over`: the axis that the user chose, or None. Rounds cannot be compared if variants have coordinators with different facts
+    (`Run.round_meaning`), or if updates that begin in one round count in a later one. If updates are sent again in the next
+    round, they can be compared only if all rounds have the same length.
     """
     if over is not None:
         return Abscissa(over)
@@ -103,7 +110,7 @@ def abscissa(groups: Groups, over: Over | None = None) -> Abscissa:
 
 
 def round_edges(run: Run, along: Abscissa) -> FloatArray:
-    """Return the edges between the rounds of a run on the axis, (n + 1,): half way between rounds, or at their closes."""
+    """Return the edges of the n rounds of a run on the axis, (n + 1,): half way between numbers of rounds, or their closes."""
     number, start_s, end_s = round_columns(run, "round", "start_s", "end_s")
     if along.over == "rounds" or not number.size:
         return np.arange(number.size + 1, dtype=np.float64) + 0.5
@@ -111,12 +118,12 @@ def round_edges(run: Run, along: Abscissa) -> FloatArray:
 
 
 def _same_lengths(runs: Sequence[Run]) -> bool:
-    """Return True if all rounds of all `runs` take the same time, such as none."""
+    """Return True if all rounds of all `runs` have the same length, which may be 0."""
     lengths = [end - start for start, end in (round_columns(run, "start_s", "end_s") for run in runs) if start.size]
     if not lengths:
         return True
-    low, high = min(float(each.min()) for each in lengths), max(float(each.max()) for each in lengths)
-    # Differences of times late in a long run are off by their rounding.
+    low, high = min(float(of_run.min()) for of_run in lengths), max(float(of_run.max()) for of_run in lengths)
+    # Tolerate rounding: lengths are differences of times, which are large at the end of a long run.
     return high - low <= 1e-6 * max(high, 1e-12)
 
 
@@ -126,9 +133,10 @@ def draw_lines(
     grid: FloatArray | None = None,
     limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> list[tuple[Line2D, str]]:
-    """Draw the mean over seeds of each label's curves with its interval as a band; return lines and labels for a legend.
+    """Draw the mean over seeds of the curves of each label, with its interval as a band.
 
-    Bands end at `limits`: no interval contains an impossible value, such as an accuracy above 1.
+    `grid`: abscissae of the means; None: chosen by `mean_curve`. Bands are cut at `limits`, so that none reaches an impossible
+    value, such as an accuracy above 1. Return the entries of the legend (line, label).
     """
     lines: list[tuple[Line2D, str]] = []
     for index, (label, group) in enumerate(curves.items()):
@@ -136,7 +144,7 @@ def draw_lines(
         if not x.size:
             continue
         style = line_style(index)
-        # The first variants on top: by custom these are the ones the study is about.
+        # Draw the first variants on top: studies usually list the method that they are about first.
         order = 3.0 - index / len(curves)
         (line,) = axes.plot(x, mean, zorder=order, **style)
         if len(group) > 1:
@@ -147,13 +155,16 @@ def draw_lines(
 
 
 def round_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray:
-    """Return whole rounds up to the last of any curve, evenly thinned if a figure cannot show all."""
+    """Return the numbers of rounds (n,) from 1 to the last of any curve; at most `MOST_POINTS`, evenly spaced."""
     last = max(float(x[-1]) for group in curves.values() for x, _ in group)
     return np.unique(np.round(np.linspace(1.0, last, min(int(last), MOST_POINTS))))
 
 
 def curve_note(curves: Mapping[str, Sequence[Curve]], what: str) -> str:
-    """Return the note of a figure: `what` was averaged, over how many seeds, and which labels have no mean to draw."""
+    """Return the note of a figure of `draw_lines`: `what` was averaged, the number of seeds, and labels without a mean.
+
+    A label has no mean if its curves have no abscissa in common.
+    """
     counts = sorted({len(group) for group in curves.values() if group})
     if counts == [1]:
         return what

@@ -55,27 +55,27 @@ class Look:
             _check_font(self.font)
 
     def points(self, share: float) -> float:
-        """Return the font size that is `share` of that of labels."""
+        """Return a font size in points: `share` times that of labels."""
         return share * self.font_size
 
     @contextmanager
     def apply(self) -> Iterator[None]:
-        """Replace the user's Matplotlib settings by defaults and this project's settings within the block."""
+        """Return a context in which Matplotlib has this project's settings; the user's come back at its end."""
         import matplotlib
 
         with matplotlib.rc_context(), warnings.catch_warnings():
-            # `warn_of_letters` warns once: Matplotlib would warn for every letter, each time it reads a text.
+            # `warn_of_missing_letters` warns once: Matplotlib would warn for every letter, each time it reads a text.
             warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from", UserWarning)
-            of_mathematics = logging.getLogger("matplotlib.mathtext")
-            level = of_mathematics.level
-            of_mathematics.setLevel(logging.ERROR)
+            math_logger = logging.getLogger("matplotlib.mathtext")
+            level = math_logger.level
+            math_logger.setLevel(logging.ERROR)
             matplotlib.rcdefaults()
             matplotlib.rcParams.update(RC)
             matplotlib.rcParams.update({"font.family": [self.font, OWN_FONT], "font.size": self.font_size})
             try:
                 yield
             finally:
-                of_mathematics.setLevel(level)
+                math_logger.setLevel(level)
 
 
 PLAIN = Look()
@@ -83,15 +83,18 @@ PLAIN = Look()
 
 
 @cache
-def warn_of_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> None:
-    """Warn of labels with letters that neither `font` nor the font of this project has; the same labels once only."""
+def warn_of_missing_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> None:
+    """Warn if `labels` have letters that neither `font` nor `OWN_FONT` has. Cached: the same labels are warned of once."""
     from matplotlib import font_manager
     from matplotlib.ft2font import FT2Font
 
     known: set[int] = set()
     for family in (font, OWN_FONT):
         known |= set(FT2Font(font_manager.findfont(family)).get_charmap())
-    lacking = {label: "".join(dict.fromkeys(c for c in label if not c.isspace() and ord(c) not in known)) for label in labels}
+    lacking = {
+        label: "".join(dict.fromkeys(letter for letter in label if not letter.isspace() and ord(letter) not in known))
+        for label in labels
+    }
     boxes = "; ".join(f"{label!r}: {letters}" for label, letters in lacking.items() if letters)
     if boxes:
         fonts = " and ".join(dict.fromkeys((font, OWN_FONT)))
@@ -100,6 +103,7 @@ def warn_of_letters(labels: tuple[str, ...], font: str = OWN_FONT) -> None:
 
 
 def _check_font(font: str) -> None:
+    """Raise ValueError unless this machine has `font`."""
     from matplotlib import font_manager
 
     known = sorted({entry.name for entry in font_manager.fontManager.ttflist} | set(font_manager.font_family_aliases))
@@ -116,7 +120,7 @@ class FigureSettings:
     smoothing_s: float | None = None
     """Simulated seconds over which accuracies are averaged; None: as in the sweep."""
     horizon_s: float | None = None
-    """As in `compare`."""
+    """Simulated seconds at which times to the target are cut, as in `compare`; None: the end of the shortest run."""
     window: int | None = None
     """Rounds over which latencies and age variances are averaged; None: by the length of the run."""
     over: Over | None = None

@@ -16,7 +16,7 @@ from matplotlib.cbook import is_math_text
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from analysis.figures.descriptions import describe, hidden_words
+from analysis.figures.descriptions import describe, hidden_lines_text
 from analysis.figures.settings import PLAIN, Look
 from analysis.figures.theme import DASHES, HATCHES, NOTE, PALETTE, PAPER
 from analysis.files import write_whole
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
 
 _LEGEND_HEIGHT_IN = 0.9
-"""Height, in inches, of a title with two rows of a legend; the usual figure has room for it."""
+"""Height in inches of a title and a legend of two rows, for which the default figure size has room."""
 LETTERS = 28
 """Largest number of letters in a row of a label beside an axis: more would leave no room for the axis."""
 _METADATA: dict[str, dict[str, None]] = {
@@ -37,7 +37,7 @@ _METADATA: dict[str, dict[str, None]] = {
 
 
 def drawable(text: str, letters: int | None = None) -> str:
-    """Return `text` as Matplotlib can draw it; dollars that enclose no mathematics are escaped.
+    """Return `text` so that Matplotlib can draw it: dollars that enclose no valid mathematics are escaped.
 
     `letters`: most letters of a row; longer text is wrapped.
     """
@@ -47,7 +47,7 @@ def drawable(text: str, letters: int | None = None) -> str:
 
 @cache
 def _drawable_row(text: str) -> str:
-    """Return one row as Matplotlib can draw it. Cached, because parsing is slow and labels repeat."""
+    """Return one row of text so that Matplotlib can draw it. Cached, because parsing is slow and labels repeat."""
     if is_math_text(text):
         try:
             mathtext.MathTextParser("path").parse(text)
@@ -56,13 +56,13 @@ def _drawable_row(text: str) -> str:
     return text
 
 
-def row_in(labels: Iterable[str], least: float) -> float:
-    """Return the distance in inches, at least `least`, at which labels beside an axis do not touch."""
+def row_height_in(labels: Iterable[str], least: float) -> float:
+    """Return the height in inches of a row beside an axis, at least `least`, that the longest of its labels fits into."""
     return max(least, *(0.06 + 0.17 * (1 + drawable(label, LETTERS).count("\n")) for label in labels))
 
 
 def surface_style(index: int) -> dict[str, Any]:
-    """Return the style of bars of kind `index`: a colour and a pattern, so that they can be told apart in grey."""
+    """Return the style of bars of kind `index`: a colour, and a pattern that tells them apart in grey."""
     return {
         "facecolor": PALETTE[index % len(PALETTE)],
         "hatch": HATCHES[index % len(HATCHES)],
@@ -110,10 +110,11 @@ def new_figure(
     return figure, [axes for row in panels for axes in row]
 
 
-def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Artist, str]], *, look: Look = PLAIN) -> None:
-    """Draw the title, the legend below it, and a note in grey at the foot.
+def finish_figure(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[Artist, str]], *, look: Look = PLAIN) -> None:
+    """Add the title, the legend below it, and a note in grey at the foot; also set the description of the figure.
 
-    The note tells what was averaged, and names lines that hide one another. Call it last, because it reads the drawn lines.
+    `lines`: the entries of the legend (handle, label). The note says what was averaged; lines that hide one another are added
+    to it. Call this last, because it reads what was drawn.
     """
     figure.heading = title
     shown_title = drawable(title if look.title is None else look.title)
@@ -125,13 +126,14 @@ def headline(figure: ShownFigure, title: str, note: str, lines: Sequence[tuple[A
         _legend(figure, handles, labels, shown_title, look)
     if look.width_in is not None:
         _fold_labels(figure)
-    add_note(figure, "; ".join(text for text in (note, hidden_words(figure, lines)) if text), look=look)
+    add_note(figure, "; ".join(text for text in (note, hidden_lines_text(figure, lines)) if text), look=look)
 
 
 def _fold_labels(figure: ShownFigure) -> None:
-    """Wrap the labels of x axes so that each stays below its own panel and within the figure."""
+    """Wrap the labels of x axes so that none is wider than its panel."""
     engine = figure.get_layout_engine()
     if engine is not None:
+        # The widths of the panels are known only after the layout.
         engine.execute(figure)
     for axes in figure.axes:
         label, text = axes.xaxis.label, axes.get_xlabel()
@@ -141,7 +143,10 @@ def _fold_labels(figure: ShownFigure) -> None:
 
 
 def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str], title: str, look: Look) -> None:
-    """Draw the legend above the panels, with as many columns as the widths of its labels allow."""
+    """Draw the legend and the title above the panels, with as many columns as the width of the figure allows.
+
+    Matplotlib does not choose the number of columns: the legend is drawn with fewer and fewer until it fits.
+    """
     options: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderaxespad": 0.2}
     if title:
         options |= {"title": title, "title_fontproperties": {"size": look.points(1.19), "weight": "bold"}}
@@ -158,15 +163,15 @@ def _legend(figure: ShownFigure, handles: Sequence[Artist], labels: Sequence[str
 
 
 def add_note(figure: ShownFigure, note: str, *, look: Look = PLAIN) -> None:
-    """Append `note` to the foot of the figure."""
+    """Append `note` to the note at the foot of the figure, which grows by the rows that it needs."""
     figure.note = "; ".join(text for text in (figure.note, note) if text)
     if look.notes and figure.note:
-        # Letters are half as wide as they are high, roughly: 112 of 8.5 points in 7.2 inches.
+        # As many letters as fit: 112 in a figure 7.2 inches wide whose labels are of 10.5 points.
         letters = int(112 * figure.get_figwidth() / 7.2 * 10.5 / look.font_size)
         text = drawable(figure.note, max(20, letters))
         if look.height_in is None:
-            more = text.count("\n") - (figure.get_supxlabel().count("\n") if figure.get_supxlabel() else 1)
-            figure.set_figheight(figure.get_figheight() + max(0, more) * look.points(1.0) / 72.0)
+            added_rows = text.count("\n") - (figure.get_supxlabel().count("\n") if figure.get_supxlabel() else 1)
+            figure.set_figheight(figure.get_figheight() + max(0, added_rows) * look.points(1.0) / 72.0)
         figure.supxlabel(text, x=0.012, ha="left", fontsize=look.points(0.81), color=NOTE)
 
 
@@ -196,10 +201,7 @@ def save_figure(figure: Figure, path: Path) -> Path:
 
 
 def svg_text(figure: Figure) -> str:
-    """Return `figure` as SVG with a transparent background, for a page.
-
-    Letters are outlines, so that it looks the same everywhere.
-    """
+    """Return `figure` as SVG with a transparent background, for a page; text is drawn as outlines, so that no font is needed."""
     buffer = StringIO()
     with PLAIN.apply():
         # Lay out only once: Matplotlib would otherwise draw everything for the layout, and again into the file.

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import Patch
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, drawable, headline, new_figure
+from analysis.figures.style import ShownFigure, drawable, finish_figure, new_figure
 from analysis.figures.theme import PALETTE, PAPER
 from analysis.grids.measure import BestInCell, CellStudy, method_values
 from analysis.metrics.registry import metric
@@ -64,7 +64,7 @@ def best_figure(
             f"a method is best where every other is shown to be worse, with {study.confidence * 100:g} % in all "
             f"{len(study.cells)} cells together (multiple comparisons with the best on paired seeds, Bonferroni)"
         )
-        headline(figure, f"Best where: {heading}", note, legend, look=look)
+        finish_figure(figure, f"Best where: {heading}", note, legend, look=look)
         figure.description = "; ".join(
             f"{', '.join(f'{key} {value:g}' for key, value in zip(study.keys, cell.cell.at, strict=True))}: "
             + cell_words(study, cell, name).replace("\n", ", ")

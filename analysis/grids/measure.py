@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.metrics.comparison import Comparison, compare, values_of
+from analysis.metrics.comparison import Comparison, compare, metric_by_seed
 from analysis.metrics.registry import metric
 from analysis.parameters.measure import Settings, is_number, numeric_keys, shared_label
 from analysis.results.sweep import Sweep
 from analysis.statistics.arrays import FloatArray
-from analysis.statistics.inference import Best, set_of_best, simultaneous
+from analysis.statistics.inference import Best, set_of_best, simultaneous_confidence
 
 MOST_CELLS = 100
 """Largest grid that is compared cell by cell without a request."""
@@ -112,7 +112,7 @@ def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
     definition = metric(name)
     if definition.better == "neither":
         raise ValueError(f"metric = {name!r}: is no better high or low, so that nothing is best by it")
-    level = simultaneous(cells.confidence, len(cells.cells))
+    level = simultaneous_confidence(cells.confidence, len(cells.cells))
     result = []
     for cell in cells.cells:
         values = method_values(cell, name)
@@ -124,7 +124,7 @@ def best_in_cells(cells: CellStudy, name: str) -> list[BestInCell]:
 def method_values(cell: Cell, name: str) -> FloatArray:
     """Return the metric of each run of a cell, (seeds, methods); NaN where there is none."""
     variants = [variant for variant in cell.variants if variant is not None]
-    values = values_of(cell.comparison, variants, name)
+    values = metric_by_seed(cell.comparison, variants, name)
     table: FloatArray = np.full((len(values), len(cell.variants)), np.nan)
     table[:, [variant is not None for variant in cell.variants]] = values
     return table

@@ -12,7 +12,7 @@ from analysis.documents.numbers import MISSING, format_interval, format_percent,
 from analysis.figures.settings import PLAIN, Look
 from analysis.grids.measure import BestInCell, Cell, CellStudy, best_in_cells, cells_of, grid_keys
 from analysis.metrics.comparison import TARGETS, Comparison
-from analysis.metrics.differences import comparable, simultaneous_difference
+from analysis.metrics.differences import is_comparable, simultaneous_difference
 from analysis.metrics.registry import metric
 from analysis.parameters.measure import key_with_unit, named_keys, settings_of
 from analysis.parameters.section import metrics_shown
@@ -100,7 +100,7 @@ def differences_table(study: CellStudy, name: str) -> Table | None:
                 cells.append(MISSING)
                 continue
             interval = simultaneous_difference(cell.comparison, row, name, together=together)
-            if np.isnan(interval.half_width) or not comparable(row, name):
+            if np.isnan(interval.half_width) or not is_comparable(row, name):
                 cells.append(difference_cell(row, name))
                 continue
             shown = interval.low > 0.0 or interval.high < 0.0

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, PercentFormatter
 from analysis.documents.numbers import UNITS, format_cost, format_percent
 from analysis.figures.lines import MOST_POINTS, abscissa, cost_axis, curve_note, curves_of, draw_lines, round_columns, time_axis
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, line_style, new_figure
 from analysis.figures.theme import FAINT, NOTE
 from analysis.metrics.targets import COST_COLUMNS, Cost, common_extent, first_reached, run_extent, running_cost, smooth_accuracy
 from analysis.results.groups import Groups
@@ -36,14 +36,14 @@ _AXES: dict[Cost, tuple[str, str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """Costs at which the runs of one variant reach the target (inf: not within the run), and where these runs end."""
+    """Costs at which the evaluated runs of one variant reach the target (inf: not within the run), and at which they end."""
 
     costs: list[float]
     ends: list[float]
 
 
 def run_accuracy(run: Run, smoothing_s: float, cost: Cost = "seconds") -> Curve:
-    """Return the accuracy curve of a run, as in tables."""
+    """Return the curve of accuracies of a run, averaged over the last `smoothing_s` seconds, against their cost."""
     times_s, accuracy, *columns = round_columns(run, "end_s", "accuracy", *COST_COLUMNS[cost])
     return smooth_accuracy(running_cost(cost, columns), times_s, accuracy, smoothing_s)
 
@@ -59,10 +59,10 @@ def accuracy_figure(
 ) -> ShownFigure | None:
     """Draw test accuracies, averaged over the last `smoothing_s` seconds, against their cost; None where no run has both.
 
-    On the line of the target every run has a tick where its own curve first reaches it, and every variant its restricted mean
-    with its interval, as in tables. Bytes and joules are on a logarithmic axis, because variants
-    differ in them by factors. `horizon`: seconds, bytes or joules that the mean is restricted to;
-    None: what every run spent.
+    The target accuracy is a horizontal line. On it, a tick marks where each run first reaches the target, and a diamond the
+    restricted mean of each variant with its interval, as in tables. `horizon`: seconds, bytes or joules at which costs are cut
+    for that mean; None: the cost that every run reaches. Bytes and joules are on a logarithmic axis, because variants differ in
+    them by factors.
     """
     scale = UNITS[cost][1]
 
@@ -79,7 +79,7 @@ def accuracy_figure(
         figure, (axes,) = new_figure(look=look)
         lines = draw_lines(axes, curves, None if cost == "seconds" else _geometric_grid(curves), limits=(0.0, 1.0))
         for line, _ in lines:
-            # Runs of a fixed number of rounds end at different times: the end of a line is information.
+            # Mark the end of each line: runs of a fixed number of rounds end at different times.
             x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
             axes.plot(x[-1:], y[-1:], "o", color=line.get_color(), ms=4.5, zorder=4)
         if target_accuracy is not None:
@@ -96,12 +96,15 @@ def accuracy_figure(
             time_axis(axes)
         else:
             cost_axis(axes)
-        headline(figure, title, note, lines, look=look)
+        finish_figure(figure, title, note, lines, look=look)
     return figure
 
 
 def _geometric_grid(curves: Mapping[str, Sequence[Curve]]) -> FloatArray | None:
-    """Return abscissae (n,) with equal ratios between neighbours, over all curves; None if no mean is drawn."""
+    """Return abscissae (n,) at equal distances on a logarithmic axis, over all curves; None if every label has one curve at most.
+
+    A single curve is drawn at its own abscissae.
+    """
     if all(len(group) < 2 for group in curves.values()):
         return None
     abscissae = np.concatenate([x for group in curves.values() for x, _ in group])
@@ -134,12 +137,12 @@ def reached_figure(groups: Groups, *, target_accuracy: float, smoothing_s: float
         counts = sorted({len(hit.costs) for hit in hits.values() if hit.costs})
         runs = " to ".join(dict.fromkeys(f"{count}" for count in (counts[0], counts[-1])))
         note = f"Kaplan-Meier, {runs} runs a variant; crosses: runs that ended before they reached the target"
-        headline(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines, look=look)
+        finish_figure(figure, f"Runs that have reached {format_percent(target_accuracy)}", note, lines, look=look)
     return figure
 
 
 def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost) -> dict[str, _Hits]:
-    """Return the hits of the evaluated runs, by label. Labels without such runs stay, so that colours do not shift."""
+    """Return by label the costs at which its evaluated runs reach the target. Labels without such runs stay, to keep colours."""
     hits = {}
     for label, runs in groups.items():
         evaluated = [(run, curve) for run in runs if (curve := run_accuracy(run, smoothing_s, cost))[0].size]
@@ -149,7 +152,7 @@ def _hits(groups: Groups, target_accuracy: float, smoothing_s: float, cost: Cost
 
 
 def _mark_target(axes: Axes, hits: dict[str, _Hits], target: float, horizon: float, scale: float) -> None:
-    """Draw the line of the target, a tick where each run reaches it, and each variant's restricted mean with its interval.
+    """Draw the line of the target, a tick where each run reaches it, and the restricted mean of each variant with its interval.
 
     Costs and `horizon` are in the unit of the cost; `scale` turns them into that of the axis.
     """
@@ -199,10 +202,12 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
     diverged: dict[str, None] = {}
 
     def curve_of(column: str) -> Callable[[Run], Curve]:
+        """Return the function from a run to the curve of its losses in `column`, which notes diverged runs by the way."""
+
         def curve(run: Run) -> Curve:
             x, loss, accuracy = round_columns(run, axis.column, column, "accuracy")
             measured = np.isfinite(loss)
-            # In a run that has losses, the loss on the test set was evaluated at each accuracy: there a NaN is a diverged loss.
+            # The loss on the test set is evaluated with every accuracy: a NaN there is a diverged loss, if the run has losses.
             evaluated = np.isfinite(accuracy) & (column == "loss") & measured.any()
             if (~measured & (evaluated | np.isinf(loss))).any():
                 diverged[run.label] = None
@@ -229,5 +234,5 @@ def loss_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
             axis.label(axes)
         note = curve_note(next(iter(panels.values())), "each evaluation")
         note += f"; left out, beyond any number: losses of {', '.join(diverged)}" if diverged else ""
-        headline(figure, "Loss", note, lines, look=look)
+        finish_figure(figure, "Loss", note, lines, look=look)
     return figure

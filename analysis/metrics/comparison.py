@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TARGETS: dict[str, Cost] = {name: metric_.cost for name, metric_ in METRICS.items() if metric_.cost is not None}
-"""Metrics of the cost of the target accuracy; they are restricted to the cost that every run reaches."""
+"""Metrics of what the target accuracy cost, with their kind of cost. Values are cut at the cost that every run spends."""
 
 
 Equal = Literal["time", "bytes"]
@@ -34,13 +34,13 @@ Equal = Literal["time", "bytes"]
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRow:
-    """One variant: each metric as a mean over seeds with its interval. `row["regret"]` is the interval of one."""
+    """One variant: each metric as a mean over seeds with its interval; `row["regret"]` is the interval of the metric regret."""
 
     variant: str
     label: str
     seeds: int
     reached: Mapping[str, int]
-    """For each of `TARGETS`: seeds in which the target accuracy was reached within the horizon."""
+    """Metric of `TARGETS` to the number of seeds in which the target accuracy was reached within the horizon."""
     values: Mapping[str, Interval]
     """Metric to its mean over seeds: the restricted mean of a target's cost; mean inf of a leak: without protection."""
     oracle: str = ""
@@ -52,7 +52,7 @@ class ComparisonRow:
 
 @dataclass(frozen=True, slots=True)
 class DifferenceRow:
-    """One variant minus the baseline at the same seeds. `row["regret"]` is the difference in one metric."""
+    """One variant minus the baseline at the same seeds; `row["regret"]` is the difference in the metric regret."""
 
     variant: str
     label: str
@@ -66,7 +66,7 @@ class DifferenceRow:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything the tables of a sweep show, and the settings it was computed with."""
+    """The numbers that tables of a sweep show, and the settings that they were computed with."""
 
     name: str
     baseline: str
@@ -74,7 +74,7 @@ class Comparison:
     smoothing_s: float
     """Simulated seconds over which evaluations are averaged on the way to the target; 0: the first evaluation at the target."""
     horizons: Mapping[str, float]
-    """Horizon of each of `TARGETS`: the cost that every run reaches; inf where no run counts it."""
+    """Metric of `TARGETS` to its horizon, the cost that every run spends; inf where no run counts it."""
     asked_horizon_s: float | None
     """Requested horizon in seconds; None: the end of the shortest run."""
     last: int
@@ -103,19 +103,19 @@ class Comparison:
         return self.horizons["target_s"]
 
     def has(self, name: str) -> bool:
-        """Return True if the metric has a meaningful value in any run: rounds without time, for example, have no latency."""
+        """Return True if any run has a value of the metric that is worth showing: rounds that take no time have no latency."""
         if name not in self.metrics:
             return False
         if name == "target_s" and self.target_accuracy is not None:
             return True
-        return bool(metric(name).tells(self.runs[name].to_numpy(np.float64)))
+        return bool(metric(name).worth_showing(self.runs[name].to_numpy(np.float64)))
 
     def shown_metrics(self) -> tuple[str, ...]:
-        """Return the metrics that tables show: the requested ones, else metrics of the kinds that suit the study, in order.
+        """Return the names of the metrics that tables show: the requested ones, otherwise those that suit the study, in order.
 
         A study with a learner shows accuracy, its cost, latency of rounds, leak and regret; a study without one also shows the
-        outcomes of updates and their cost. Rounds of different servers may be different things: there, updates a second
-        take the place of latencies.
+        outcomes of updates and their cost. Where a round has another meaning for each server, updates per second replace the
+        latency of rounds.
         """
         if self.asked:
             return self.asked
@@ -149,11 +149,14 @@ def compare(
     confidence: float = 0.95,
     metrics: Sequence[str] = (),
 ) -> Comparison:
-    """Compare the variants of `sweep`. `target_accuracy`, `smoothing_s`: None for those of the sweep, if it has them.
+    """Return the comparison of the variants of `sweep`: means over seeds, and differences to the baseline at equal seeds.
 
-    Runs may end at different times. Times to the target are restricted to `horizon_s` (None: the end of the shortest run).
-    `equal`: final accuracies are compared at the common end, or at equal numbers of bytes sent. `metrics`: those that tables
-    show; empty for those that suit the study.
+    Runs may end at different times, so that all are measured up to a point that each of them reaches.
+
+    `target_accuracy`, `smoothing_s`: None for those of the sweep, if it has them. `horizon_s`: times to the target are restricted
+    to it; None: the end of the shortest run. `equal`: final accuracies are compared at the common end in time, or at the number
+    of bytes that every run sent. `last`: evaluations averaged for the final accuracy. `metrics`: those that tables show; empty:
+    those that suit the study.
 
     ValueError: a setting out of bounds, such as a horizon beyond the end of the shortest run, a metric that does not exist, or
     runs at equal bytes that send none.
@@ -168,6 +171,7 @@ def compare(
     if equal == "bytes":
         _refuse_without_bytes(extents)
     horizon = _checked_horizon(horizon_s, common.time_s)
+    # Either time or bytes limit the final accuracy, not both.
     by_bytes = Extent(UNLIMITED.time_s, common.rounds, common.sent_bytes)
     until = by_bytes if equal == "bytes" else Extent(common.time_s, common.rounds, UNLIMITED.sent_bytes)
     horizons = {name: common.amount(cost) for name, cost in TARGETS.items()} | {"target_s": horizon}
@@ -206,7 +210,8 @@ def _refuse_without_bytes(extents: Sequence[tuple[str, int, Extent]]) -> None:
 
 
 def _has_rounds_alike(sweep: Sweep) -> bool:
-    """Return True if a round has the same meaning for all variants. Their first runs decide."""
+    """Return True if a round has the same meaning for all variants, judged by the first run of each."""
+    # Backwards, so that the first seed of each variant is the one that stays.
     first = {entry.variant: entry.seed for entry in reversed(sweep.entries)}
     return len({sweep.run(variant, seed).round_meaning for variant, seed in first.items()}) <= 1
 
@@ -214,7 +219,7 @@ def _has_rounds_alike(sweep: Sweep) -> bool:
 def _rows(
     sweep: Sweep, table: pd.DataFrame, names: Sequence[str], horizons: Mapping[str, float], confidence: float
 ) -> list[ComparisonRow]:
-    """Return each variant's means over seeds; costs of a target are restricted to their horizons."""
+    """Return a row for each variant, with its means over seeds; costs of the target are cut at their `horizons`."""
     rows = []
     by_variant = {str(name): group for name, group in table.groupby("variant", sort=False)}
     for variant, label in sweep.labels.items():
@@ -229,7 +234,7 @@ def _rows(
 def _differences(
     sweep: Sweep, table: pd.DataFrame, rows: Sequence[ComparisonRow], horizons: Mapping[str, float], confidence: float
 ) -> list[DifferenceRow]:
-    """Return the differences of each variant to the baseline, at equal seeds; costs of the target up to `horizons`."""
+    """Return a row for each other variant with its differences to the baseline; costs of the target are cut at `horizons`."""
     by_metric = {
         name: {
             difference.variant: difference
@@ -316,8 +321,10 @@ def _flat_table(comparison: Comparison) -> pa.Table:
     return pyarrow.Table.from_pylist(flat, schema=schema)
 
 
+# Metric to the column of the written table: seeds that reached the target, and the horizon.
 _REACHED = {"target_s": "reached", "target_bytes": "reached_bytes", "target_j": "reached_j"}
 _HORIZONS = {"target_s": "horizon_s", "target_bytes": "horizon_bytes", "target_j": "horizon_j"}
+# (suffix of a column, type) of the numbers that the written table has for each metric.
 _FLAT = tuple(
     (f"{group}_{field}", "int64" if field == "count" else "float64")
     for group in ("", "_difference")
@@ -326,7 +333,7 @@ _FLAT = tuple(
 
 
 def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRow]) -> list[dict[str, Any]]:
-    """Return a row for each variant as a dict, with the columns of `write_comparison`."""
+    """Return a dictionary for each variant: its cells by the column names of `write_comparison`, horizons apart."""
     difference_of = {row.variant: row for row in differences}
     lines = []
     for row in rows:
@@ -345,8 +352,11 @@ def _flat_rows(rows: Sequence[ComparisonRow], differences: Sequence[DifferenceRo
     return lines
 
 
-def values_of(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
-    """Return the values of a metric, (seeds, variants), NaN without a run; costs of reaching a target end at their horizon."""
+def metric_by_seed(comparison: Comparison, variants: Sequence[str], name: str) -> FloatArray:
+    """Return the values of metric `name`, (seeds, variants); NaN where a variant was not run at a seed.
+
+    Costs of the target accuracy are cut at their horizon.
+    """
     column_of = {variant: column for column, variant in enumerate(variants)}
     row_of = {seed: row for row, seed in enumerate(dict.fromkeys(comparison.runs["seed"].tolist()))}
     values: FloatArray = np.full((len(row_of), len(column_of)), np.nan)

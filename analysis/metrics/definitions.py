@@ -1,4 +1,7 @@
-"""Definitions of the metrics: functions from the facts of a run to a number; NaN if it does not exist."""
+"""Definitions of the metrics: functions from the facts of a run to a number, NaN if the run has none.
+
+Functions with a parameter, such as `mean_of`, return such a function.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ ENDED = ("delivered", "late", "lost", "aborted")
 """Ways in which an update can have ended."""
 
 
-def to_target(cost: Cost) -> Callable[[Facts], float]:
-    """Return the metric: the cost at which the target accuracy was first reached."""
+def cost_to_target(cost: Cost) -> Callable[[Facts], float]:
+    """Return a metric: the cost at which the accuracy first was at least the target; inf if never, NaN without a target."""
 
     def value(facts: Facts) -> float:
         target = facts.settings.target_accuracy
@@ -29,40 +32,39 @@ def to_target(cost: Cost) -> Callable[[Facts], float]:
 
 
 def last_accuracy(facts: Facts) -> float:
-    """Return the mean of the last evaluations within the common extent."""
+    """Return the final accuracy: the mean of the last evaluations within the extent that all compared runs reach."""
     return final_accuracy(facts.rounds, last=facts.settings.last, until=facts.settings.until)
 
 
 def simulated_s(facts: Facts) -> float:
-    """Return the seconds to the close of the last round."""
+    """Return the simulated seconds to the close of the last round."""
     return facts.end_s if facts.count else math.nan
 
 
 def mean_round_s(facts: Facts) -> float:
-    """Return the mean seconds of a round from start to close."""
+    """Return the mean length of a round in seconds, from start to close."""
     return float((facts.rounds["end_s"] - facts.rounds["start_s"]).mean()) if facts.count else math.nan
 
 
 def max_leak(facts: Facts) -> float:
-    """Return the largest privacy loss of a client, its releases composed, over all rounds; inf if updates arrived without
-    protection.
+    """Return the largest privacy loss of any client, all its releases composed; inf if updates arrived without protection.
 
-    The column `max_leak` holds the largest loss over the clients, so only rounds are compared here. A protected release always
-    leaks more than nothing: deliveries at a loss of zero mean that there is no privacy mechanism.
+    Column `max_leak` of the rounds table holds the largest loss over clients so far.
     """
     if not facts.count:
         return math.nan
     leak = float(np.nanmax(facts.rounds["max_leak"]))
+    # Any protected release leaks more than 0, so a loss of 0 with deliveries means that there is no privacy mechanism.
     return math.inf if leak == 0.0 and facts.total("delivered") > 0.0 else leak
 
 
 def updates_per_s(facts: Facts) -> float:
-    """Updates delivered per simulated second, up to the close of the last round; NaN where no time passes."""
+    """Return the updates delivered per simulated second, up to the close of the last round; NaN where no time passes."""
     return facts.total("delivered") / facts.end_s if facts.end_s > 0.0 else math.nan
 
 
-def share(outcome: str) -> Callable[[Facts], float]:
-    """Return the metric: updates with one outcome, over all that ended by the close of the last round."""
+def outcome_share(outcome: str) -> Callable[[Facts], float]:
+    """Return a metric: the share of updates with one outcome among all that ended by the close of the last round."""
 
     def value(facts: Facts) -> float:
         ended = facts.total(*ENDED)
@@ -72,19 +74,19 @@ def share(outcome: str) -> Callable[[Facts], float]:
 
 
 def delivered_bytes(facts: Facts) -> float:
-    """Bytes sent both ways by the close of the last round for each update delivered by then; NaN where none are sent."""
+    """Return the bytes sent, both ways, per update delivered by the close of the last round; NaN where no bytes are sent."""
     delivered, sent = facts.total("delivered"), facts.total(*COST_COLUMNS["bytes"])
     return sent / delivered if delivered > 0.0 and sent > 0.0 else math.nan
 
 
 def delivered_j(facts: Facts) -> float:
-    """Joules drawn over the whole run for each update delivered, as the summary has it."""
+    """Return the joules drawn in the whole run per update delivered, as the summary states them."""
     joules = facts.summary_entry("energy", "per_delivered_j")
     return math.nan if joules is None else float(joules)
 
 
 def jain_index(amounts: ArrayLike) -> float:
-    """Jain's index of fairness of amounts (n,): (sum x)^2 / (n sum x^2), 1 where all are equal and 1 / n where one has all.
+    """Return Jain's index of fairness of amounts (n,): (sum x)^2 / (n sum x^2), 1 if all are equal and 1 / n if one has all.
 
     Source: Jain, Chiu and Hawe 1984, eq. 2. NaN without amounts, or where all are 0.
     """
@@ -94,7 +96,7 @@ def jain_index(amounts: ArrayLike) -> float:
 
 
 def gini_coefficient(amounts: ArrayLike) -> float:
-    """Gini's coefficient of amounts (n,) >= 0: half their mean absolute difference over their mean, 0 where all are equal.
+    """Return Gini's coefficient of amounts (n,) >= 0: half their mean absolute difference over their mean; 0 if all are equal.
 
     (n - 1) / n if a single amount is above 0. Source: Gini 1912, over all n^2 pairs. NaN without amounts, or where all are 0.
     """
@@ -102,26 +104,29 @@ def gini_coefficient(amounts: ArrayLike) -> float:
     total = float(x.sum())
     if not total > 0.0:
         return math.nan
+    # Of sorted values, the sum of |x_i - x_j| over all n^2 pairs is 2 sum_i (2 i - n - 1) x_i.
     ranks = np.arange(1, x.size + 1)
     return float(((2.0 * ranks - x.size - 1.0) * x).sum()) / (x.size * total)
 
 
 def iid_share(facts: Facts) -> float:
-    """Return the mean selections of clients with i.i.d. data, over the sum of it and the mean of the others; NaN without such
-    clients.
+    """Return how far clients with i.i.d. data are preferred: 0.5 if they are selected as often as the others, 1 if alone.
+
+    With a the mean selections of a client with i.i.d. data and b of another client, this is a / (a + b). NaN unless there are
+    clients of both kinds. The clients with i.i.d. data are the first `iid_clients` of the partition.
     """
     partition = (facts.run.scenario.get("learner") or {}).get("partition") or {}
     first = int(partition.get("iid_clients", 0)) if isinstance(partition, dict) else 0
-    if not 0 < first < facts.clients or not facts.begun.size:
+    if not 0 < first < facts.clients or not facts.attempts_begun.size:
         return math.nan
-    preferred, others = float(facts.begun[:first].mean()), float(facts.begun[first:].mean())
+    preferred, others = float(facts.attempts_begun[:first].mean()), float(facts.attempts_begun[first:].mean())
     return preferred / (preferred + others) if preferred + others > 0.0 else math.nan
 
 
 def sum_of(*columns: str) -> Callable[[Facts], float]:
-    """Return a metric: the sum of a column over the common rounds, minus the sum of a second column if given.
+    """Return a metric: the sum of a column of the rounds table, minus that of a second column if given.
 
-    The metric is NaN if no round has a value.
+    Only rounds that all compared runs have are summed. The metric is NaN if none of them has a value.
     """
 
     def value(facts: Facts) -> float:
@@ -135,7 +140,7 @@ def sum_of(*columns: str) -> Callable[[Facts], float]:
 
 
 def mean_of(column: str) -> Callable[[Facts], float]:
-    """Return the metric: the mean of a column over the rounds in which it was measured."""
+    """Return a metric: the mean of a column over the rounds in which it was measured."""
 
     def value(facts: Facts) -> float:
         values = _measured_values(facts, column)
@@ -145,7 +150,7 @@ def mean_of(column: str) -> Callable[[Facts], float]:
 
 
 def last_of(column: str) -> Callable[[Facts], float]:
-    """Return the metric: the last measured value of a column."""
+    """Return a metric: the last measured value of a column."""
 
     def value(facts: Facts) -> float:
         values = _measured_values(facts, column)
@@ -168,6 +173,6 @@ def share_agreed(facts: Facts) -> float:
 
 
 def consensus_share(facts: Facts) -> float:
-    """Return the share of the simulated time that went into consensus phases."""
+    """Return the share of the simulated time that clients spent in consensus phases; NaN where no time passes."""
     length_s = float((facts.rounds["end_s"] - facts.rounds["start_s"]).sum())
     return facts.total("consensus_s") / length_s if length_s > 0.0 else math.nan

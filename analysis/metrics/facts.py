@@ -1,4 +1,4 @@
-"""The facts that metrics of one run are computed from: its tables, its summary, and the settings of the measurement."""
+"""Facts that the metrics of one run are computed from: its tables, its summary, and the settings of the measurement."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Settings:
     """Settings of the measurement of metrics."""
 
     target_accuracy: float | None = None
-    """Accuracy whose cost `target_s` and the like measure; None: no target."""
+    """Accuracy whose cost the metrics `target_s`, `target_bytes` and `target_j` measure; None: no target."""
     smoothing_s: float = 0.0
     """Simulated seconds over which accuracies are averaged on the way to the target."""
     last: int = 10
     """Evaluations averaged for the final accuracy."""
     until: Extent = UNLIMITED
-    """Extent of final accuracies and of sums over rounds: the one that all compared runs reach."""
+    """Extent within which final accuracies and sums over rounds are taken: the one that all compared runs reach."""
 
 
 DEFAULT = Settings()
@@ -55,7 +55,7 @@ class Facts:
 
     @property
     def count(self) -> int:
-        """Rounds that closed."""
+        """Number of rounds that closed."""
         return self.rounds["round"].size
 
     @property
@@ -65,7 +65,7 @@ class Facts:
         return float(ends[-1]) if ends.size else 0.0
 
     def total(self, *names: str) -> float:
-        """Return the sum of columns over all rounds; NaN if nothing was measured."""
+        """Return the sum over all rounds of these columns of the rounds table; NaN if none of them was measured."""
         columns = [self.rounds[name] for name in names]
         if all(np.isnan(column).all() for column in columns):
             return math.nan
@@ -82,35 +82,35 @@ class Facts:
 
     @cached_property
     def deliveries(self) -> FloatArray:
-        """Updates delivered by each client over the whole run, (K,); empty where the run kept no record of single clients."""
+        """Updates that each client delivered in the whole run, (K,); empty where the run kept no record of single clients."""
         counted = self.summary_entry("aoi", "successes")
         if counted:
             return np.asarray(counted, np.float64)
-        return self.attempts(delivered=True)
+        return self.count_attempts(delivered=True)
 
     @cached_property
-    def begun(self) -> FloatArray:
-        """Updates begun by each client over the whole run, (K,); empty where the run kept no record of single clients."""
-        return self.attempts(delivered=False)
+    def attempts_begun(self) -> FloatArray:
+        """Attempts that each client began in the whole run, (K,); empty where the run kept no record of single clients."""
+        return self.count_attempts(delivered=False)
 
-    def attempts(self, *, delivered: bool) -> FloatArray:
-        """Count the rows of the clients table by client, (K,): all rows, or those delivered; empty without such a table."""
+    def count_attempts(self, *, delivered: bool) -> FloatArray:
+        """Return the number of rows of the clients table by client, (K,): all, or those delivered; empty without such a table."""
         if not self.run.has_clients:
             return np.empty(0)
-        found: FloatArray = np.zeros(self.clients)
+        totals: FloatArray = np.zeros(self.clients)
         for piece in self.run.pieces("clients", ("client", "outcome")):
             client = piece.column("client").to_numpy()
             # Clients without a delivery count as well, though the scenario may not state the number of clients.
-            size = max(found.size, int(client.max(initial=-1)) + 1)
+            size = max(totals.size, int(client.max(initial=-1)) + 1)
             if delivered:
                 client = client[_equal(piece.column("outcome"), "delivered")]
             counts = np.bincount(client, minlength=size).astype(np.float64)
-            found = counts + np.pad(found, (0, counts.size - found.size))
-        return found
+            totals = counts + np.pad(totals, (0, counts.size - totals.size))
+        return totals
 
 
 def _equal(column: pa.ChunkedArray, value: str) -> NDArray[np.bool_]:
-    """Return True where a column of words, (n,), equals `value`."""
+    """Return (n,), True where a column of words equals `value`."""
     import pyarrow.compute
 
     return np.asarray(pyarrow.compute.equal(column.cast("string"), value).to_numpy(), np.bool_)

@@ -27,28 +27,28 @@ Kind = Literal["learning", "time", "participation", "regret", "consensus", "colu
 
 
 def _any_measured(values: FloatArray) -> bool:
-    """Return True if a value is no NaN."""
+    """Return True if any value is a number, not NaN."""
     return bool((~np.isnan(values)).any())
 
 
 def _any_positive(values: FloatArray) -> bool:
-    """Return True if a value is above 0."""
+    """Return True if any value is above 0."""
     return bool((values > 0.0).any())
 
 
 def _any_below_one(values: FloatArray) -> bool:
-    """Return True if a value is below 1."""
+    """Return True if any value is below 1."""
     return bool((values < 1.0).any())
 
 
 def _any_positive_finite(values: FloatArray) -> bool:
-    """Return True if a value is finite and above 0."""
+    """Return True if any value is finite and above 0."""
     return bool((np.isfinite(values) & (values > 0.0)).any())
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A number of a run."""
+    """A figure of one run: its name, its unit, its meaning, and the function that computes it."""
 
     name: str
     title: str
@@ -62,9 +62,9 @@ class Metric:
     """Function from the facts of a run to the number; NaN: it does not exist."""
     kind: Kind
     scale: float = 1.0
-    """Factor from the value to the displayed number."""
-    tells: Callable[[FloatArray], bool] = _any_measured
-    """Function that returns True if values over runs (n,) are worth a column of a table."""
+    """Factor by which the value is multiplied for display, such as 100 for a share in %."""
+    worth_showing: Callable[[FloatArray], bool] = _any_measured
+    """Function from the values of all runs (n,) to True if they are worth a column of a table."""
     cost: Cost | None = None
     """Kind of cost, if the metric is the cost of the target accuracy; compared up to the cost that all runs reach."""
     axis_unit: str = ""
@@ -93,18 +93,18 @@ _DEFINED = (
     Metric(
         "target_s", "time to the target accuracy", "s", "lower",
         "Simulated seconds until the accuracy on the test set first was at least the target.",
-        definitions.to_target("seconds"), "learning", cost="seconds",
+        definitions.cost_to_target("seconds"), "learning", cost="seconds",
     ),
     Metric(
         "target_bytes", "sent to the target accuracy", "MB", "lower",
         "Bytes sent to clients and by them, headers, messages between clients and lost messages included, up to the close of the "
         "round that first reached the target accuracy.",
-        definitions.to_target("bytes"), "learning", 1e-6, cost="bytes",
+        definitions.cost_to_target("bytes"), "learning", 1e-6, cost="bytes",
     ),
     Metric(
         "target_j", "energy to the target accuracy", "kJ", "lower",
         "Joules that all clients drew up to then, idle ones included.",
-        definitions.to_target("joules"), "learning", 1e-3, cost="joules",
+        definitions.cost_to_target("joules"), "learning", 1e-3, cost="joules",
     ),
     Metric(
         "final_accuracy", "final accuracy", "%", "higher",
@@ -114,38 +114,38 @@ _DEFINED = (
     Metric(
         "updates_per_s", "updates a second", "1/s", "higher",
         "Updates delivered per simulated second, up to the close of the last round.",
-        definitions.updates_per_s, "time", tells=_any_positive,
+        definitions.updates_per_s, "time", worth_showing=_any_positive,
     ),
     Metric(
         "mean_round_s", "mean round latency", "s", "lower",
         "Simulated seconds from the start of a round to its close. Of servers of different kinds rounds are different things: "
         "their latencies do not say which is faster.",
-        definitions.mean_round_s, "time", tells=_any_positive,
+        definitions.mean_round_s, "time", worth_showing=_any_positive,
     ),
     Metric(
         "simulated_s", "simulated end", "s", "neither",
         "When the last round closed.",
-        definitions.simulated_s, "time", tells=_any_positive,
+        definitions.simulated_s, "time", worth_showing=_any_positive,
     ),
     Metric(
         "delivered_share", "delivered", "%", "higher",
         "Updates delivered, of all that ended by the close of the last round.",
-        definitions.share("delivered"), "time", 100.0, _any_below_one,
+        definitions.outcome_share("delivered"), "time", 100.0, _any_below_one,
     ),
     Metric(
         "late_share", "late", "%", "lower",
         "Updates that arrived after their round had closed or were cancelled then, of all that ended.",
-        definitions.share("late"), "time", 100.0, _any_positive,
+        definitions.outcome_share("late"), "time", 100.0, _any_positive,
     ),
     Metric(
         "lost_share", "lost", "%", "lower",
         "Updates of which a transmission failed, down or up, of all that ended.",
-        definitions.share("lost"), "time", 100.0, _any_positive,
+        definitions.outcome_share("lost"), "time", 100.0, _any_positive,
     ),
     Metric(
         "aborted_share", "aborted", "%", "lower",
         "Updates whose client went away or was selected again, of all that ended.",
-        definitions.share("aborted"), "time", 100.0, _any_positive,
+        definitions.outcome_share("aborted"), "time", 100.0, _any_positive,
     ),
     Metric(
         "delivered_bytes", "sent for each update delivered", "kB", "lower",
@@ -180,7 +180,7 @@ _DEFINED = (
         "max_leak", "largest leak", "ε", "lower",
         "What all updates of one client together give away up to the close of the last round, in units of ε, for the client "
         "that gave away most; the guarantee says what this protects. Unprotected: updates were sent as they are.",
-        definitions.max_leak, "learning", tells=_any_positive_finite,
+        definitions.max_leak, "learning", worth_showing=_any_positive_finite,
     ),
     Metric(
         "regret", "regret", "", "lower",
@@ -262,7 +262,7 @@ def metric_names() -> tuple[str, ...]:
 
 
 def metric_values(run: Run, names: Iterable[str], settings: Settings = DEFAULT) -> dict[str, float]:
-    """Compute metrics of one run by name; NaN: it does not exist. ValueError: unknown name, or an unreadable table."""
+    """Return metrics of one run by name; NaN where it has none. ValueError: unknown name, or an unreadable table."""
     facts = Facts(run, settings)
     return {name: metric(name).compute(facts) for name in names}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,20 +19,17 @@ if TYPE_CHECKING:
 
     from analysis.results.run import Run
 
-if TYPE_CHECKING:
-    from analysis.results.run import Run
-
 
 def paired_difference(run: Run, other: Run, name: str, settings: Settings) -> float:
-    """Return metric `name` of `run` minus that of `other`, at the same seed, both up to the end of the shorter run.
+    """Return metric `name` of `run` minus that of `other`, a run at the same seed, both up to the end of the shorter one.
 
-    Costs of the target accuracy are restricted to the cost that both runs reach. The result depends on the two runs alone: seeds
-    that come later do not change it. NaN where either metric does not exist. ValueError: no metric has the name.
+    Costs of the target accuracy are cut at the cost that both runs reach. The result depends on these two runs alone, so that
+    seeds added later do not change it. NaN where a run has no finite value. ValueError: no metric has the name.
     """
     extent = common_extent([run, other])
     cost = metric(name).cost
-    both = Settings(settings.target_accuracy, settings.smoothing_s, settings.last, extent)
-    first, second = (metric_values(measured, [name], both)[name] for measured in (run, other))
+    within_both = replace(settings, until=extent)
+    first, second = (metric_values(measured, [name], within_both)[name] for measured in (run, other))
     if cost is not None:
         first, second = (min(value, extent.amount(cost)) if not math.isnan(value) else value for value in (first, second))
     return first - second if math.isfinite(first) and math.isfinite(second) else math.nan
@@ -58,7 +55,7 @@ class RunMetrics:
 
 
 def aoi_regret(rounds: pd.DataFrame) -> Curve:
-    """Return rounds and the running sum of ages minus the oracle's ages (Li et al., eq. 14); empty: not measured."""
+    """Return the curve of AoI regret over rounds, the running sum of ages minus the oracle's (Li et al., eq. 14)."""
     values = (rounds["sum_age"] - rounds["oracle_sum_age"]).to_numpy(dtype=np.float64, na_value=math.nan)
     measured = ~np.isnan(values)
     return rounds["round"].to_numpy(dtype=np.float64)[measured], np.cumsum(values[measured])
@@ -71,14 +68,14 @@ def oracle_name(run: Run) -> str:
 
 
 def delivery_shares(run: Run) -> FloatArray:
-    """Return the deliveries of each client over the rounds of a run, (K,); empty where the run did not count them."""
+    """Return the deliveries of each client per round of a run, (K,); empty where the run did not count them."""
     successes = (run.summary.get("aoi") or {}).get("successes") or []
     rounds = int(run.summary.get("rounds") or 0)
     return np.asarray(successes, np.float64) / rounds if rounds else np.empty(0)
 
 
 def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings = DEFAULT) -> RunMetrics:
-    """Compute the metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: unknown name."""
+    """Return metrics of one run, measured as `settings` say; `names` None: all of `METRICS`. ValueError: unknown name."""
     rounds = run.columns(["round", "end_s"])
     count = rounds["round"].size
     return RunMetrics(
@@ -93,7 +90,7 @@ def run_metrics(run: Run, names: Iterable[str] | None = None, settings: Settings
 
 
 def metrics_table(runs: Iterable[Run], names: Sequence[str] | None = None, settings: Settings = DEFAULT) -> pd.DataFrame:
-    """Return `run_metrics` of each run, a row a run: variant, label, seed, rounds, simulated_s, oracle, and a column a metric."""
+    """Return a row for each run: variant, label, seed, rounds, simulated_s and oracle, then a column for each metric."""
     import pandas as pd
 
     requested = list(METRICS if names is None else names)

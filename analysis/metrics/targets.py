@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 Cost = Literal["seconds", "bytes", "joules"]
-"""Kinds of cost of an accuracy."""
+"""Unit in which the cost of an accuracy is counted."""
 COST_COLUMNS: dict[Cost, tuple[str, ...]] = {
     "seconds": ("end_s",),
     "bytes": ("bytes_down", "bytes_up", "backhaul_bytes", "message_bytes"),
     "joules": ("compute_j", "send_j", "receive_j", "idle_j"),
 }
-"""Columns of the rounds table that hold a cost; all but `end_s` are of one round."""
+"""Columns of the rounds table whose sum is a cost; all but `end_s`, a time since the start, are of one round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Extent of runs: the extent of one run, or the extent that every one of several runs reaches."""
+    """How far a run went, in time, rounds, bytes and joules; or how far each of several runs went at least."""
 
     time_s: float
     """Simulated seconds of a run: to its time limit if that ended it, otherwise to the close of its last round."""
@@ -52,7 +52,7 @@ class Extent:
     """Joules that all clients drew, idle ones included; inf where energy is not counted, so that it limits nothing."""
 
     def amount(self, cost: Cost) -> float:
-        """Return the extent in seconds, bytes or joules."""
+        """Return the extent in the unit of `cost`: seconds, bytes or joules."""
         return {"seconds": self.time_s, "bytes": self.sent_bytes, "joules": self.drawn_j}[cost]
 
 
@@ -77,10 +77,11 @@ def run_extent(run: Run) -> Extent:
 
 
 def running_cost(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
-    """Return the cost up to the close of each round (n,), from `COST_COLUMNS[cost]`, each (n,); NaN where it is not counted.
+    """Return the total cost up to the close of each round, (n,); all NaN if the run does not count that cost.
 
-    Bytes count when they are sent, to clients and by them, between clients, and between edges and the nodes above, lost ones
-    included; joules are those of all clients, idle ones included. A run without any bytes or joules does not count them.
+    `columns`: those of `COST_COLUMNS[cost]`, each (n,). Bytes are those sent to clients, by clients, and between edges and the
+    nodes above, lost ones included. Joules are those of all clients, idle ones included. A run whose total is 0 does not count
+    the cost.
     """
     if cost == "seconds":
         return columns[0]
@@ -92,12 +93,12 @@ def running_cost(cost: Cost, columns: Sequence[FloatArray]) -> FloatArray:
 
 
 def common_extent(runs: Iterable[Run]) -> Extent:
-    """Return the extent that every one of `runs` reaches. Runs without a closed round are left out: they show nothing."""
+    """Return the extent that every one of `runs` reaches. Runs without a closed round are ignored: nothing was measured."""
     return least_extent(map(run_extent, runs))
 
 
 def least_extent(extents: Iterable[Extent]) -> Extent:
-    """Return the least of each field over the extents with a closed round."""
+    """Return the least value of each field over the extents with a closed round; `UNLIMITED` if there are none."""
     extents = [extent for extent in extents if extent.rounds]
     if not extents:
         return UNLIMITED
@@ -110,10 +111,9 @@ def least_extent(extents: Iterable[Extent]) -> Extent:
 
 
 def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> FloatArray:
-    """Return the mean of the values at times in (t - `smoothing_s`, t] for each t of `times_s` (n,), ascending.
+    """Return a moving average over time (n,): for each time t, the mean of the values at times in (t - `smoothing_s`, t].
 
-    With `smoothing_s` 0 the values are returned unchanged.
-
+    `times_s` (n,), ascending; `values` (n,). With `smoothing_s` 0 the values are returned unchanged.
     ValueError: `smoothing_s` below 0.
     """
     if not smoothing_s >= 0.0:
@@ -121,36 +121,37 @@ def trailing_mean(times_s: ArrayLike, values: ArrayLike, smoothing_s: float) -> 
     times, array = np.asarray(times_s, np.float64), np.asarray(values, np.float64)
     if smoothing_s == 0.0 or not array.size:
         return array
-    # At least the value itself: t - smoothing_s rounds to t where times are large.
+    # A window holds at least its own value, also where times are so large that t - smoothing_s rounds to t.
     first = np.minimum(np.searchsorted(times, times - smoothing_s, side="right"), np.arange(times.size))
-    # Sums over the window itself: differences of one running sum would miss a target by their rounding.
+    # Each window is summed by itself: differences of one running sum have rounding errors, and could miss a target by them.
     return np.array([array[start : last + 1].mean() for last, start in enumerate(first.tolist())])
 
 
 def smooth_accuracy(costs: FloatArray, times_s: FloatArray, accuracy: FloatArray, smoothing_s: float) -> Curve:
-    """Return the accuracy curve of a run from the costs, ends and accuracies of its rounds: evaluations, smoothed over time.
+    """Return the accuracy curve of a run: costs of its evaluations, and accuracies averaged over `smoothing_s` seconds.
 
-    Rounds with NaN (no evaluation, or a cost that is not counted) are left out of the curve.
+    All arguments are (n,), one value for each round: the cost up to its close, the time of its close, and the accuracy. Rounds
+    with NaN (no evaluation, or a cost that is not counted) are left out.
     """
     evaluated = ~np.isnan(accuracy + costs)
     return costs[evaluated], trailing_mean(times_s[evaluated], accuracy[evaluated], smoothing_s)
 
 
 def accuracy_curve(rounds: Rounds, *, smoothing_s: float = 0.0, cost: Cost = "seconds") -> Curve:
-    """Return the costs of evaluations up to the close of their rounds, and accuracies averaged over `smoothing_s` seconds."""
+    """Return the accuracy curve of the run with these rounds against `cost`; see `smooth_accuracy`."""
     end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
     return smooth_accuracy(_running_cost_of(rounds, cost), end_s, accuracy, smoothing_s)
 
 
 def _running_cost_of(rounds: Rounds, cost: Cost) -> FloatArray:
+    """Return `running_cost` of the columns of a rounds table."""
     return running_cost(cost, [np.asarray(rounds[name], np.float64) for name in COST_COLUMNS[cost]])
 
 
 def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) -> float:
-    """Return the mean of the last `last` evaluations (of all, where fewer were made) in the rounds that closed within `until`;
-    NaN: none.
+    """Return the mean of the last `last` evaluations within `until`, or of all if there are fewer; NaN if there are none.
 
-    A round is within `until` if it closed by then, and if the bytes sent in it and before are no more.
+    A round is within `until` if it closed by that time, and if no more bytes were sent up to its close.
     """
     end_s, accuracy = (np.asarray(rounds[name], np.float64) for name in ("end_s", "accuracy"))
     within = (end_s <= until.time_s) & (np.nan_to_num(_running_cost_of(rounds, "bytes")) <= until.sent_bytes)
@@ -159,15 +160,15 @@ def final_accuracy(rounds: Rounds, *, last: int = 1, until: Extent = UNLIMITED) 
 
 
 def first_reached(curve: Curve, target: float) -> float:
-    """Return the first abscissa at which a curve is at least `target`; inf: at none."""
+    """Return the first abscissa at which a curve is at least `target`; inf if it never is."""
     reached = np.flatnonzero(curve[1] >= target)
     return float(curve[0][reached[0]]) if reached.size else math.inf
 
 
 def cost_to_accuracy(rounds: Rounds, target: float, cost: Cost, *, smoothing_s: float = 0.0) -> float:
-    """Return the cost up to the close of the round in which the accuracy curve first is at least `target`.
+    """Return the cost up to the close of the first round in which the smoothed accuracy is at least `target`.
 
-    Inf: not reached in the run; NaN: no rounds, or the cost is not counted.
+    inf: not reached in the run; NaN: no rounds, or the run does not count the cost.
     """
     costs = _running_cost_of(rounds, cost)
     if not costs.size or math.isnan(costs[-1]):

@@ -45,7 +45,7 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         return None
     from matplotlib.lines import Line2D
 
-    from analysis.figures.style import headline, new_figure
+    from analysis.figures.style import finish_figure, new_figure
     from analysis.figures.theme import AXIS, INK, PALETTE, PAPER
 
     cables, loads = run.arrow("cables").to_pandas(), link_table(run)
@@ -76,7 +76,7 @@ def network_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
         note = f"seed {run.seed}, {run.label}; {len(positions):,} nodes, {len(cables):,} cables"
         note += "; colour: the busier direction of a cable"
         note += f"; no room for the names of {unnamed:,} nodes" if unnamed else ""
-        headline(figure, "Loads on the network", note, lines, look=look)
+        finish_figure(figure, "Loads on the network", note, lines, look=look)
         first = [f"{link} {100 * share:.3g} %" for link, share in loads["utilisation"].head(5).items()]
         figure.description = (
             f"A map of {len(positions):,} nodes and {len(cables):,} cables, of which {len(busier):,} carried bytes. "
@@ -90,13 +90,13 @@ def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     run = _recorded_run(groups)
     if run is None:
         return None
-    from analysis.figures.style import drawable, headline, new_figure, row_in
+    from analysis.figures.style import drawable, finish_figure, new_figure, row_height_in
 
     loads = link_table(run)
     links = [str(link) for link in loads.index[:MOST_LINKS]]
     edges, shares = utilisation_over_time(run, links, MOST_STEPS)
     with look.apply():
-        figure, (axes,) = new_figure(size_in=(8.6, 1.9 + row_in(links, 0.2) * len(links)), look=look)
+        figure, (axes,) = new_figure(size_in=(8.6, 1.9 + row_height_in(links, 0.2) * len(links)), look=look)
         colours: dict[str, Any] = {"cmap": _COLOURS, "vmin": 0.0, "vmax": 100.0, "rasterized": True}
         drawn = axes.pcolormesh(edges, np.arange(len(links) + 1), 100.0 * shares, **colours)
         axes.set_yticks(np.arange(len(links)) + 0.5, [drawable(link) for link in links])
@@ -106,7 +106,7 @@ def link_loads_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
         note = f"seed {run.seed}, {run.label}; mean of each round, or of steps where rounds are many; a link is named CABLE>NODE"
         if len(loads) > len(links):
             note += f"; the {len(links)} busiest of {len(loads):,} links that bytes crossed"
-        headline(figure, "Utilisation of links over time", note, [], look=look)
+        finish_figure(figure, "Utilisation of links over time", note, [], look=look)
         means = [f"{link} {100 * share:.3g} %" for link, share in loads["utilisation"].head(5).items()]
         figure.description = f"Utilisation of {len(links)} links over {edges[-1]:.6g} s. Means: {', '.join(means)}."
     return figure

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, line_style, new_figure
 from analysis.metrics.registry import metric
 from analysis.parameters.measure import AgainstOne, AgainstTwo, key_with_unit
 from analysis.statistics.arrays import FloatArray
@@ -62,7 +62,7 @@ def parameter_figure(
         note += f"; left out, beyond any number: {', '.join(beyond)}" if beyond else ""
         title = f"{definition.title[:1].upper()}{definition.title[1:]} against {study.key}"
         # A single line has no label, and no entry in the legend.
-        headline(figure, title, note, [(drawn, label) for drawn, label in legend if label], look=look)
+        finish_figure(figure, title, note, [(drawn, label) for drawn, label in legend if label], look=look)
     return figure
 
 
@@ -100,7 +100,7 @@ def heat_figure(study: AgainstTwo, *, confidence: float = 0.95, restricted: str 
         note = f"mean of {restricted} over seeds" if restricted else "mean over seeds"
         if study.best is not None:
             note += f"; framed: may be the best combination ({confidence * 100:g} % set of best)"
-        headline(figure, f"{definition.title[:1].upper()}{definition.title[1:]}", note, [], look=look)
+        finish_figure(figure, f"{definition.title[:1].upper()}{definition.title[1:]}", note, [], look=look)
     return figure
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.metrics.comparison import Comparison, values_of
+from analysis.metrics.comparison import Comparison, metric_by_seed
 from analysis.metrics.registry import metric
 from analysis.results.sweep import Sweep
 from analysis.statistics.arrays import FloatArray
@@ -199,7 +199,7 @@ def _best(comparison: Comparison, variants: Sequence[str], name: str) -> Best | 
     if definition.better == "neither":
         return None
     higher = definition.better == "higher"
-    return set_of_best(values_of(comparison, variants, name), higher=higher, confidence=comparison.confidence)
+    return set_of_best(metric_by_seed(comparison, variants, name), higher=higher, confidence=comparison.confidence)
 
 
 def shared_label(labels: Sequence[str], keys: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from analysis.figures.client_lines import client_lines
 from analysis.figures.lines import curve_note
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, drawable, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, drawable, finish_figure, line_style, new_figure
 from analysis.figures.theme import AXIS
 from analysis.metrics.facts import Facts
 from analysis.results.groups import Groups
@@ -24,7 +24,7 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
     None without records of clients, and where all clients of a run were selected equally often. Few clients are shown by their
     numbers, many from the one selected most often to the one selected least often.
     """
-    counts = {label: [Facts(run).begun for run in runs] for label, runs in groups.items()}
+    counts = {label: [Facts(run).attempts_begun for run in runs] for label, runs in groups.items()}
     if all(np.ptp(count) == 0.0 for several in counts.values() for count in several if count.size):
         return None
     by_group = {label: [run.summary.get("groups") or {} for run in runs] for label, runs in groups.items()}
@@ -37,7 +37,7 @@ def selections_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | No
         if names:
             _group_bars(panels[0], by_group, names)
         seeds = curve_note(curves, "attempts begun")
-        headline(figure, "Who was selected how often", seeds, lines, look=look)
+        finish_figure(figure, "Who was selected how often", seeds, lines, look=look)
     return figure
 
 
@@ -84,5 +84,5 @@ def partition_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
         figure.colorbar(image, ax=axes, label="training samples", pad=0.015)
         sizes = counts.sum(0)
         spread = f"{sizes.min():,.0f} to {sizes.max():,.0f} samples a client"
-        headline(figure, "Who holds which training samples", f"seed {run.seed}, {run.label}; {spread}", [], look=look)
+        finish_figure(figure, "Who holds which training samples", f"seed {run.seed}, {run.label}; {spread}", [], look=look)
     return figure

@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 
 from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, new_figure
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve
@@ -62,5 +62,5 @@ def peers_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None:
                 axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
             axes.set(xlabel="simulated time (s)", ylabel=label)
         note = curve_note(curves_of(groups, curve_of("accuracy")), "each evaluation")
-        headline(figure, "Models of peers", note, lines, look=look)
+        finish_figure(figure, "Models of peers", note, lines, look=look)
     return figure

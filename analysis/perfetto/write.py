@@ -1,4 +1,4 @@
-"""Writes the timeline of a run, table by table and piece by piece."""
+"""Writing of the timeline of a run for a trace viewer, table by table and piece by piece."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _EVENTS_OF: dict[TableName, Callable[[Events, pa.Table], Iterator[str]]] = {
-    "rounds": Events.rounds,
-    "clients": Events.attempts,
-    "probes": Events.probes,
-    "jams": Events.jams,
-    "messages": Events.messages,
+    "rounds": Events.round_events,
+    "clients": Events.attempt_events,
+    "probes": Events.probe_events,
+    "jams": Events.jam_events,
+    "messages": Events.message_events,
 }
-"""Tables of the timeline, in the order of the file, and the method that makes events of a piece of each."""
+"""Tables of the timeline, in the order of the file, each with the method that yields the events of a piece of it."""
 _AT_ONCE = 4096
-"""Events written in one go."""
+"""Number of events that are written together."""
 _LEVEL = 3
 """Compression level of gzip: higher levels take most of the time, and save a tenth of the size."""
 
 
 def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None) -> int:
-    """Write rounds `first` to `last` (None: to the end) of `run` to `path`; return the number of events.
+    """Write the timeline of rounds `first` to `last` (None: to the end) of `run` to `path`; return the number of events.
 
-    The file is compressed if its name ends in .gz. Rounds are counted as in `rounds.parquet`: with slots, these are counted.
+    The file is compressed if its name ends in .gz. Rounds are rows of `rounds.parquet`: in a run with slots, they are slots.
 
     Raises:
         ValueError: no such rounds in the run, or a table that cannot be read.
     """
     for table in _EVENTS_OF:
         if table == "rounds" or run.source.has(table):
-            run.arrow(table, ["round"])  # before anything is written: refuses what is no such table
-    if not any(piece.num_rows for piece in _pieces(run, "rounds", first, last)):
+            run.arrow(table, ["round"])  # raises ValueError for a damaged table before anything is written
+    if not any(piece.num_rows for piece in _round_pieces(run, "rounds", first, last)):
         raise ValueError(f"{run.source.place}: has no round from {first} to {'the end' if last is None else last}")
     count = 0
-    with replace_file(path) as temporary, temporary.open("wb") as raw, closing(_text(raw, path)) as file:
+    with replace_file(path) as temporary, temporary.open("wb") as raw, closing(_text_writer(raw, path)) as file:
         file.write('{"displayTimeUnit": "ms", "traceEvents": [\n')
-        events = _events(run, first, last)
+        events = _event_lines(run, first, last)
         while lines := list(islice(events, _AT_ONCE)):
             file.write((",\n" if count else "") + ",\n".join(lines))
             count += len(lines)
@@ -56,15 +56,16 @@ def write_trace(run: Run, path: Path, *, first: int = 1, last: int | None = None
     return count
 
 
-def _text(raw: BinaryIO, path: Path) -> TextIO:
-    """Wrap `raw`, an open file, so that it takes text and compresses it if `path` ends in .gz."""
+def _text_writer(raw: BinaryIO, path: Path) -> TextIO:
+    """Return a text file that writes to `raw`, an open file, compressed if `path` ends in .gz."""
     if path.suffix == ".gz":
+        # The name in the header of gzip is that of the final file, not of `raw`, which is a temporary one.
         return TextIOWrapper(gzip.GzipFile(path.with_suffix("").name, "wb", _LEVEL, raw), encoding="utf-8")
     return TextIOWrapper(raw, encoding="utf-8")
 
 
-def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[pa.Table]:
-    """Yield the rows of rounds `first` to `last` as `pyarrow.Table`s; none where the run has no such table."""
+def _round_pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterator[pa.Table]:
+    """Yield the rows of a table that lie in rounds `first` to `last`, as several `pyarrow.Table`; none without such a table."""
     import pyarrow.compute
 
     if not run.source.has(table):
@@ -81,16 +82,16 @@ def _pieces(run: Run, table: TableName, first: int, last: int | None) -> Iterato
 
 
 def _numbers_communication_rounds(run: Run, table: TableName) -> bool:
-    """Return True if `round` in a table numbers communication rounds, False if it numbers slots, or there are none."""
-    # Jams are of sub-channels or cables, else of messages between clients, which belong to slots.
+    """Return True if column `round` of a table counts communication rounds, False if it counts rows of the rounds table."""
+    # A jam of sub-channels or cables lies in a communication round, a jam of messages between clients in a slot.
     return table in ("clients", "probes") or (table == "jams" and (bool(run.scenario.get("channels")) or run.jams_cables))
 
 
-def _events(run: Run, first: int, last: int | None) -> Iterator[str]:
-    """Yield the events of rounds `first` to `last`, table by table, each as a line of JSON."""
+def _event_lines(run: Run, first: int, last: int | None) -> Iterator[str]:
+    """Yield the events of rounds `first` to `last` as lines of JSON, table by table."""
     events = Events(jammed="cable" if run.jams_cables else "sub-channel")
     for table, events_of in _EVENTS_OF.items():
-        for piece in _pieces(run, table, first, last):
+        for piece in _round_pieces(run, table, first, last):
             yield from events_of(events, piece)
     # The names come last: only now all tracks are known.
-    yield from events.names()
+    yield from events.name_events()

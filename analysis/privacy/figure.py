@@ -9,7 +9,7 @@ import numpy as np
 from analysis.figures.client_lines import client_lines
 from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_columns
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, new_figure
 from analysis.figures.theme import FAINT
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -44,7 +44,9 @@ def leak_figure(groups: Groups, *, over: Over | None = None, look: Look = PLAIN)
         along.label(axes)
         names = ", ".join(dict.fromkeys(unprotected))
         note = curve_note(curves, "composed over a client's participations")
-        headline(figure, "Privacy leak", note + (f"; without protection, not drawn: {names}" if names else ""), lines, look=look)
+        finish_figure(
+            figure, "Privacy leak", note + (f"; without protection, not drawn: {names}" if names else ""), lines, look=look
+        )
     return figure
 
 
@@ -86,7 +88,7 @@ def client_leaks_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | 
             axes.set_ylim(top=max(axes.get_ylim()[1], 1.05 * budget))
         note = curve_note(curves, "composed over a client's participations, after the last close, too")
         note += f"; without protection, not drawn: {', '.join(bare)}" if bare else ""
-        headline(figure, "Privacy leak of each client", note, lines, look=look)
+        finish_figure(figure, "Privacy leak of each client", note, lines, look=look)
     return figure
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.figures.lines import abscissa, curve_note, curves_of, draw_lines, round_columns
 from analysis.figures.settings import PLAIN, Bound, Look, Over
-from analysis.figures.style import ShownFigure, headline, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, new_figure
 from analysis.figures.theme import AXIS, NOTE
 from analysis.results.groups import Groups
 from analysis.results.run import Run
@@ -48,5 +48,5 @@ def regret_figure(
             axes.set_yscale("symlog", linthresh=1.0)
         axes.set_ylabel("cumulative regret (reward units)")
         along.label(axes)
-        headline(figure, "Regret against the genie", note, lines, look=look)
+        finish_figure(figure, "Regret against the genie", note, lines, look=look)
     return figure

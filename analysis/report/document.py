@@ -35,7 +35,7 @@ from analysis.participation.section import participation_sections
 from analysis.peers.section import peer_sections
 from analysis.privacy.section import guarantee, guarantee_sections
 from analysis.report.differences import interval_table
-from analysis.report.meanings import meanings
+from analysis.report.meanings import metric_explanations
 from analysis.report.questions import Questions
 from analysis.report.scenario import scenario_facts, settings_sections, variants_table, warning_blocks
 from analysis.results.groups import Groups, group_runs
@@ -46,7 +46,7 @@ from analysis.stragglers.time_section import time_sections
 from analysis.tiers.section import tier_sections
 
 MOST_NAMED, FEW_NAMED = 8, 3
-"""Largest number of variants named in a sentence, for up to `MOST_VARIANTS` variants and for more; others are counted."""
+"""Most variants named in a sentence: the first for sweeps of at most `MOST_VARIANTS` variants, the second for larger ones."""
 
 
 def sweep_document(
@@ -58,10 +58,16 @@ def sweep_document(
     questions: Questions,
     look: Look = PLAIN,
 ) -> Document:
-    """Return the report of a sweep. `pictures`: its figures. `look`: style of the figures that sections draw."""
+    """Return the report of a sweep: its sections, in the order of a reader's questions.
+
+    `command`: the command that writes the report. `pictures`: figures of the sweep. `look`: style of the figures that sections
+    draw themselves.
+    """
     runs = list(sweep)
     groups = group_runs(sweep)
-    explanations = meanings(comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown_metrics())
+    explanations = metric_explanations(
+        comparison.target_accuracy, comparison.smoothing_s, comparison, groups, comparison.shown_metrics()
+    )
     first = next((run for run in runs if run.variant == sweep.baseline), None)
     sections = [
         Section("What was asked and run", _scenario_blocks(sweep, first)),
@@ -111,9 +117,10 @@ def _result_blocks(sweep: Sweep, comparison: Comparison) -> list[Block]:
 
 
 def _findings(comparison: Comparison) -> list[str]:
-    """Return a sentence for each metric: the variants that differ from the baseline by more than chance.
+    """Return a sentence for each metric that names the variants shown to differ from the baseline.
 
-    Simultaneous intervals over all variants decide.
+    A difference is shown if its interval, one of several that hold at once over all variants, excludes zero. Metrics without any
+    such difference share the last sentence.
     """
     header, rows = difference_cells(comparison)
     most = MOST_NAMED if len(rows) <= MOST_VARIANTS else FEW_NAMED
@@ -153,7 +160,10 @@ def _join_first(names: Sequence[str], most: int) -> str:
 
 
 def _certainty_blocks(sweep: Sweep, comparison: Comparison, runs: Sequence[Run], equivalent: Mapping[str, float]) -> list[Block]:
-    """Return the blocks on differences to the baseline and their intervals. `equivalent`: margins by metric."""
+    """Return the blocks on differences to the baseline, their intervals, and warnings of the runs.
+
+    `equivalent`: metric to the difference that counts as none.
+    """
     blocks: list[Block] = []
     if len(sweep.seeds) < 2:
         blocks.append(Text("With one seed there is no interval: nothing here tells a difference from chance.", warning=True))
@@ -168,7 +178,10 @@ def _certainty_blocks(sweep: Sweep, comparison: Comparison, runs: Sequence[Run],
 def run_document(
     run: Run, metrics: RunMetrics, target_accuracy: float | None, smoothing_s: float, command: str, pictures: Sequence[Picture]
 ) -> Document:
-    """Return the report of a single run; `metrics` were computed with the same target and smoothing."""
+    """Return the report of a single run.
+
+    `metrics`: computed with the same `target_accuracy` and `smoothing_s`. `command`: the command that writes the report.
+    """
     shown = [name for name in metrics.values if _is_informative(run, metrics, name)]
     numbers = [["rounds", f"{metrics.rounds:,}"], ["simulated time (s)", format_number(metrics.simulated_s)]]
     numbers += [_metric_row(metrics, name, target_accuracy) for name in shown if name != "simulated_s"]
@@ -188,14 +201,14 @@ def run_document(
         *_channel_sections(groups, declaration_tables(run)),
         *breakpoint_sections(groups),
         *([Section("Privacy guarantee", [Text(guarantee(run))])] if run.has_privacy else []),
-        Section("What the numbers mean", [Bullets(meanings(target_accuracy, smoothing_s, None, groups, shown))]),
+        Section("What the numbers mean", [Bullets(metric_explanations(target_accuracy, smoothing_s, None, groups, shown))]),
         *settings_sections(run, [run], None, command),
     ]
     return Document(run.name, str(run.scenario.get("description", "")), sections)
 
 
 def _outcomes(run: Run) -> Table:
-    """Return the table of the outcomes of a run's updates."""
+    """Return the table of the numbers of a run's updates by outcome; those in flight are counted at the end of the run."""
     totals = {name: int(run.rounds[name].sum()) for name in ("selected", *OUTCOMES[:-1])}
     totals["in_flight"] = int(run.rounds["in_flight"].iloc[-1]) if len(run.rounds) else 0
     cells = ([name.replace("_", " ") for name in totals], [[f"{count:,}" for count in totals.values()]])
@@ -208,7 +221,10 @@ def _picture_sections(pictures: Sequence[Picture]) -> list[Section]:
 
 
 def _channel_sections(groups: Groups, declared: Sequence[Block] = ()) -> list[Section]:
-    """Return the sections on ages of information and on declared changes; empty without either."""
+    """Return the sections on ages of information and on declared changes, without those that have nothing to show.
+
+    `declared`: further blocks for the section on declared changes.
+    """
     ages, detections = age_table(groups), detection_table(groups)
     sections = [Section("Age of information", [ages])] if ages else []
     return [*sections, Section("Declared changes", [detections, *declared])] if detections else sections
@@ -218,11 +234,11 @@ def _is_informative(run: Run, metrics: RunMetrics, name: str) -> bool:
     """Return True if the report of a run shows the metric `name`."""
     if name == "max_leak":
         return run.has_privacy
-    return metric(name).tells(np.array([metrics[name]]))
+    return metric(name).worth_showing(np.array([metrics[name]]))
 
 
 def _metric_row(metrics: RunMetrics, name: str, target_accuracy: float | None) -> list[str]:
-    """Return the heading and the value of a metric of a run."""
+    """Return the two cells of a metric of a run: its heading and its value."""
     value = format_number(metrics[name] * metric(name).scale)
     if name in TARGETS and target_accuracy is not None:
         title = f"{UNITS[TARGETS[name]][0]} to {format_percent(target_accuracy)}"

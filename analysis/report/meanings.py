@@ -16,10 +16,10 @@ LAST = 10
 """Evaluations averaged for the final accuracy."""
 
 
-def meanings(
+def metric_explanations(
     target_accuracy: float | None, smoothing_s: float, comparison: Comparison | None, groups: Groups, shown: Collection[str]
 ) -> list[str]:
-    """Explain each metric that is `shown`; `comparison`: None for a single run."""
+    """Return a paragraph of explanation for each metric that is `shown`, and for ±; `comparison`: None for a single run."""
     lines = []
     if target_accuracy is not None:
         target = format_percent(target_accuracy)

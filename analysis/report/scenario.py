@@ -19,10 +19,11 @@ _NOT_COMPARED = ("name", "description", "seed", "sweep", "output")
 """Keys of a scenario in which variants may differ without being different experiments."""
 
 
-def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield a text KEY = VALUE for each key in which `other` differs from `base`; both are scenarios or tables of one.
+def scenario_changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yield a text KEY = VALUE for each key in which `other` differs from `base`, or "without KEY".
 
-    A component of another kind is given whole, because the keys of the old kind mean nothing to the new one.
+    Both are scenarios, or tables of a scenario at `path`. A component of another kind is written whole, because the keys of the
+    old kind mean nothing for the new one.
     """
     for key in dict.fromkeys([*base, *other]):
         if not path and key in _NOT_COMPARED:
@@ -32,7 +33,7 @@ def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -
             continue
         name = f"{path}{key}"
         if isinstance(old, dict) and isinstance(new, dict) and old.get("kind") == new.get("kind"):
-            yield from changes(old, new, f"{name}.")
+            yield from scenario_changes(old, new, f"{name}.")
         elif new is None:
             yield f"without {name}"
         else:
@@ -40,7 +41,7 @@ def changes(base: Mapping[str, Any], other: Mapping[str, Any], path: str = "") -
 
 
 def _value_text(value: Any) -> str:
-    """Return a value of a scenario as text; of a long list the first 8 entries."""
+    """Return a value of a scenario as TOML would write it, roughly; of a long list the first 8 entries."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key} = {_value_text(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list):
@@ -50,12 +51,12 @@ def _value_text(value: Any) -> str:
 
 
 def variants_table(sweep: Sweep) -> Table:
-    """Return a table of variants with the keys in which each scenario differs from that of the baseline."""
+    """Return the table of the variants of a sweep: the keys in which each differs from the baseline, and its number of runs."""
     first = {variant: sweep.runs(variant)[0] for variant in sweep.variants}
     base = first[sweep.baseline].scenario
     rows = []
     for variant, run in first.items():
-        words = "; ".join(changes(base, run.scenario)) or "the same scenario"
+        words = "; ".join(scenario_changes(base, run.scenario)) or "the same scenario"
         seeds = sum(entry.variant == variant for entry in sweep.entries)
         rows.append([sweep.labels[variant], "the baseline" if variant == sweep.baseline else words, f"{seeds}"])
     caption = f"The variants, and how their scenarios differ from that of {sweep.labels[sweep.baseline]}"
@@ -63,21 +64,21 @@ def variants_table(sweep: Sweep) -> Table:
 
 
 def scenario_facts(runs: Sequence[Run]) -> Facts:
-    """Return facts on the simulated scenario, in a few words each, of one run or of several different ones."""
+    """Return the main facts of the scenarios of `runs`; where runs differ, their values are joined by "or"."""
     scenarios = [run.scenario for run in runs]
     pairs = [
-        ("clients", _either(_clients_text(scenario.get("clients") or {}) for scenario in scenarios)),
+        ("clients", _join_alternatives(_clients_text(scenario.get("clients") or {}) for scenario in scenarios)),
         ("server", _server_text([scenario.get("server") or {} for scenario in scenarios])),
-        ("who takes part", _either(str((scenario.get("policy") or {}).get("kind", "")) for scenario in scenarios)),
-        ("sub-channels", _either(map(_channels_text, scenarios))),
-        ("learning", _either(_learner_text(scenario.get("learner") or {}) for scenario in scenarios)),
-        ("ends", _either(map(_end_text, scenarios))),
+        ("who takes part", _join_alternatives(str((scenario.get("policy") or {}).get("kind", "")) for scenario in scenarios)),
+        ("sub-channels", _join_alternatives(map(_channels_text, scenarios))),
+        ("learning", _join_alternatives(_learner_text(scenario.get("learner") or {}) for scenario in scenarios)),
+        ("ends", _join_alternatives(map(_end_text, scenarios))),
     ]
     return Facts([(name, value) for name, value in pairs if value])
 
 
-def _either(texts: Iterable[str]) -> str:
-    """Join the distinct texts that are not empty by "or"; of many texts, the first few."""
+def _join_alternatives(texts: Iterable[str]) -> str:
+    """Return the distinct texts that are not empty, joined by "or"; of many, the first few and the number of others."""
     distinct = [text for text in dict.fromkeys(texts) if text]
     shown = (
         distinct if len(distinct) <= _MOST_VALUES else [*distinct[:_MOST_VALUES], f"others ({len(distinct) - _MOST_VALUES:,})"]
@@ -86,7 +87,7 @@ def _either(texts: Iterable[str]) -> str:
 
 
 def _clients_text(clients: Mapping[str, Any]) -> str:
-    """Return the number of clients and of each group, as text."""
+    """Return the number of clients and of each group, as text; "" if the scenario does not state it."""
     if "count" not in clients:
         return ""
     groups = [
@@ -97,22 +98,26 @@ def _clients_text(clients: Mapping[str, Any]) -> str:
 
 
 def _server_text(servers: Sequence[Mapping[str, Any]]) -> str:
-    """Describe the servers of one run or several: their kinds, and the values that each key has among them."""
+    """Return the kinds of the servers of several runs and the values of their keys, as text."""
+    # The kind of a user's own class is written MODULE:CLASS.
     own = [server for server in servers if ":" in str(server.get("kind", ""))]
     known = [server for server in servers if server not in own]
-    parts = [_either(str(server.get("kind", "")) for server in servers)]
+    parts = [_join_alternatives(str(server.get("kind", "")) for server in servers)]
     for key in _SERVER_PHRASES:
         with_key = [server for server in known if isinstance(server.get(key), int | float)]
-        text = _either(_server_phrase(key, server) for server in with_key)
+        text = _join_alternatives(_server_phrase(key, server) for server in with_key)
         if text and len(with_key) < len(servers):
             text = f"{text}, or none" if len(known) == len(servers) else text
         parts.append(text)
     # The keys of a user's server have a meaning only for its class, so they are shown verbatim.
     keys = dict.fromkeys(key for server in own for key in server if key != "kind")
-    parts += [_either(f"{key} = {_value_text(server[key])}" for server in own if server.get(key) is not None) for key in keys]
+    parts += [
+        _join_alternatives(f"{key} = {_value_text(server[key])}" for server in own if server.get(key) is not None) for key in keys
+    ]
     return ", ".join(part for part in parts if part)
 
 
+# Key of a built-in server to what it means; `_PHRASES_OF_ONE`: if its value is 1.
 _SERVER_PHRASES = {
     "per_round": "{:,} clients a round",
     "first": "a round closes with the first {:,}",
@@ -125,14 +130,14 @@ _PHRASES_OF_ONE = {"per_round": "one client a round", "buffer": "a model of ever
 
 
 def _server_phrase(key: str, server: Mapping[str, Any]) -> str:
-    """Return what a key of a built-in server means."""
+    """Return a phrase that says what the value of a key of a built-in server means."""
     if key == "buffer" and server.get("pacing") == "latency":
         return "models paced by latency"
     return _PHRASES_OF_ONE[key] if server[key] == 1 and key in _PHRASES_OF_ONE else _SERVER_PHRASES[key].format(server[key])
 
 
 def _channels_text(scenario: Mapping[str, Any]) -> str:
-    """Return the number of sub-channels and their scheduler, as text; empty without."""
+    """Return the number of sub-channels and their scheduler, as text; "" if there are none."""
     channels = scenario.get("channels") or {}
     if not channels:
         return ""
@@ -144,8 +149,8 @@ def _learner_text(learner: Mapping[str, Any]) -> str:
     """Return the kinds of the parts of a learner, as text."""
     if not learner:
         return "none: times are simulated, nothing is trained"
-    called = {"data": "data", "partition": "shares", "network": "network", "optimizer": "optimiser"}
-    kinds = {name: (learner.get(part) or {}).get("kind") for part, name in called.items()}
+    names = {"data": "data", "partition": "shares", "network": "network", "optimizer": "optimiser"}
+    kinds = {name: (learner.get(part) or {}).get("kind") for part, name in names.items()}
     return ", ".join(f"{name}: {kind}" for name, kind in kinds.items() if kind)
 
 
@@ -156,8 +161,11 @@ def _end_text(scenario: Mapping[str, Any]) -> str:
     return ", or ".join([*words, *([f"at {limit:,.10g} s"] if limit is not None else [])])
 
 
-def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
-    """Return blocks on the number of complete runs, the reasons of their ends, and their books."""
+def completeness_blocks(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
+    """Return blocks on whether the results are complete: number of runs, reasons why they ended, and balance of their books.
+
+    `sweep`: None for a single run.
+    """
     ends = Counter(str(run.summary.get("ended", "not said")) for run in runs)
     ended = "; ".join(f"{reason}: {count}" for reason, count in ends.items())
     counted = [run.summary["books"] for run in runs if run.summary.get("books")]
@@ -181,19 +189,22 @@ def completeness(runs: Sequence[Run], sweep: Sweep | None) -> list[Block]:
 
 
 def warning_blocks(runs: Sequence[Run]) -> list[Block]:
-    """Return the warnings of runs as a list, each once with its runs."""
-    about: dict[str, list[tuple[str, int]]] = {}
+    """Return a list of the warnings in the summaries of `runs`, each once, with the runs that have it; may be empty."""
+    runs_by_warning: dict[str, list[tuple[str, int]]] = {}
     for run in runs:
         for warning in run.summary.get("warnings") or ():
-            about.setdefault(str(warning["text"]), []).append((run.label, run.seed))
+            runs_by_warning.setdefault(str(warning["text"]), []).append((run.label, run.seed))
     items = []
-    for text, affected in about.items():
+    for text, affected in runs_by_warning.items():
         items.append(f"{text} ({'all runs' if len(affected) == len(runs) else runs_in_words(affected)})")
     return [Text("What the scenario and its runs were warned of:", warning=True), Bullets(items)] if items else []
 
 
 def settings_sections(run: Run, runs: Sequence[Run], sweep: Sweep | None, command: str) -> list[Section]:
-    """Return sections with the complete scenario of `run`, versions, commands, and the completeness of `runs`."""
+    """Return the last sections of a report: the complete scenario of `run`, versions, commands, and completeness of `runs`.
+
+    `sweep`: None for a single run. `command`: the command that writes the report.
+    """
     text = run.source.scenario_text().strip()
     summary = "The complete scenario, defaults filled in" + (f", of {run.label}, seed {run.seed}" if sweep is not None else "")
     sections = [Section("Settings", [Code(text, "toml", summary=summary)])]
@@ -208,5 +219,5 @@ def settings_sections(run: Run, runs: Sequence[Run], sweep: Sweep | None, comman
     sections.append(Section("Commands", [Text(words), Code(f"{run_command}\n{command}", "sh")]))
     wall_s = sum(float(other.summary.get("wall_time_s") or 0.0) for other in runs)
     taken = [Text(f"The simulation took {format_number(wall_s)} s of the machine's time, all runs together.")] if wall_s else []
-    sections.append(Section("Completeness", [*completeness(runs, sweep), *taken]))
+    sections.append(Section("Completeness", [*completeness_blocks(runs, sweep), *taken]))
     return sections

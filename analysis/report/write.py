@@ -1,4 +1,4 @@
-"""Writes the report of a run or a sweep as one HTML file or as Markdown: question, results, uncertainty, figures, settings."""
+"""Writing of the report of a run or a sweep as one HTML file or as Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.consensus.measure import MARGIN
 from analysis.documents.blocks import Document, Picture
 from analysis.documents.comparison_tables import comparison_table, difference_table
 from analysis.documents.exports import write_tables
-from analysis.documents.html import html, inline_svg
+from analysis.documents.html import html_page, inline_svg
 from analysis.documents.markdown import markdown_page
 from analysis.figures.settings import PLAIN, FigureSettings, ImageFormat, Look
 from analysis.files import refuse_links, write_whole
@@ -45,11 +45,15 @@ def write_report(
 ) -> Path:
     """Report on the run or sweep at `path` into `out`, and return the file.
 
-    `out` is a file that ends in .html or .md, or a folder that gets report.html (`format`: report.md). The HTML file holds
-    everything; beside Markdown lie its figures, in a folder. `tables`: beside either, every table as CSV and LaTeX; `images`:
-    every figure in these formats. The same folder gives the same bytes. `questions`: what is compared; `figures`: how figures are
-    drawn; its target, smoothing and horizon are those of the whole report, as of `compare`. Damaged runs of a sweep are left
-    out, and named as missing.
+    An HTML file holds everything; a Markdown file has its figures in a folder beside it. The same runs give the same bytes.
+    Damaged runs of a sweep are left out, and named as missing.
+
+    - `out`: a file that ends in .html or .md, or a folder for report.html or report.md, as `format` says.
+    - `tables`: True to write every table as CSV and LaTeX, too, into a folder beside the file.
+    - `images`: formats in which every figure is written, too, into a folder beside the file.
+    - `questions`: what is compared.
+    - `figures`: how figures are drawn; its target, smoothing and horizon hold for the whole report, as in `compare`.
+
     ValueError: `path` is neither a run nor a sweep folder, the horizon lies beyond the end of the shortest run, or a symbolic
     link below `path` is in the way.
     """
@@ -59,31 +63,34 @@ def write_report(
     file = out if out.suffix in (".html", ".md") else out / f"report.{format}"
     source = Sweep.open(Path(path)).drop_damaged()[0] if is_sweep(path) else Run.open(Path(path))
     refuse_links(Path(path), file, *(file.parent / f"{file.stem}-{kind}" for kind in ("tables", "figures")))
-    # Before anything is drawn: a wrong setting leaves no half of a report.
+    # Measure before anything is drawn or written: a wrong setting must not leave half a report.
     draft = _draft(source, figures, questions, _command(Path(path), figures, questions))
 
     def draw_document(look: Look) -> Document:
         figures_by_name = figures_of(source, replace(figures, look=look))
         return draft([Picture(name, CAPTIONS[name], figure) for name, figure in figures_by_name.items()], look)
 
-    # A page has titles and notes as text of its own.
+    # An HTML page shows titles and notes as text, so that its figures go without; files of figures keep them.
     document = draw_document(replace(figures.look, title="", notes=False) if file.suffix == ".html" else figures.look)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_whole(file, _render(document, file).encode())
     if tables:
         write_tables(document.tables, file.parent / f"{file.stem}-tables")
     if images:
-        _save(draw_document(figures.look) if file.suffix == ".html" else document, file, images)
+        _save_pictures(draw_document(figures.look) if file.suffix == ".html" else document, file, images)
     return file
 
 
 def _draft(
     source: Run | Sweep, options: FigureSettings, questions: Questions, command: str
 ) -> Callable[[Sequence[Picture], Look], Document]:
-    """Measure everything, and return a function that makes the report from its pictures and the look of further ones."""
+    """Measure the runs, and return a function from pictures and a look of figures to the report.
+
+    Measuring is slow and independent of the look, while a report with `images` needs its figures in two looks.
+    """
     target, smoothing_s = options.target_accuracy, options.smoothing_s
     if isinstance(source, Run):
-        _refuse_of_one_run(questions, source)
+        _refuse_questions_to_one_run(questions, source)
         run, settings = source, Settings(target, smoothing_s or 0.0, LAST)
         measured = run_metrics(run, questions.metrics or None, settings)
         return lambda pictures, look: run_document(run, measured, target, smoothing_s or 0.0, command, pictures)
@@ -100,8 +107,8 @@ def _draft(
     return lambda pictures, look: sweep_document(sweep, comparison, command, pictures, questions=questions, look=look)
 
 
-def _refuse_of_one_run(questions: Questions, run: Run) -> None:
-    """Raise ValueError for questions about differences between variants, which a single run does not have."""
+def _refuse_questions_to_one_run(questions: Questions, run: Run) -> None:
+    """Raise ValueError if `questions` ask for differences between variants, which a single run does not have."""
     asked = {
         "against": questions.against,
         "within": questions.within,
@@ -112,7 +119,7 @@ def _refuse_of_one_run(questions: Questions, run: Run) -> None:
         raise ValueError(f"{run.source.place}: {names}: is a question to the variants of a sweep, and this is one run")
 
 
-def _save(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:
+def _save_pictures(document: Document, file: Path, formats: Sequence[ImageFormat]) -> Path:
     """Write the pictures in each of `formats` into a folder beside `file`, and return the folder."""
     from analysis.figures.style import save_figure
 
@@ -128,13 +135,17 @@ def _render(document: Document, file: Path) -> str:
     from analysis.figures.style import svg_text
 
     if file.suffix == ".html":
-        return html(document, lambda it: inline_svg(svg_text(it.figure), it.name, it.caption, it.figure.description))
-    folder = _save(document, file, ["png"])
+
+        def svg(picture: Picture) -> str:
+            return inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
+
+        return html_page(document, svg)
+    folder = _save_pictures(document, file, ["png"])
     return markdown_page(document, {picture.name: f"{folder.name}/{picture.name}.png" for picture in document.pictures})
 
 
 def _command(path: Path, options: FigureSettings, questions: Questions) -> str:
-    """Return the command that writes this report, from the parent of the folder of the runs."""
+    """Return the command line that writes this report, to be run in the folder above `path`."""
     words = ["netsim", "report", shlex.quote(path.resolve().name)]
     for option, value in (
         ("--target-accuracy", options.target_accuracy),

@@ -15,22 +15,25 @@ from typing import Any
 
 
 class DamagedFileError(ValueError):
-    """A file is not as netsim wrote it."""
+    """A file has changed since netsim wrote it."""
 
 
 KEY = "sha256"
-"""Key of a JSON file that holds the checksum of the other keys."""
+"""Key of a JSON file under which the checksum of its other keys stands."""
 FILES = "files"
-"""The key of a summary that holds the SHA-256 of the files beside it, by name."""
+"""Key of a summary under which the SHA-256 of each file beside it stands, by file name."""
 
 
 def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `content`, which JSON can hold, with its checksum."""
+    """Return a copy of `content`, which JSON can hold, with its checksum under `KEY`."""
     return {**content, KEY: _digest(content)}
 
 
 def remove_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `content`, as read from a file, without its checksum. ValueError: the checksum does not fit the content."""
+    """Check the checksum of `content`, as read from a file, and return the content without it.
+
+    Content without a checksum, as earlier versions wrote it, is accepted. ValueError: the checksum does not fit.
+    """
     inner = {key: value for key, value in content.items() if key != KEY}
     if KEY in content and content[KEY] != _digest(inner):
         raise ValueError("its checksum is another")
@@ -38,7 +41,10 @@ def remove_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_file(path: Path, digest: str, remedy: str) -> None:
-    """Raise DamagedFileError unless the SHA-256 of a file is `digest`; a file that stayed the same is read once only."""
+    """Raise DamagedFileError unless the SHA-256 of the file at `path` is `digest`; `remedy`: the command that restores the file.
+
+    The digest of a file is kept and computed again only if the file's identity, size or time of change is another.
+    """
     try:
         state = path.stat()
         actual = _sha256(path, (state.st_ino, state.st_size, state.st_mtime_ns))
@@ -51,18 +57,20 @@ def check_file(path: Path, digest: str, remedy: str) -> None:
         )
 
 
-def make_again(folder: Path) -> str:
-    """Return the command that replaces the run in a folder by a new one of the same scenario."""
+def rerun_command(folder: Path) -> str:
+    """Return the command that simulates the scenario of a run folder again and replaces the run there."""
     return f"netsim run {folder / 'scenario.toml'} --out {folder} --overwrite"
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    # The digest is of the content as read back: JSON makes strings of keys and lists of tuples.
+    """Return the SHA-256 of JSON content, in hexadecimal; the order of its keys does not matter."""
+    # Write and read once first: JSON turns keys into strings and tuples into lists, and a reader sees only the result.
     plain = json.loads(json.dumps(content))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 @lru_cache(maxsize=100_000)
 def _sha256(path: Path, state: tuple[int, int, int]) -> str:
+    """Return the SHA-256 of a file in hexadecimal. `state` is part of the cache key only: a changed file is read again."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,7 +12,10 @@ Groups = Mapping[str, Sequence[Run]]
 
 
 def group_runs(source: Sweep | Run | Sequence[Run]) -> dict[str, list[Run]]:
-    """Group runs by label: those of a sweep by variant, others by policy, or by folder if a policy ran twice on one seed."""
+    """Return runs by label, in their order: those of a sweep by variant, others by policy.
+
+    Runs outside a sweep are grouped by folder if two of them have the same policy and seed.
+    """
     if isinstance(source, Sweep):
         labels = source.labels
         # Two variants may carry one label; their runs must not be averaged.

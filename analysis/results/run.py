@@ -147,14 +147,17 @@ class Run:
         return int((self.summary.get("slots") or {}).get("rounds_per_slot", 1))
 
     def row_of(self, rounds: ArrayLike) -> NDArray[np.int64]:
-        """Return the numbers of communication rounds (n,) in the rounds table: those of their slots, where there are slots."""
+        """Return the row number in the rounds table, from 1, of each communication round of `rounds` (n,).
+
+        This is the round itself, or the number of its slot in a run with slots.
+        """
         return (np.asarray(rounds, np.int64) - 1) // self.rounds_per_row + 1
 
     @property
     def round_meaning(self) -> tuple[tuple[str, Any], ...]:
-        """Facts of the coordinator that decide if rounds of two runs have the same meaning.
+        """Pairs (name, value) of the facts that define a round; rounds of two runs are comparable if these are equal.
 
-        Runs of earlier versions state none: for them the kind of server decides.
+        The coordinator of the run states them. Runs of earlier versions state none: for them the kind of server decides.
         """
         facts = self.summary.get("coordinator")
         if facts is None:
@@ -192,9 +195,9 @@ class Run:
         return [name for name in COLUMNS if self.source.has(name)]
 
     def arrow(self, table: TableName, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table as `pyarrow.Table`, all columns or some.
+        """Read a table and return it as `pyarrow.Table`, with all columns (None) or those named.
 
-        It is read at each call. ValueError: absent, foreign or newer format.
+        ValueError: the run has no such table, the file is no such table, or its format is newer than this reader.
         """
         if table not in COLUMNS:
             raise ValueError(f"table = {table!r}: must be one of {', '.join(map(repr, COLUMNS))}")
@@ -205,12 +208,13 @@ class Run:
         with self.source.open(table) as opened:
             missing = check_table(place, table, opened.schema)
             names = [*opened.schema.names, *missing] if columns is None else list(columns)
+            # At least one column is read: `select_columns` needs the number of rows to fill in the missing ones.
             result = opened.read([name for name in names if name not in missing] or opened.schema.names[:1])
             check_filled(place, table, result)
             return select_columns(table, result, names)
 
     def pieces(self, table: TableName, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns of a table piece by piece, so that it need not fit in memory. ValueError: as for `arrow`."""
+        """Yield the rows of a table with these columns, piece by piece: it need not fit in memory. ValueError: as for `arrow`."""
         place = self.source.table_place(table)
         if not self.source.has(table):
             raise ValueError(f"{place}: expected the {table} table of a run, but there is no such table")
@@ -238,7 +242,8 @@ class Run:
 
 
 def _floats(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Return a column of Arrow as floats (n,), missing values as NaN; where all are missing, one number shown n times."""
+    """Return a column of Arrow as floats (n,), missing values as NaN."""
     if column.null_count == len(column) > 0:
+        # A view of one NaN with stride 0 takes no memory; runs leave many columns empty.
         return np.broadcast_to(np.float64("nan"), len(column)).view()
     return np.array(column.to_numpy(), dtype=np.float64)

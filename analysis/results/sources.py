@@ -15,7 +15,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.results.checksums import FILES, check_file, make_again, remove_checksum
+from analysis.results.checksums import FILES, check_file, remove_checksum, rerun_command
 from netsim.core.rows import ALWAYS, FORMAT, ROUND_CAUSES, ROWS, schema_of
 
 if TYPE_CHECKING:
@@ -64,11 +64,15 @@ ROUND_NUMBERS = tuple(name for name in COLUMNS["rounds"] if name not in ROUND_CA
 """Columns of rounds that hold measured numbers: each is a metric."""
 
 KEPT_BYTES = 256_000_000
-"""Most bytes of columns that stay in memory, of all runs together; columns of the run used longest ago go first."""
+"""Largest number of bytes of columns kept in memory, of all runs together; those of the run used longest ago go first."""
 
 
 class KeptColumns:
-    """Cache of columns of one run's rounds table as floats, which a comparison and many figures share."""
+    """Cache of columns of one run's rounds table as floats, which a comparison and many figures share.
+
+    The caches of all runs share one limit, `KEPT_BYTES`: the class lists the caches that hold columns, and clears the one that
+    was used longest ago. The list refers to them weakly, so that a run that is no longer used is freed.
+    """
 
     _next_number: ClassVar[count[int]] = count()
     _instances: ClassVar[OrderedDict[int, tuple[ReferenceType[KeptColumns], int]]] = OrderedDict()
@@ -82,12 +86,13 @@ class KeptColumns:
     def get(
         self, names: Sequence[str], read: Callable[[list[str]], Mapping[str, NDArray[np.float64]]]
     ) -> dict[str, NDArray[np.float64]]:
-        """Return the columns `names`, each (n,). `read` is called for missing columns, and may return more than these."""
+        """Return the columns `names`, each (n,). `read` is called for those not yet in the cache; it may return further ones."""
         missing = [name for name in dict.fromkeys(names) if name not in self._arrays]
         if missing:
             for name, array in read(missing).items():
                 array.flags.writeable = False
                 self._arrays[name] = array
+            # List this cache anew, with its new size.
             KeptColumns._forget(self._number)
             # A column without values is one NaN with stride 0, which takes no memory.
             size = sum(array.nbytes for array in self._arrays.values() if array.strides != (0,))
@@ -96,6 +101,7 @@ class KeptColumns:
         arrays = {name: self._arrays[name] for name in names}
         if self._number in KeptColumns._instances:
             KeptColumns._instances.move_to_end(self._number)
+        # This cache, just moved to the end, is never cleared: its caller has asked for these columns.
         while KeptColumns._bytes > KEPT_BYTES and len(KeptColumns._instances) > 1:
             oldest, (reference, _) = next(iter(KeptColumns._instances.items()))
             if (columns := reference()) is not None:
@@ -105,7 +111,7 @@ class KeptColumns:
 
     @staticmethod
     def _forget(number: int) -> None:
-        """Remove an instance from the list of instances that hold columns."""
+        """Take the cache with this number off the list of caches that hold columns; its own columns are left alone."""
         _, size = KeptColumns._instances.pop(number, (None, 0))
         KeptColumns._bytes -= size
 
@@ -156,10 +162,10 @@ class RunSource(Protocol):
         """Return the name of a table in messages."""
 
     def open(self, table: TableName) -> AbstractContextManager[OpenTable]:
-        """Context manager: open a table that the run has."""
+        """Return a context manager that opens a table of the run, and closes it in the end."""
 
-    def damages(self) -> list[str]:
-        """Read all results, and return a line for each damaged file."""
+    def find_damages(self) -> list[str]:
+        """Read all files of the run, and return a message for each damaged one."""
 
 
 class RunFolder:
@@ -173,7 +179,7 @@ class RunFolder:
         self.folder: Path | None = path
         self._path = path
         self._stated_digests = digests
-        self._remedy = make_again(path)
+        self._remedy = rerun_command(path)
         self.place = str(path)
         self.kept = KeptColumns()
 
@@ -211,6 +217,7 @@ class RunFolder:
             raise ValueError(f"{path}: expected the run's scenario, but it cannot be read: {error}") from error
 
     def has(self, table: TableName) -> bool:
+        # A table that the summary does not list was left by an earlier run, and is no result of this one.
         listed = self._digests is None or table in ADDED or f"{table}.parquet" in self._digests
         return listed and (self._path / f"{table}.parquet").is_file()
 
@@ -229,10 +236,10 @@ class RunFolder:
                 yield _TableFile(file)
         except (pyarrow.ArrowException, OSError) as error:
             message = f"{path}: expected a Parquet file, but it cannot be read: {error}"
-            raise ValueError(f"{message}; make it again: {make_again(self._path)}") from error
+            raise ValueError(f"{message}; make it again: {rerun_command(self._path)}") from error
 
-    def damages(self) -> list[str]:
-        """Read all files of the run, and return a line for each damage."""
+    def find_damages(self) -> list[str]:
+        """Read all files of the run, and return a message for each damaged one; a damaged summary hides all others."""
         try:
             self.summary()
         except ValueError as error:
@@ -246,7 +253,7 @@ class RunFolder:
         return problems
 
     def _check(self, path: Path) -> None:
-        """Raise ValueError if a file does not match its digest."""
+        """Raise ValueError if a file does not match its digest; files without a known digest pass."""
         digest = (self._digests or {}).get(path.name)
         if digest is not None and path.is_file():
             check_file(path, digest, self._remedy)
@@ -279,7 +286,7 @@ class RunInMemory:
     def open(self, table: TableName) -> Iterator[OpenTable]:
         yield TableInMemory(self.tables[table])
 
-    def damages(self) -> list[str]:
+    def find_damages(self) -> list[str]:
         return []
 
 
@@ -315,7 +322,10 @@ class TableInMemory:
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
-    """Return the content of a JSON file; raises ValueError for another format. `expected`: its content, for messages."""
+    """Return the content of a JSON file that netsim wrote, its checksum verified and removed.
+
+    `expected` names the content in messages. ValueError: not JSON, damaged, or of a format that this reader does not know.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(content, dict) or "format" not in content:
@@ -332,7 +342,7 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
 
 
 def check_table(place: str, table: TableName, schema: pa.Schema) -> list[str]:
-    """Check that a file is the expected table, by its metadata and columns; return the optional columns that the run left out.
+    """Check that a file is the expected table, by its metadata and columns; return the optional columns that it lacks.
 
     Raises:
         ValueError: another table, an unknown format, or a column is missing that every run writes.
@@ -353,7 +363,7 @@ def check_table(place: str, table: TableName, schema: pa.Schema) -> list[str]:
 
 
 def select_columns(table: TableName, content: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the Arrow table `content` with these columns. A column that the run left out is all null, of its usual type."""
+    """Return the Arrow table `content` with exactly `columns`; one that it lacks is added, all null, with its usual type."""
     import pyarrow
 
     for name in columns:

@@ -117,13 +117,14 @@ class Sweep:
             raise ValueError(str(error).replace(str(path), str(file), 1)) from error
 
     def drop_damaged(self) -> tuple[Self, list[str]]:
-        """Return the sweep without its damaged runs, which become `missing`, and a line for each damage.
+        """Return the sweep without its damaged runs, and a message for each damage.
 
-        All files of all runs are read.
+        All files of all runs are read. The damaged runs are listed in `missing`. If no run of the baseline is left, the first
+        variant becomes the baseline.
         """
         intact, missing, damages = [], list(self.missing), []
         for entry in self.entries:
-            problems = self._damages(entry)
+            problems = self._find_damages(entry)
             damages += problems
             if problems:
                 missing.append((entry.label, entry.seed))
@@ -136,19 +137,10 @@ class Sweep:
             baseline = intact[0].variant
             old, new = self.labels[self.baseline], intact[0].label
             damages.append(f"no run of the baseline {old!r} is left: differences are to {new!r}")
-        rest = type(self)(
-            path=self.path,
-            name=self.name,
-            entries=intact,
-            baseline=baseline,
-            target_accuracy=self.target_accuracy,
-            smoothing_s=self.smoothing_s,
-            missing=missing,
-        )
-        return rest, damages
+        return self._with_entries(intact, baseline, missing), damages
 
     def only(self, variants: Sequence[str]) -> Self:
-        """Return the sweep of these variants alone, with the first as baseline.
+        """Return a sweep of the runs of `variants` alone, with the first of these as baseline.
 
         ValueError: no variants, or an unknown one.
         """
@@ -158,15 +150,8 @@ class Sweep:
         if not variants:
             raise ValueError("variants = []: name at least one")
         labels = {self.labels[variant] for variant in variants}
-        return type(self)(
-            path=self.path,
-            name=self.name,
-            entries=[entry for variant in variants for entry in self.entries if entry.variant == variant],
-            baseline=variants[0],
-            target_accuracy=self.target_accuracy,
-            smoothing_s=self.smoothing_s,
-            missing=[(label, seed) for label, seed in self.missing if label in labels],
-        )
+        entries = [entry for variant in variants for entry in self.entries if entry.variant == variant]
+        return self._with_entries(entries, variants[0], [(label, seed) for label, seed in self.missing if label in labels])
 
     def run(self, variant: str, seed: int) -> Run:
         """Return the run of `variant` at `seed`; ValueError where the sweep has none."""
@@ -181,7 +166,7 @@ class Sweep:
         return [self._open(entry) for entry in self.entries if entry.variant == variant]
 
     def table(self, table: TableName, columns: Sequence[str] | None = None) -> pd.DataFrame:
-        """Return one table of all runs, one below the other, with the columns variant, label and seed first.
+        """Return the rows of `table` of all runs, run after run, with the columns variant, label and seed first.
 
         ValueError: a run has no such table. For long runs, name the columns that you need.
         """
@@ -206,8 +191,20 @@ class Sweep:
         """The attempts of all runs, as `table` gives them."""
         return self.table("clients")
 
+    def _with_entries(self, entries: Sequence[SweepEntry], baseline: str, missing: Sequence[tuple[str, int]]) -> Self:
+        """Return a sweep with other runs, and otherwise the settings of this one."""
+        return type(self)(
+            path=self.path,
+            name=self.name,
+            entries=entries,
+            baseline=baseline,
+            target_accuracy=self.target_accuracy,
+            smoothing_s=self.smoothing_s,
+            missing=missing,
+        )
+
     def _open(self, entry: SweepEntry) -> Run:
-        """Open one of the runs. ValueError: it is missing, or another run lies in its folder."""
+        """Open one run of the sweep. ValueError: it is missing, or its folder holds a run with another `run_id`."""
         source = RunFolder(entry.path) if entry.source is None else entry.source
         if source.folder is not None and not is_run(source.folder):
             raise ValueError(
@@ -222,10 +219,10 @@ class Sweep:
             )
         return run
 
-    def _damages(self, entry: SweepEntry) -> list[str]:
-        """Return a line for each file of a run that is damaged."""
+    def _find_damages(self, entry: SweepEntry) -> list[str]:
+        """Return a message for each damaged file of a run; one message if it cannot be opened."""
         try:
-            return self._open(entry).source.damages()
+            return self._open(entry).source.find_damages()
         except ValueError as error:
             return [str(error)]
 

@@ -14,18 +14,18 @@ from analysis.statistics.intervals import half_widths
 
 
 def moving_mean(values: ArrayLike, window: int) -> FloatArray:
-    """Return the mean of each value and the `window` - 1 before it, or of as many as there are; shape as `values` (n,)."""
+    """Return the moving mean (n,) of `values` (n,): of each value and the `window` - 1 before it, or as many as there are."""
     if window < 1:
         raise ValueError(f"window = {window!r}: must be >= 1")
     array = np.asarray(values, dtype=np.float64)
-    # Sums over the window itself: differences of one running sum would let an infinite value spoil all later ones.
+    # Each window is summed by itself: with differences of one running sum an infinite value would spoil all later means.
     padded = np.concatenate([np.zeros(window - 1), array])
     sums = np.lib.stride_tricks.sliding_window_view(padded, window).sum(axis=1) if array.size else array
     return np.asarray(sums / np.minimum(np.arange(1, array.size + 1), window), dtype=np.float64)
 
 
 def last_value(curve: Curve, until: float = math.inf) -> float:
-    """Return the last value of a curve, up to the abscissa `until`; NaN of an empty one."""
+    """Return the last value of a curve at or before the abscissa `until`; NaN if there is none."""
     values = curve[1][curve[0] <= until]
     return float(values[-1]) if values.size else math.nan
 
@@ -41,18 +41,18 @@ class MeanCurve(NamedTuple):
 
 
 def mean_curve(curves: Sequence[Curve], *, grid: FloatArray | None = None, points: int = 400) -> MeanCurve:
-    """Return the mean over seeds of curves that are sampled at different abscissae.
+    """Return the mean over seeds of curves that are sampled at different abscissae, with its 95 % interval.
 
-    Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where every one of them has data: beyond
-    the end of the shortest nothing is made up. Empty where there is no such stretch; half-widths are NaN for a single curve.
+    Curves are interpolated linearly at `grid` (default: `points` equal steps), and only where all of them have data: no curve is
+    continued beyond its end. The result is empty if the curves have no stretch in common; half-widths are NaN for a single curve.
     """
     curves = [curve for curve in curves if curve[0].size]
-    nothing = MeanCurve(np.empty(0), np.empty(0), np.empty(0))
+    no_points = MeanCurve(np.empty(0), np.empty(0), np.empty(0))
     if not curves:
-        return nothing
+        return no_points
     low, high = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if low > high:
-        return nothing
+        return no_points
     if grid is None:
         # A lone curve needs no common grid: its own abscissae keep every value.
         grid = curves[0][0] if len(curves) == 1 else np.linspace(low, high, points)

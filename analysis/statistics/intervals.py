@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean and the half-width of its confidence interval over `count` values; NaN where too few values are there."""
+    """Mean of `count` values and the half-width of its confidence interval; NaN where there are too few values."""
 
     mean: float
     half_width: float
@@ -36,21 +36,21 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """Metric of `variant` minus that of the baseline at the same seed, over the seeds where both exist (`difference.count`)."""
+    """Metric of `variant` minus that of the baseline at the same seed: mean and interval over the seeds where both exist."""
 
     variant: str
     metric: str
     difference: Interval
     seeds: int
-    """Seeds both were run at."""
+    """Number of seeds at which both were run."""
     reached: int
-    """Of these, seeds where the variant's figure exists (a target was reached)."""
+    """Of these, seeds at which the variant has a value; for a cost of the target, seeds that reached it by the horizon."""
     baseline_reached: int
-    """Of these, seeds where the baseline's figure exists."""
+    """As `reached`, for the baseline."""
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return the mean of the values that are not NaN, with its Student-t interval.
+    """Return the mean of `values` with its Student-t interval; NaNs are left out.
 
     The half-width is NaN for a single value, and where a value is infinite; the mean is then infinite, too.
     """
@@ -59,7 +59,7 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     if array.size == 0:
         return Interval(math.nan, math.nan, 0)
     if not np.isfinite(array).all():
-        # Infinities of both signs would make NaN with a warning; leaks and times know the positive one only.
+        # The mean of infinities of both signs would be NaN, with a warning; leaks and times have positive ones only.
         return Interval(math.inf if array.max() == math.inf else -math.inf, math.nan, array.size)
     half = float(half_widths(array[:, np.newaxis], confidence)[0])
     return Interval(float(array.mean()), half, array.size)
@@ -68,12 +68,13 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
 def restricted_mean(times_s: ArrayLike, horizon_s: float, confidence: float = 0.95) -> Interval:
     """Return the mean of min(time, `horizon_s`) over runs that all last until the horizon, with its Student-t interval.
 
-    NaNs are left out. Bytes or joules may take the place of times, with a horizon that all runs spend.
+    `times_s`: the time at which each run reached the target; inf if it did not; NaNs are left out. Bytes or joules may take the
+    place of times, with a horizon that all runs spend.
 
-    Where no run reached the target the mean is the horizon and has no interval: that all runs agree says little of the next one.
-    A 95 % interval covers as often as it claims where most runs reach it and there are 20 seeds; in 92 of 100 cases with 5 seeds
-    of exponential times, of which a third miss it (simulated in `tests/analysis/metrics/test_targets.py`); and more rarely
-    where nearly all runs, or nearly none, reach it, for then few seeds do not show the others.
+    If no run reached the target, the mean is the horizon, without an interval: that all runs agree says little of the next one.
+    The 95 % interval has its coverage with 20 seeds if most runs reach the target; with 5 seeds it covers in 92 of 100 cases
+    (exponential times, a third of them beyond the horizon: `tests/analysis/metrics/test_targets.py`). It covers less often if
+    nearly all runs, or nearly none, reach the target, because few seeds then show no exception.
     """
     times = np.asarray(times_s, np.float64)
     interval = mean_interval(np.minimum(times, horizon_s), confidence)
@@ -83,12 +84,12 @@ def restricted_mean(times_s: ArrayLike, horizon_s: float, confidence: float = 0.
 def paired_differences(
     table: pd.DataFrame, baseline: str, metric: str, *, horizon: float | None = None, confidence: float = 0.95
 ) -> list[PairedDifference]:
-    """Return the differences of `metric` to `baseline` at the same seed, for each other variant in the order of the table.
+    """Return the difference of `metric` to `baseline` at the same seed, for each other variant in the order of the table.
 
-    `table` has columns variant, seed and `metric`, a row a run. Runs share their random numbers at a seed, so the differences
-    scatter less than the runs. Seeds where either figure does not exist give no difference; how many there are is reported.
-    With a `horizon`, which all runs reach, the metric is a time, and differences are of min(time, horizon); where neither variant
-    reached the target by then at any seed the difference is 0 and has no interval, as in `restricted_mean`.
+    `table` has columns variant, seed and `metric`, a row for each run. Runs share their random numbers at a seed, so differences
+    scatter less than values. Seeds at which one of the two has no value give no difference.
+    With a `horizon`, which all runs reach, the metric is a cost of the target, and differences are of min(cost, horizon). If
+    neither variant reached the target at any seed, the difference is 0 without an interval, as in `restricted_mean`.
     ValueError: unknown baseline or metric.
     """
     if metric not in table.columns:
@@ -101,26 +102,26 @@ def paired_differences(
     rows = np.array([seeds.setdefault(seed, len(seeds)) for seed in table["seed"].tolist()], dtype=np.intp)
     places = {name: index for index, name in enumerate(variants)}
     columns = np.array([places[str(name)] for name in table["variant"].tolist()], dtype=np.intp)
-    # A row for each seed and a column for each variant; NaN without a figure.
+    # One row for each seed and one column for each variant; NaN without a value.
     matrix: FloatArray = np.full((len(seeds), len(variants)), math.nan)
     was_run = np.zeros(matrix.shape, bool)
     matrix[rows, columns] = table[metric].to_numpy(dtype=np.float64)
     was_run[rows, columns] = True
     reached = np.isfinite(matrix) & (matrix <= limit)
     values = np.minimum(matrix, limit)
-    # Infinite figures, such as leaks without protection, have no difference.
+    # Infinite values, such as leaks without protection, have no difference.
     values[np.isinf(values)] = math.nan
     base = variants.index(baseline)
     both = was_run & was_run[:, [base]]
 
     def to_baseline(variant: int) -> PairedDifference:
-        """Return the difference of the variant in this column of `values` to the baseline."""
-        seeds = both[:, variant]
-        interval = mean_interval(values[seeds, variant] - values[seeds, base], confidence)
-        count, base_count = int(reached[seeds, variant].sum()), int(reached[seeds, base].sum())
+        """Return the difference of the variant in column `variant` of `values` to the baseline."""
+        common = both[:, variant]
+        interval = mean_interval(values[common, variant] - values[common, base], confidence)
+        count, base_count = int(reached[common, variant].sum()), int(reached[common, base].sum())
         if horizon is not None and count == base_count == 0:
             interval = Interval(interval.mean, math.nan, interval.count)
-        return PairedDifference(variants[variant], metric, interval, int(seeds.sum()), count, base_count)
+        return PairedDifference(variants[variant], metric, interval, int(common.sum()), count, base_count)
 
     return [to_baseline(variant) for variant in range(len(variants)) if variant != base]
 

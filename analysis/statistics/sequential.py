@@ -32,9 +32,9 @@ EFFECT_VARIANCE = 1.0
 
 
 def always_valid_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
-    """Return interval n of the confidence sequence, from the n values that are numbers, in the order in which they came.
+    """Return the interval of the confidence sequence after all of `values`; NaN and infinite ones are left out.
 
-    The half-width is inf where n is too small to tell anything (below 5 at 95 %), and NaN without values.
+    The half-width is inf if there are too few values to exclude any mean (fewer than 5 at 95 %), and NaN without values.
     ValueError: `confidence` outside of (0, 1).
     """
     if not 0.0 < confidence < 1.0:
@@ -47,7 +47,8 @@ def always_valid_interval(values: ArrayLike, confidence: float = 0.95) -> Interv
     if n == 1:
         return Interval(float(array[0]), math.inf, 1)
     shrink = 1.0 / (1.0 + n * EFFECT_VARIANCE)
-    # E_n < 1 / alpha, solved for u = t^2 / (n - 1): (1 + u) / (1 + shrink u) < bound.
+    # E_n < 1 / alpha, solved for u = t^2 / (n - 1): (1 + u) / (1 + shrink u) < bound. The left side grows with u towards
+    # 1 / shrink: if that is below the bound, no mean is excluded.
     bound = math.exp(-2.0 / n * math.log((1.0 - confidence) * math.sqrt(shrink)))
     if bound * shrink >= 1.0:
         return Interval(float(array.mean()), math.inf, n)

@@ -1,4 +1,4 @@
-"""The share of runs that have reached something by each time, where some end before they do (Kaplan-Meier)."""
+"""Kaplan-Meier estimate of the share of runs that have reached a target by each time, where some runs end before they do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class ReachedShare:
 
 
 def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> ReachedShare:
-    """Estimate the share of runs that have reached a target by each time, from times (inf: not reached) and ends of runs.
+    """Return the estimated share of runs that have reached a target, over time.
+
+    `times_s`: time at which each run reached it, inf if it did not; `ends_s`: end of each run, in the same order.
 
     ValueError: no runs, or times and ends of different numbers.
     """
@@ -36,8 +38,8 @@ def share_reached(times_s: Sequence[float], ends_s: Sequence[float]) -> ReachedS
         raise ValueError(f"times_s, ends_s: must be as many, and at least one; are {times.size} and {ends.size}")
     censored = np.isinf(times)
     steps = stats.ecdf(stats.CensoredData(uncensored=times[~censored], right=ends[censored])).cdf
-    at = np.asarray(steps.quantiles, np.float64)
-    last = max(float(ends.max()), float(at.max()))
+    step_times = np.asarray(steps.quantiles, np.float64)
+    last = max(float(ends.max()), float(step_times.max()))
     share = np.asarray(steps.probabilities, np.float64)
-    times = np.concatenate([[0.0], at, [last]])
+    times = np.concatenate([[0.0], step_times, [last]])
     return ReachedShare(times, np.concatenate([[0.0], share, share[-1:]]), np.sort(ends[censored]))

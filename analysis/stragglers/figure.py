@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter
 
 from analysis.figures.bars import seconds_figure
-from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thin
+from analysis.figures.lines import MOST_POINTS, abscissa, curve_note, curves_of, draw_lines, round_columns, thin_curve
 from analysis.figures.settings import PLAIN, Look, Over
-from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, line_style, new_figure
 from analysis.results.groups import Groups
 from analysis.results.run import Run
 from analysis.statistics.arrays import Curve, FloatArray
@@ -35,7 +35,7 @@ def latency_figure(
     if not any(y.any() for curves in raw.values() for _, y in curves):
         return None
     window = window or max(10, max(y.size for curves in raw.values() for _, y in curves) // 50)
-    smooth = {label: [thin((x, moving_mean(y, window))) for x, y in curves] for label, curves in raw.items()}
+    smooth = {label: [thin_curve((x, moving_mean(y, window))) for x, y in curves] for label, curves in raw.items()}
     with look.apply():
         figure, (over_rounds, spread) = new_figure((2.1, 1.0), look=look)
         share = np.linspace(0.0, 1.0, MOST_POINTS + 1)
@@ -67,7 +67,7 @@ def latency_figure(
         spread.set_xticks([0.0, 0.5, 1.0])
         of_first = " of the first seed" if any(len(curves) > 1 for curves in raw.values()) else ""
         note = curve_note(raw, f"left: moving mean of {window} rounds, dots: single rounds{of_first}")
-        headline(figure, "Latency of a round", note, lines, look=look)
+        finish_figure(figure, "Latency of a round", note, lines, look=look)
     return figure
 
 

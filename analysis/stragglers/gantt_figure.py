@@ -9,7 +9,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, headline, new_figure, surface_style
+from analysis.figures.style import ShownFigure, finish_figure, new_figure, surface_style
 from analysis.figures.theme import INK
 from analysis.peers.measure import waits
 from analysis.results.groups import Groups
@@ -93,7 +93,7 @@ def gantt_figure(groups: Groups, *, round: int | None = None, look: Look = PLAIN
         left_out = len(outcomes) - order.size
         note = f"seed {run.seed}, {run.label}" + ("; the round of median length" if round is None else "")
         note += f"; {left_out} attempts that ended before these are left out" if left_out else ""
-        headline(figure, f"Round {chosen:,}, client by client", note, legend, look=look)
+        finish_figure(figure, f"Round {chosen:,}, client by client", note, legend, look=look)
     return figure
 
 

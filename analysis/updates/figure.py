@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from analysis.figures.bars import bars_in_words, stacked_bars
-from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, thin, time_axis
+from analysis.figures.lines import curve_note, curves_of, draw_lines, round_columns, thin_curve, time_axis
 from analysis.figures.settings import PLAIN, Look
-from analysis.figures.style import ShownFigure, headline, new_figure, row_in
+from analysis.figures.style import ShownFigure, finish_figure, new_figure, row_height_in
 from analysis.results.groups import Groups
 from analysis.results.run import OUTCOMES, Run
 from analysis.statistics.arrays import Curve, FloatArray
@@ -22,7 +22,7 @@ def delivered_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
         end_s, delivered = round_columns(run, "end_s", "delivered")
         if not delivered.any() or not end_s.size or end_s[-1] <= 0.0:
             return np.empty(0), np.empty(0)
-        return thin((np.concatenate([[0.0], end_s]), np.concatenate([[0.0], delivered.cumsum()])))
+        return thin_curve((np.concatenate([[0.0], end_s]), np.concatenate([[0.0], delivered.cumsum()])))
 
     curves = curves_of(groups, curve)
     if not any(curves.values()):
@@ -35,7 +35,7 @@ def delivered_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | Non
         axes.set_ylim(bottom=0.0)
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
         time_axis(axes)
-        headline(figure, "Updates delivered", curve_note(curves, "counted at the close of rounds"), lines, look=look)
+        finish_figure(figure, "Updates delivered", curve_note(curves, "counted at the close of rounds"), lines, look=look)
     return figure
 
 
@@ -54,10 +54,10 @@ def outcomes_figure(groups: Groups, *, look: Look = PLAIN) -> ShownFigure | None
     seeds = max(len(runs) for runs in groups.values())
     note = f"shares of attempts begun{f', mean over {seeds} seeds' if seeds > 1 else ''}"
     with look.apply():
-        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_in(shares, 0.36) * len(shares)), look=look)
+        figure, (axes,) = new_figure(size_in=(7.2, 1.6 + row_height_in(shares, 0.36) * len(shares)), look=look)
         legend = stacked_bars(axes, {label: share.tolist() for label, share in shares.items()}, names)
         axes.set(xlabel="share of attempts", xlim=(0.0, 1.0))
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-        headline(figure, "How attempts ended", note, legend, look=look)
+        finish_figure(figure, "How attempts ended", note, legend, look=look)
         figure.description = bars_in_words({label: share.tolist() for label, share in shares.items()}, names, "{:.1%}")
     return figure

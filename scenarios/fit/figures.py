@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.figures.settings import PLAIN
-from analysis.figures.style import ShownFigure, headline, line_style, new_figure
+from analysis.figures.style import ShownFigure, finish_figure, line_style, new_figure
 from scenarios.fit.estimate import PhaseFit
 
 
@@ -27,7 +27,7 @@ def quantile_figure(fit: PhaseFit) -> ShownFigure:
     axes.set_ylabel("measured (s)")
     axes.set_xlim(0.0, 1.5 * longest)
     note = "a law that fits lies on the grey line; durations that were cut off move the positions (Kaplan-Meier)"
-    headline(figure, f"{fit.phase}, {fit.group}: laws against data", note, lines)
+    finish_figure(figure, f"{fit.phase}, {fit.group}: laws against data", note, lines)
     return figure
 
 
@@ -46,5 +46,5 @@ def survival_figure(fit: PhaseFit) -> ShownFigure:
     axes.set_ylim(0.0, 1.02)
     axes.set_xlabel("duration (s)")
     axes.set_ylabel("probability to exceed it")
-    headline(figure, f"{fit.phase}, {fit.group}: how long it takes", "measured: Kaplan-Meier estimate", lines)
+    finish_figure(figure, f"{fit.phase}, {fit.group}: how long it takes", "measured: Kaplan-Meier estimate", lines)
     return figure

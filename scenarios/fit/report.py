@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from analysis.documents.blocks import Block, Bullets, Code, Document, Picture, Section, Table, Text
-from analysis.documents.html import html, inline_svg
+from analysis.documents.html import html_page, inline_svg
 from analysis.figures.style import svg_text
 from scenarios.fit.estimate import Estimates, PhaseFit
 from scenarios.fit.figures import quantile_figure, survival_figure
@@ -35,7 +35,7 @@ def report_html(estimates: Estimates, text: str, check: Sequence[Prediction], ho
     sections.append(Section("Scenario", [Code(text, "toml")]))
     lead = f"{len(log.rows):,} durations of {len(log.names)} clients in {len(log.classes)} classes, {log.rounds} rounds."
     document = Document(f"Fit of {log.source}", lead, sections)
-    return html(document, _svg)
+    return html_page(document, _svg)
 
 
 def _svg(picture: Picture) -> str:

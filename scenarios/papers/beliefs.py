@@ -54,7 +54,7 @@ def _figure(beliefs: FloatArray, look: Look) -> ShownFigure:
     `beliefs`: (seeds, slots, clients).
     """
     from analysis.figures.lines import curve_note, draw_lines, round_axis
-    from analysis.figures.style import headline, new_figure
+    from analysis.figures.style import finish_figure, new_figure
 
     slots = np.arange(1.0, beliefs.shape[1] + 1.0)
     curves = {f"client {n}": [(slots, run[:, n]) for run in beliefs] for n in range(CLIENTS)}
@@ -65,5 +65,5 @@ def _figure(beliefs: FloatArray, look: Look) -> ShownFigure:
         axes.set(xlabel="slot", ylabel="belief (probability)", ylim=(0.0, 1.02))
         round_axis(axes)
         note = curve_note(curves, "belief after each consensus phase")
-        headline(figure, "Beliefs of belief propagation", note, lines, look=look)
+        finish_figure(figure, "Beliefs of belief propagation", note, lines, look=look)
     return figure

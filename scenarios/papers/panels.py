@@ -285,7 +285,7 @@ class _Pace:
 def write_page(panels: Sequence[Panel], number: int, size: Size, out: Path) -> None:
     """Write `out`/result.html and result.md of the panels played so far, out of `number`: an overview, and a row a panel."""
     from analysis.documents.blocks import Document, Section
-    from analysis.documents.html import html, inline_svg
+    from analysis.documents.html import html_page, inline_svg
     from analysis.documents.markdown import markdown_page
     from analysis.figures.style import svg_text
     from analysis.files import write_whole
@@ -296,7 +296,7 @@ def write_page(panels: Sequence[Panel], number: int, size: Size, out: Path) -> N
         by_paper.setdefault(REPRODUCTIONS[panel.name].paper, []).append(panel)
     sections += [Section(paper, [_panel_block(panel, out) for panel in rows]) for paper, rows in by_paper.items()]
     document = Document("Figures and tables of the papers", "", sections)
-    page = html(
+    page = html_page(
         document, lambda picture: inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
     )
     write_whole(out / "result.html", page.encode())

@@ -166,7 +166,7 @@ def _document(request: Request, sections: Sequence[Section], runs: int, seeds: S
 def write_result(document: Document, out: Path) -> list[Path]:
     """Write result.html, result.md, tables as CSV and LaTeX, and figures as PNG, SVG and PDF; return the two pages."""
     from analysis.documents.exports import write_tables
-    from analysis.documents.html import html, inline_svg
+    from analysis.documents.html import html_page, inline_svg
     from analysis.documents.markdown import markdown_page
     from analysis.figures.style import save_figure, svg_text
     from analysis.files import write_whole
@@ -177,7 +177,7 @@ def write_result(document: Document, out: Path) -> list[Path]:
             save_figure(picture.figure, figures / f"{picture.name}.{format}")
     write_tables(document.tables, out / "tables")
     html_file, markdown_file = out / "result.html", out / "result.md"
-    page = html(
+    page = html_page(
         document, lambda picture: inline_svg(svg_text(picture.figure), picture.name, picture.caption, picture.figure.description)
     )
     write_whole(html_file, page.encode())

@@ -12,11 +12,11 @@ from typing import ClassVar, Literal, Protocol
 import numpy as np
 
 from analysis.documents.numbers import format_interval, format_percent
-from analysis.metrics.comparison import Comparison, compare, values_of
+from analysis.metrics.comparison import Comparison, compare, metric_by_seed
 from analysis.metrics.registry import metric
 from analysis.parameters.measure import check_key, settings_of
 from analysis.results.sweep import Sweep
-from analysis.statistics.inference import simultaneous
+from analysis.statistics.inference import simultaneous_confidence
 from analysis.statistics.intervals import Interval, mean_interval
 
 Verdict = Literal["as in the paper", "not as in the paper", "open"]
@@ -74,7 +74,7 @@ class Lower:
         return f"{metric(self.metric).title}: {self.first} below {self.second}{by}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
-        values = values_of(comparison, [self.first, self.second], self.metric)
+        values = metric_by_seed(comparison, [self.first, self.second], self.metric)
         interval = _joint_interval(values[:, 0] - values[:, 1], rules)
         evidence = format_interval(interval, scale=metric(self.metric).scale, signed=True)
         return Decision(_verdict_below(interval, -self.by), evidence)
@@ -103,7 +103,7 @@ class LowerInEach:
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
         pair = [self.first, self.second]
         compared = compare(sweep.only(pair), metrics=[self.metric], smoothing_s=comparison.smoothing_s)
-        values = values_of(compared, pair, self.metric)
+        values = metric_by_seed(compared, pair, self.metric)
         differences = values[:, 0] - values[:, 1]
         verdict = _verdict(holds=bool((differences < -self.by).all()), fails=bool((differences > self.by).all()))
         shown = ", ".join(f"{difference * metric(self.metric).scale:+.3g}" for difference in differences)
@@ -127,7 +127,7 @@ class Near:
         return f"{definition.title} of {self.variant}: {self.value * definition.scale:g} ± {margin}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
-        interval = _joint_interval(values_of(comparison, [self.variant], self.metric)[:, 0], rules)
+        interval = _joint_interval(metric_by_seed(comparison, [self.variant], self.metric)[:, 0], rules)
         verdict = _verdict_within(interval.low, interval.high, self.value - self.margin, self.value + self.margin)
         return Decision(verdict, format_interval(interval, scale=metric(self.metric).scale))
 
@@ -149,7 +149,7 @@ class Ratio:
         return f"{metric(self.metric).title}: {self.first} over {self.second} between {self.low:g} and {self.high:g}"
 
     def judge(self, sweep: Sweep, comparison: Comparison, rules: int) -> Decision:
-        values = values_of(comparison, [self.first, self.second], self.metric)
+        values = metric_by_seed(comparison, [self.first, self.second], self.metric)
         positive = values[(values > 0.0).all(axis=1)]  # a ratio with 0 has no logarithm
         interval = _joint_interval(np.log(positive[:, 0] / positive[:, 1]), rules)
         low, high = math.exp(interval.low), math.exp(interval.high)
@@ -180,7 +180,7 @@ class Trend:
         key = check_key(settings, self.key)
         variants = sorted(settings, key=lambda name: float(settings[name][key]))
         parameter = np.array([float(settings[name][key]) for name in variants])
-        values = values_of(comparison, variants, self.metric)
+        values = metric_by_seed(comparison, variants, self.metric)
         centred = parameter - parameter.mean()
         slopes = (values * centred).sum(axis=1) / float((centred**2).sum())
         interval = _joint_interval(slopes, rules)
@@ -196,7 +196,7 @@ def _joint_interval(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]], r
     Values that are not finite are left out.
     """
     finite = np.where(np.isfinite(values), values, math.nan)
-    return mean_interval(finite, simultaneous(CONFIDENCE, rules))
+    return mean_interval(finite, simultaneous_confidence(CONFIDENCE, rules))
 
 
 def _verdict_below(interval: Interval, limit: float) -> Verdict:

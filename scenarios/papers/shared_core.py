@@ -80,7 +80,7 @@ def sections(times: Sequence[RoundTimes]) -> list[Section]:
 def _figure(times: Sequence[RoundTimes]) -> ShownFigure:
     """Draw the round times of three overlays by network: dashed with fixed shares, solid with shared links."""
     from analysis.figures.settings import PLAIN
-    from analysis.figures.style import headline, line_style, new_figure
+    from analysis.figures.style import finish_figure, line_style, new_figure
 
     networks = list(dict.fromkeys(time.network for time in times))
     with PLAIN.apply():
@@ -96,7 +96,7 @@ def _figure(times: Sequence[RoundTimes]) -> ShownFigure:
             lines.append((line, overlay))
         axes.set(yscale="log", ylabel="time of a round (ms)", xticks=range(len(networks)))
         axes.set_xticklabels(networks)
-        headline(figure, "Overlays on a core that is shared", "dashed: fixed shares; solid: flows on all links", lines)
+        finish_figure(figure, "Overlays on a core that is shared", "dashed: fixed shares; solid: flows on all links", lines)
     return figure
 
 

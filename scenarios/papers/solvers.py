@@ -131,7 +131,7 @@ def sections(times: Times, *, look: Look) -> list[Section]:
 
 def _figure(times: Times, look: Look) -> ShownFigure:
     """Draw the time of a search against the number of clients, a line for each method."""
-    from analysis.figures.style import headline, line_style, new_figure
+    from analysis.figures.style import finish_figure, line_style, new_figure
 
     with look.apply():
         figure, (axes,) = new_figure(look=look)
@@ -142,7 +142,5 @@ def _figure(times: Times, look: Look) -> ShownFigure:
             lines.append((line, name))
         axes.set(xscale="log", yscale="log", xlabel="clients", ylabel="time of one search (ms)")
         note = "least of several processor times on this machine"
-        headline(figure, "Cost of one search for the best set", note, lines, look=look)
+        finish_figure(figure, "Cost of one search for the best set", note, lines, look=look)
     return figure
-
-

@@ -32,7 +32,7 @@ def read_finished(folder: Path) -> Scenario:
         raise not_a_run(folder)
     if read_ending(folder) in (None, INTERRUPTED):
         raise UserError(f"{folder}: the run has not come to its end; netsim resume {folder} goes on with it")
-    damages = RunFolder(folder).damages()
+    damages = RunFolder(folder).find_damages()
     if damages:
         raise UserError("\n".join(damages))
     return load(str(folder / SCENARIO))

@@ -76,7 +76,7 @@ def _complete_run_id(out: Path) -> str | None:
         content = read_summary(out)
     except UserError:
         return None
-    if RunFolder(out).damages():
+    if RunFolder(out).find_damages():
         return None
     return None if content["ended"] == BY_EVENTS else content.get("run_id")
 
@@ -117,7 +117,7 @@ def look(wanted: WantedRun, folder: Path, *, allow_changed_code: bool, event_lim
 
 
 def _find_damage(out: Path) -> Found:
-    damages = RunFolder(out).damages()
+    damages = RunFolder(out).find_damages()
     if damages:
         raise UserError("\n".join(damages))
     return "complete"

@@ -13,7 +13,7 @@ from analysis.ages.figure import ages_figure
 from analysis.ages.measure import ages
 from analysis.catalogue import CAPTIONS, MOST_VARIANTS, draw, save_all
 from analysis.figures.lines import abscissa
-from analysis.figures.settings import FigureSettings, Look, warn_of_letters
+from analysis.figures.settings import FigureSettings, Look, warn_of_missing_letters
 from analysis.figures.style import image_of
 from analysis.learning.figure import accuracy_figure, loss_figure
 from analysis.participation.figure import selections_figure
@@ -257,7 +257,7 @@ def test_what_variants_are_called_is_drawn_whatever_it_is(tmp_path: Path) -> Non
 
 @pytest.mark.draws
 def test_letters_that_no_font_has_are_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_letters.cache_clear()
+    warn_of_missing_letters.cache_clear()
     names = ["\u65e5\u672c", "$\\bad{$ \u672c", "äö"]
     groups = [run_of(tmp_path / name, BOUNDS, clients=PARTS, policy=name) for name in names]
     with warnings.catch_warnings(record=True) as told:

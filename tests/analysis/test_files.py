@@ -69,7 +69,7 @@ def test_what_was_there_stays_where_a_write_fails(name: str, swept: Any, tmp_pat
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert path in before
     monkeypatch.setattr(Path, "write_bytes", broken)
-    monkeypatch.setattr(write, "_events", some)
+    monkeypatch.setattr(write, "_event_lines", some)
     monkeypatch.setattr("pyarrow.csv.write_csv", half)
     monkeypatch.setattr("pyarrow.parquet.write_table", half)
     with pytest.raises(OSError, match="no space left"):

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from analysis.documents.blocks import Bullets, Code, Document, Facts, Section, Table, Text
-from analysis.documents.exports import csv_text, latex, write_tables
-from analysis.documents.html import html, inline_svg
+from analysis.documents.exports import csv_text, latex_table, write_tables
+from analysis.documents.html import html_page, inline_svg
 from analysis.figures.settings import FigureSettings
-from analysis.report.scenario import changes
+from analysis.report.scenario import scenario_changes
 from analysis.report.write import write_report
 from tests.helpers.result_folders import PARTS, ROUNDS, write_run, write_sweep
 
@@ -184,7 +184,7 @@ def test_a_run_has_a_page_too(tmp_path: Path) -> None:
 def test_blocks_as_html() -> None:
     blocks = [Text("a<b", lead="c&d", warning=True), Bullets(["e"]), Facts([("f", "g")]), Code("x = 1 < 2", "toml", summary="s")]
     sections = [Section("Same", blocks), Section("Same", [])]
-    made = Page(html(Document("t", "", sections), lambda _: ""))
+    made = Page(html_page(Document("t", "", sections), lambda _: ""))
     assert [heading["id"] for heading in made.attributes("h2")] == ["s-same", "s-same-2"]
     assert ("strong", "c&d") in made.texts
     assert ("code", "x = 1 < 2") in made.texts
@@ -195,7 +195,7 @@ TABLE = Table("t", "50 % & more", (["who_1", "value"], [["[a]", "1 ± 2"], ["=1+
 
 
 def test_latex_by_hand() -> None:
-    assert latex(TABLE) == "\n".join(
+    assert latex_table(TABLE) == "\n".join(
         [
             r"% \usepackage{booktabs}",
             r"\begin{table}",
@@ -235,7 +235,7 @@ def test_csv_holds_numbers_in_columns_of_their_own() -> None:
     assert rows[0] == ["variant", "regret", "regret ±", "time (s)", "time (s) ±", "time (s) (remark)", "share (%)", "who"]
     assert rows[1] == ["a", "1800", "0", "12.5", "1.25", "2 of 3", "-3.5", "1,2"]
     assert rows[2] == ["b", "-inf", "", "", "", "not by 20 s", "", "7"]
-    text = latex(table)
+    text = latex_table(table)
     assert r"& 1,800 $\pm$ 0 & 12.5 $\pm$ 1.25 (2 of 3) & $-$3.5 & 1,2 \\" in text
     assert r"b & $-$$\infty$ & not by 20 s & --- & 7 \\" in text
 
@@ -256,7 +256,7 @@ def test_tables_are_written_in_both_formats(tmp_path: Path) -> None:
     ],
 )
 def test_changes_by_hand(other: dict[str, Any], told: list[str]) -> None:
-    assert list(changes({"name": "a", "seed": 1, "a": {"kind": "k", "x": 1}}, other)) == told
+    assert list(scenario_changes({"name": "a", "seed": 1, "a": {"kind": "k", "x": 1}}, other)) == told
 
 
 def test_an_svg_within_a_page_shares_no_id_and_follows_the_colours() -> None:
@@ -276,7 +276,7 @@ def test_an_svg_within_a_page_shares_no_id_and_follows_the_colours() -> None:
 def test_long_tables_are_folded_and_numbers_stay_with_their_signs() -> None:
     def page(rows: int) -> Page:
         cells = (["", "x"], [[f"v{i}", "1.0 ± 0.5"] for i in range(rows)])
-        return Page(html(Document("t", "", [Section("s", [Table("t", "Many variants", cells)])]), lambda it: ""))
+        return Page(html_page(Document("t", "", [Section("s", [Table("t", "Many variants", cells)])]), lambda it: ""))
 
     short, long = page(20), page(21)
     assert short.text("summary") == []
@@ -289,4 +289,4 @@ def test_long_tables_are_folded_and_numbers_stay_with_their_signs() -> None:
 def test_a_table_of_many_columns_takes_the_width_of_the_window(columns: int, wide: bool) -> None:
     table = Table("t", "caption", ([f"metric {i}" for i in range(columns)], [["12,345 ± 678"] * columns]))
     document = Document("title", "", [Section("section", [table])])
-    assert ('<div class="block wide">' in html(document, lambda picture: "")) == wide
+    assert ('<div class="block wide">' in html_page(document, lambda picture: "")) == wide

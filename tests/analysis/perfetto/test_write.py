@@ -119,10 +119,10 @@ def test_slices_of_a_track_do_not_overlap(world: str, tmp_path: Path) -> None:
     for spans in tracks.values():
         spans.sort()
         assert all(end <= start + 1e-3 for (_, end), (start, _) in itertools.pairwise(spans))
-    begun, ended = ([e["id"] for e in events if e["ph"] == which] for which in "be")
-    assert sorted(begun) == sorted(ended)
-    assert len(set(begun)) == len(begun)
-    assert (len(begun) > 0) == (world == "slots")
+    attempts_begun, ended = ([e["id"] for e in events if e["ph"] == which] for which in "be")
+    assert sorted(attempts_begun) == sorted(ended)
+    assert len(set(attempts_begun)) == len(attempts_begun)
+    assert (len(attempts_begun) > 0) == (world == "slots")
     assert any(e["pid"] == 3 and e["ph"] == "X" for e in events) == ("jammed" in world)
     words = {e["args"]["name"].split()[0] for e in events if e["name"] == "thread_name" and e["pid"] == 3}
     assert words <= ({"cable"} if "cables" in world else {"sub-channel"})

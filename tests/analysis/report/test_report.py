@@ -330,8 +330,8 @@ def test_report_of_a_run(tmp_path: Path) -> None:
 
 
 def test_report_of_a_run_of_which_no_round_closed(tmp_path: Path) -> None:
-    begun = {name: values[-1:] for name, values in PARTS.items()} | {"round": [1]}
-    text = write_report(write_run(tmp_path / "run", EMPTY, begun), tmp_path / "out.md").read_text(encoding="utf-8")
+    attempts_begun = {name: values[-1:] for name, values in PARTS.items()} | {"round": [1]}
+    text = write_report(write_run(tmp_path / "run", EMPTY, attempts_begun), tmp_path / "out.md").read_text(encoding="utf-8")
     assert "| rounds | 0 |" in text
 
 

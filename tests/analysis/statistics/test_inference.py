@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from analysis.statistics.inference import bootstrap_interval, set_of_best, simultaneous, simultaneous_interval, verdict
+from analysis.statistics.inference import bootstrap_interval, set_of_best, simultaneous_confidence, simultaneous_interval, verdict
 from analysis.statistics.intervals import Interval, mean_interval
 
 
@@ -44,8 +44,8 @@ def test_bootstrap_interval_of_skewed_values_is_skewed_and_the_same_twice() -> N
 
 
 def test_simultaneous_intervals_hold_together() -> None:
-    assert simultaneous(0.95, 5) == pytest.approx(0.99)
-    assert simultaneous(0.95, 0) == 0.95
+    assert simultaneous_confidence(0.95, 5) == pytest.approx(0.99)
+    assert simultaneous_confidence(0.95, 0) == 0.95
     rng = np.random.default_rng(3)
     trials, variants, seeds = 800, 6, 8
     # Differences to one baseline depend on each other: they share its noise.

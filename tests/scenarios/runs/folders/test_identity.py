@@ -150,4 +150,4 @@ def test_a_run_of_which_a_table_is_damaged_is_told_and_the_others_go_on(tmp_path
     # Nor is it taken for that of a variant of another name.
     renamed = plan(small_tables("sweep.variants=[{name='other',set={'policy.kind'='random'}}]"), "small")
     sweep(renamed, out, machines=Machines(jobs=1), earlier=Earlier(resume=True), tables=["clients"])
-    assert [run.source.damages() for run in open_sweep(out)] == [[], []]
+    assert [run.source.find_damages() for run in open_sweep(out)] == [[], []]
