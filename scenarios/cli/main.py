@@ -251,7 +251,7 @@ def sweep(
 ) -> None:
     """Run and compare variants of a scenario at the same seeds."""
     from scenarios.runs.reading import read
-    from scenarios.sweeps.earlier_runs import told_until
+    from scenarios.sweeps.earlier_runs import stopping_lines
     from scenarios.sweeps.options import Earlier, Limits, Machines
     from scenarios.sweeps.sweep import later_cautions, plan_grid
     from scenarios.sweeps.sweep import sweep as run_sweep
@@ -275,7 +275,7 @@ def sweep(
             tables=() if tables == "none" else tables.split(","),
         )
     _compare(folder, figure_settings, formats)
-    for line in told_until(folder):
+    for line in stopping_lines(folder):
         out_console.print(line, soft_wrap=True, highlight=False)
     show_cautions(later_cautions(planned, folder), strict=strict)
 

@@ -15,6 +15,7 @@ from scenarios.workers.processes import Killed
 RETRIES = 2
 """Number of times that a run whose worker was killed is simulated again."""
 _WAIT_S = 0.2
+"""Seconds between two reports of progress, and longest wait for results."""
 
 
 def attempt_all(
@@ -26,25 +27,25 @@ def attempt_all(
     retries: int,
     on_loss: Callable[[int, Killed, bool], None],
 ) -> Iterator[tuple[int, Any]]:
-    """Submit all `runs` to the workers; yield each number with its result, in any order.
+    """Submit all `runs`, given by their numbers, to the workers. Yield each number with its result, in any order.
 
-    `work(number)`: called for each attempt; returns the work of a run. `on_loss(number, killed, again)`: called when a worker
-    is killed; the run is simulated again at most `retries` times, and then yields `Killed`. After `stop` no further run begins;
-    runs under way still yield a result, the others none.
+    `work(number)`: function that returns the work of a run; called once for each attempt. `on_loss(number, killed, again)`:
+    called when a worker is killed. The run is then simulated again, at most `retries` times, before it yields `Killed`. After
+    a request to `stop` no further run begins: runs in progress still yield a result, the others yield none.
     """
     waiting = deque(runs)
     attempts = dict.fromkeys(waiting, 0)
-    under_way: set[int] = set()
-    while under_way or (waiting and not stop.asked):
-        while waiting and workers.room() and not stop.asked:
+    in_progress: set[int] = set()
+    while in_progress or (waiting and not stop.asked):
+        while waiting and workers.free_places() and not stop.asked:
             index = waiting.popleft()
             attempts[index] += 1
-            under_way.add(index)
+            in_progress.add(index)
             workers.submit(index, work(index))
         if stop.asked:
-            stop.settle()  # the workers stop their runs; the time depends on their present steps
+            stop.settle()  # no interrupt here: the workers end their present steps first, however long these take
         for index, result in workers.collect(_WAIT_S):
-            under_way.remove(index)
+            in_progress.remove(index)
             if isinstance(result, Killed):
                 again = attempts[index] <= retries and not stop.asked
                 on_loss(index, result, again)
@@ -55,18 +56,18 @@ def attempt_all(
 
 
 @contextmanager
-def watching(workers: Workers, progress: Callable[[SweepProgress], None] | None, stop: StopRequest) -> Iterator[None]:
-    """Report progress to `progress`, and requests to stop to the workers, several times a second within the block."""
+def relay_progress(workers: Workers, progress: Callable[[SweepProgress], None] | None, stop: StopRequest) -> Iterator[None]:
+    """Within the block, call `progress` with the state of the runs several times a second, and pass `stop` on to the workers."""
 
-    def watch() -> None:
+    def relay() -> None:
         if stop.asked:
             workers.stop()
         if progress is not None:
-            progress(workers.standing())
+            progress(workers.progress())
 
     try:
-        with call_every(_WAIT_S, watch):
+        with call_every(_WAIT_S, relay):
             yield
     finally:
         if progress is not None:
-            progress(workers.standing())
+            progress(workers.progress())

@@ -17,7 +17,7 @@ import numpy as np
 from netsim.records import atomic
 from scenarios.schema.errors import UserError
 from scenarios.sweeps.options import Machines
-from scenarios.sweeps.workers import SweepProgress, Work, Workers, processes
+from scenarios.sweeps.workers import Board, SweepProgress, Work, Workers, open_processes
 from scenarios.workers.dask_client import connect, is_local
 from scenarios.workers.dask_worker import is_wanted, this_worker
 from scenarios.workers.processes import Killed, Place, take_all
@@ -32,23 +32,23 @@ _STOPPED: set[str] = set()
 
 
 @dataclass(frozen=True)
-class _OnCluster:
-    """Board by which a task reports to its client. Tasks of a client that has gone are not wanted any more."""
+class _ClusterBoard:
+    """Board of a run on a cluster: it reports to the client of the scheduler. A run stops, too, if that client has gone."""
 
     sweep: str
     index: int
     every_s: float
+    """Seconds between two reports of rounds."""
     own_process: ClassVar[bool] = False
 
-    def tell(self, rounds: int) -> None:
-        last = _TOLD.get(self.sweep, 0.0)
-        now = time.monotonic()
-        if now - last >= self.every_s:
-            _TOLD[self.sweep] = now
+    def report_rounds(self, rounds: int) -> None:
+        now_s = time.monotonic()
+        if now_s - _REPORTED_S.get(self.sweep, 0.0) >= self.every_s:
+            _REPORTED_S[self.sweep] = now_s
             this_worker().log_event(self.sweep, (self.index, rounds))
 
-    def speaker(self) -> Callable[[str], None]:
-        worker = this_worker()  # which another thread does not find
+    def wait_reporter(self) -> Callable[[str], None]:
+        worker = this_worker()  # found here, because another thread cannot find it
         return lambda text: worker.log_event(self.sweep, (self.index, text))
 
     def is_stopped(self) -> bool:
@@ -58,7 +58,7 @@ class _OnCluster:
         return str(this_worker().local_directory)
 
 
-_TOLD: dict[str, float] = {}
+_REPORTED_S: dict[str, float] = {}
 """Time of the last progress report of each sweep; used within a worker."""
 
 
@@ -66,10 +66,14 @@ class Cluster:
     """Workers of a Dask scheduler."""
 
     def __init__(self, client: Any, runs: int, *, send_back: bool, ahead: bool) -> None:
-        """`ahead`: give every worker one run more than it can simulate at a time, so that it never waits."""
+        """Connect to the scheduler of `client` for a number of `runs`.
+
+        `send_back`: workers do not share this machine's folders. `ahead`: give every worker one run more than it can simulate at
+        a time, so that it never waits.
+        """
         self._client, self._ahead = client, ahead
         self._name = f"netsim-{uuid.uuid4().hex}"
-        self._shown = np.zeros(runs, np.int64)
+        self._rounds = np.zeros(runs, np.int64)
         self._waits: dict[int, str] = {}
         self._place, self._send_back = Place.here(), send_back
         self._stopped = False
@@ -78,35 +82,37 @@ class Cluster:
         self._counted_s = -_COUNT_S
         self._attempts = 0
         self.count = 0
-        self._recount()
+        self._count_workers()
         client.subscribe_topic(self._name, self._on_report)
 
     def _on_report(self, event: tuple[float, tuple[int, int | str]]) -> None:
+        """Note a report of a run: `event` is a time, and the run's number with rounds done (int) or what it waits for (str)."""
         index, report = event[1]
         if isinstance(report, str):
-            self._waits[index] = report if index in self._under_way else ""
+            self._waits[index] = report if index in self._under_way else ""  # reports may come after the end of the run
         else:
-            self._shown[index] = max(self._shown[index], report)
+            self._rounds[index] = max(self._rounds[index], report)  # reports may overtake one another
 
-    def _recount(self) -> None:
-        now = time.monotonic()
-        if now - self._counted_s >= _COUNT_S:
-            self._counted_s = now
+    def _count_workers(self) -> None:
+        """Set `count` to the number of threads of the present workers, at most every `_COUNT_S` seconds."""
+        now_s = time.monotonic()
+        if now_s - self._counted_s >= _COUNT_S:
+            self._counted_s = now_s
             self.count = sum(self._client.nthreads().values())
 
-    def room(self) -> int:
-        self._recount()
+    def free_places(self) -> int:
+        self._count_workers()
         return max((1 + self._ahead) * self.count, 1) - len(self._under_way)
 
     def submit(self, index: int, work: Work) -> None:
         self._attempts += 1
         future = self._client.submit(
-            _work_at,
+            _do_work,
             self._place,
             not self._send_back,
             versions(),
             work,
-            _OnCluster(self._name, index, max(self.count / _MOST_REPORTS_PER_S, 0.5)),
+            _ClusterBoard(self._name, index, max(self.count / _MOST_REPORTS_PER_S, 0.5)),
             key=f"{self._name}-{index}-{self._attempts}",
             pure=False,
             retries=0,
@@ -120,7 +126,7 @@ class Cluster:
         results = []
         for index, future in take_all(self._done, wait_s):
             if self._under_way.pop(index, None) is None:
-                continue
+                continue  # its result was collected before
             self._waits[index] = ""
             if future.cancelled() or future.status == "lost":
                 raise UserError("--cluster: the scheduler has gone; start it again, and go on with --resume")
@@ -130,11 +136,11 @@ class Cluster:
                 results.append((index, Killed(f"its worker was killed ({error.last_worker.address})")))
         return results
 
-    def standing(self) -> SweepProgress:
-        return SweepProgress(self._shown.tolist(), {index: text for index, text in list(self._waits.items()) if text})
+    def progress(self) -> SweepProgress:
+        return SweepProgress(self._rounds.tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
     def complete(self, index: int, rounds: int) -> None:
-        self._shown[index] = rounds
+        self._rounds[index] = rounds
 
     def stop(self) -> None:
         if not self._stopped:
@@ -142,7 +148,7 @@ class Cluster:
             with suppress(OSError, RuntimeError):  # the scheduler has gone, or is about to
                 self._client.run(_stop, self._name)
 
-    def require(self, folder: Path) -> None:
+    def check_reach(self, folder: Path) -> None:
         if self._send_back:
             return
         probe = folder / f".{self._name}.netsim-tmp"
@@ -159,23 +165,28 @@ class Cluster:
                 )
 
 
-def _work_at(place: Place, shared: bool, wanted: dict[str, str | None], work: Work, board: Any) -> Any:
-    """Do `work` in a worker, in the working folder of the client. `shared`: True if both reach the same folders."""
-    refuse_versions("--cluster", f"worker {this_worker().address}", wanted, versions())
+def _do_work(place: Place, shared: bool, client_versions: dict[str, str | None], work: Work, board: Board) -> Any:
+    """Return the result of `work`, done in a worker in the working folder of the client.
+
+    `shared`: True if client and worker reach the same folders, so that a missing one is an error. Raises UserError.
+    """
+    address = this_worker().address
+    refuse_versions("--cluster", f"worker {address}", client_versions, versions())
     try:
         place.enter()
     except OSError as error:
         if shared:
-            who = this_worker().address
-            raise UserError(f"--cluster: worker {who} cannot work in {place.folder} ({error.strerror})") from error
+            raise UserError(f"--cluster: worker {address} cannot work in {place.folder} ({error.strerror})") from error
     return work(board)
 
 
 def _stop(sweep: str) -> None:
+    """Note within a worker that a sweep is stopped."""
     _STOPPED.add(sweep)
 
 
 def _content(path: str) -> bytes | None:
+    """Return the content of a file, or None if this worker cannot read it."""
     try:
         return Path(path).read_bytes()
     except OSError:
@@ -184,9 +195,9 @@ def _content(path: str) -> bytes | None:
 
 @contextmanager
 def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) -> Iterator[Workers]:
-    """Open workers for a number of `runs`.
+    """Open the workers that `machines` describes, for a number of `runs`; raises UserError for wrong options.
 
-    `modules`: modules that the runs need; processes of this machine import them at their start.
+    `modules`: modules that the runs need; processes of this machine import them as they start.
     """
     jobs, address = machines.jobs, machines.cluster
     if jobs is not None and jobs < 1:
@@ -196,21 +207,22 @@ def open_workers(machines: Machines, *, runs: int, modules: Sequence[str] = ()) 
     if address is None:
         if machines.send_back:
             raise UserError("--send-back: is for the workers of a --cluster; those of this machine write into the folder")
-        with processes(min(jobs or os.cpu_count() or 1, runs), runs, modules=modules) as workers:
+        with open_processes(min(jobs or os.cpu_count() or 1, runs), runs, modules=modules) as workers:
             yield workers
         return
     if jobs is not None:
         raise UserError(f"--jobs {jobs}: a --cluster knows its own workers; give one of the two")
-    with cluster(address, runs, send_back=machines.send_back) as elsewhere:
-        yield elsewhere
+    with open_cluster(address, runs, send_back=machines.send_back) as cluster:
+        yield cluster
 
 
 @contextmanager
-def cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
-    """Open the workers of the scheduler at `address` (see `dask_client.connect`) for a number of `runs`.
+def open_cluster(address: str, runs: int, *, send_back: bool) -> Iterator[Cluster]:
+    """Open the workers of the scheduler at `address` (see `dask_client.connect`) for a number of `runs`; raises UserError.
 
-    `send_back`: results are sent back, so that workers need no shared folder. Raises UserError.
+    `send_back`: True if results are sent back, so that workers need no shared folder.
     """
     with connect(address, "--cluster") as client:
-        # One that is killed here takes no run with it that has not begun; other schedulers are patient with those themselves.
+        # The scheduler of "local:N" gives up all runs of a killed worker, also one that has not begun: so there is none ahead.
+        # Other schedulers give such a run to another worker.
         yield Cluster(client, runs, send_back=send_back, ahead=not is_local(address))

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 def add_comparison(
     folder: Path,
-    done: Sweep,
+    sweep: Sweep,
     comparison: Comparison,
     *,
     formats: Sequence[ImageFormat] = ("png",),
     figures: FigureSettings | None = None,
 ) -> list[Path]:
-    """Write `comparison.parquet` and figures in each of `formats` into the folder of a sweep; returns the figures."""
+    """Write `comparison.parquet` and figures in each of `formats` into the folder of a sweep; return the files of the figures."""
     from analysis import write_comparison
     from analysis.catalogue import save_all
     from analysis.figures.settings import FigureSettings
 
     with temporary_folder() as temporary:
-        drawn = save_all(done, temporary / "figures", figures or FigureSettings(), formats) if formats else []
-        drawn = [path.relative_to(temporary) for path in drawn]
-        write_comparison(done, temporary / "comparison.parquet", comparison=comparison)
+        figure_files = save_all(sweep, temporary / "figures", figures or FigureSettings(), formats) if formats else []
+        figure_files = [path.relative_to(temporary) for path in figure_files]
+        write_comparison(sweep, temporary / "comparison.parquet", comparison=comparison)
         add_files(folder, temporary)
-    return [folder / path for path in drawn]
+    return [folder / path for path in figure_files]

@@ -1,8 +1,8 @@
 """The tables of all runs of a sweep as one partitioned Parquet data set: `dataset/TABLE/variant=NAME/runs-0000.parquet`.
 
-A file holds up to `RUNS_IN_A_FILE` runs of one variant, a row group or more each, with the columns `label` and `seed` before the
-table's own; the variant is in the folder's name, as Hive has it. `dataset/manifest.json` lists the files with their runs, rows
-and checksums. Files of which no run has changed are left as they are.
+A file holds up to `RUNS_IN_A_FILE` runs of one variant, each as one or more row groups. The columns `label` and `seed` stand
+before the table's own; the variant is in the folder's name, as in Hive. `dataset/manifest.json` lists the files with their runs,
+rows and checksums. A file is not written again if none of its runs has changed.
 """
 
 from __future__ import annotations
@@ -32,66 +32,76 @@ _MANIFEST = f"{DATASET}/manifest.json"
 
 @dataclass(frozen=True)
 class _Part:
-    """A file of the data set, and the runs that it is to hold."""
+    """Plan of a file of the data set."""
 
     name: str
+    """Path of the file, relative to the sweep's folder."""
     entries: Sequence[SweepEntry]
+    """Runs that it is to hold."""
     ids: Sequence[str]
+    """Identities of these runs."""
 
 
 def check_tables(names: Iterable[str]) -> list[TableName]:
-    """Raise UserError unless all `names` are tables of a run."""
-    wanted = list(dict.fromkeys(names))
-    for name in wanted:
+    """Return the `names` of tables, each once; raises UserError for a name that is no table of a run."""
+    tables = list(dict.fromkeys(names))
+    for name in tables:
         if name not in COLUMNS:
             raise UserError(f"--tables {name}: no such table; {did_you_mean(name, COLUMNS)}")
-    return cast(list[TableName], wanted)
+    return cast(list[TableName], tables)
 
 
 def gather_tables(folder: Path, tables: Iterable[str]) -> list[Path]:
-    """Gather `tables` of the complete runs of the sweep in `folder`; returns the files of the data set. Raises UserError."""
+    """Gather `tables` of the complete runs of the sweep in `folder` into its data set, and return the files of it.
+
+    Raises UserError.
+    """
     wanted = check_tables(tables)
     marker = Marker.read(folder)
     if marker is None:
         raise UserError(f"{folder}: holds no sweep of this version of netsim")
-    before = {entry["file"]: entry for entry in _manifest(folder).get("files", ())}
-    files = []
-    with writing(folder), _readable():
-        parts = {part.name: (table, part) for table in wanted for part in _parts(folder, table)}
+    earlier = {entry["file"]: entry for entry in _read_manifest(folder).get("files", ())}
+    entries = []
+    with writing(folder), _refuse_unreadable():
+        parts = {part.name: (table, part) for table in wanted for part in _plan_parts(folder, table)}
+        # Claim the files before they are written, so that an interruption leaves no file that the marker does not know.
         marker.claim([_MANIFEST, *parts])
         for name in [name for name in marker.files if name.startswith(f"{DATASET}/") and name not in (_MANIFEST, *parts)]:
             (folder / name).unlink(missing_ok=True)
         for name, (table, part) in parts.items():
-            kept = before.get(name)
-            if kept is None or kept["runs"] != list(part.ids) or not _same(folder / name, kept["sha256"]):
-                kept = _write(folder, table, part)
-            files.append(kept)
+            entry = earlier.get(name)
+            if entry is None or entry["runs"] != list(part.ids) or not _has_checksum(folder / name, entry["sha256"]):
+                entry = _write_part(folder, table, part)
+            entries.append(entry)
         (folder / DATASET).mkdir(exist_ok=True)  # where no run is complete there is nothing in it yet
-        write_json(folder / _MANIFEST, {"format": 1, "tables": wanted, "files": files})
+        write_json(folder / _MANIFEST, {"format": 1, "tables": wanted, "files": entries})
     return [folder / name for name in parts]
 
 
 @contextmanager
-def _readable() -> Iterator[None]:
+def _refuse_unreadable() -> Iterator[None]:
+    """Raise UserError in place of a ValueError of the block: a table of a run cannot be read."""
     try:
         yield
     except ValueError as error:
         raise UserError(f"{error}; the data set of all runs is not complete") from error
 
 
-def _manifest(folder: Path) -> Mapping[str, Any]:
+def _read_manifest(folder: Path) -> Mapping[str, Any]:
+    """Return the list of the data set's files; empty if there is no readable one."""
     try:
         return read_json(folder / _MANIFEST, "the list of a data set's files")
     except (OSError, ValueError):
         return {}
 
 
-def _same(file: Path, digest: str) -> bool:
+def _has_checksum(file: Path, digest: str) -> bool:
+    """Return True if a file exists and has this SHA-256."""
     return file.is_file() and sha256_of(file) == digest
 
 
-def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
-    """The files of a table, which depend on which runs are complete, and on nothing else."""
+def _plan_parts(folder: Path, table: TableName) -> Iterator[_Part]:
+    """Yield the files of a table. They depend only on which runs are complete."""
     ids = {(run["variant"], run["seed"]): str(run.get("id")) for run in read_manifest(folder).get("runs", ())}
     by_variant: dict[str, list[SweepEntry]] = {}
     for entry in open_sweep(folder).entries:
@@ -99,18 +109,18 @@ def _parts(folder: Path, table: TableName) -> Iterator[_Part]:
             by_variant.setdefault(entry.variant, []).append(entry)
     for variant, entries in by_variant.items():
         for first in range(0, len(entries), RUNS_IN_A_FILE):
-            some = entries[first : first + RUNS_IN_A_FILE]
+            of_file = entries[first : first + RUNS_IN_A_FILE]
             name = f"{DATASET}/{table}/variant={quote(variant, safe='')}/runs-{first // RUNS_IN_A_FILE:04}.parquet"
-            yield _Part(name, some, [ids[entry.variant, entry.seed] for entry in some])
+            yield _Part(name, of_file, [ids[entry.variant, entry.seed] for entry in of_file])
 
 
-def _write(folder: Path, table: TableName, part: _Part) -> Notes:
-    """Write one file of the data set, and return its entry in the manifest. It is a table without rows if no run has any."""
+def _write_part(folder: Path, table: TableName, part: _Part) -> Notes:
+    """Write one file of the data set and return its entry in the manifest. If no run has rows, the file is an empty table."""
     import pyarrow
     import pyarrow.parquet
 
-    def with_run(piece: pyarrow.Table, label: str | None, seed: int | None) -> pyarrow.Table:
-        """Return the rows of a run with all columns of the table, and with its label and seed before them."""
+    def add_run_columns(piece: pyarrow.Table, label: str | None, seed: int | None) -> pyarrow.Table:
+        """Return rows of a run with all columns of the table, after the columns `label` and `seed`."""
         labels = pyarrow.array([label] * piece.num_rows, pyarrow.string())
         seeds = pyarrow.array([seed] * piece.num_rows, pyarrow.int64())
         complete = select_columns(table, piece, COLUMNS[table])
@@ -124,13 +134,13 @@ def _write(folder: Path, table: TableName, part: _Part) -> Notes:
             for entry in part.entries:
                 with RunFolder(entry.path).open(table) as opened:
                     for piece in opened.pieces():
-                        content = with_run(piece, entry.label, entry.seed)
+                        content = add_run_columns(piece, entry.label, entry.seed)
                         if writer is None:
                             writer = pyarrow.parquet.ParquetWriter(file, content.schema, compression="zstd")
                         writer.write_table(content)
                         rows += content.num_rows
             if writer is None:
-                pyarrow.parquet.write_table(with_run(schema_of(table).empty_table(), None, None), file, compression="zstd")
+                pyarrow.parquet.write_table(add_run_columns(schema_of(table).empty_table(), None, None), file, compression="zstd")
         finally:
             if writer is not None:
                 writer.close()

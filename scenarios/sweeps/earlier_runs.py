@@ -1,4 +1,4 @@
-"""Runs of an earlier attempt of a sweep that need not be simulated again."""
+"""Runs that an earlier attempt of a sweep left in its folder: complete ones are kept, cut-off ones resumed."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from scenarios.runs.folders.replacement import MANIFEST, read_beginning, read_en
 from scenarios.runs.reading import to_toml
 from scenarios.runs.unfinished import INTERRUPTED, read_unfinished, version
 from scenarios.schema.errors import UserError
-from scenarios.sweeps.plan import Planned
+from scenarios.sweeps.plan import PlannedRun
 from scenarios.sweeps.sequential_stopping import describe
 
-Found = Literal["complete", "cut off", "nothing"]
+RunState = Literal["complete", "cut off", "nothing"]
 """State of a run in its folder: complete, resumable from a checkpoint, or neither."""
 
 
 @dataclass(frozen=True)
 class WantedRun:
-    """A run of a sweep, its identity, and the fingerprint of the user's own code for it."""
+    """Run that a sweep is to have."""
 
-    planned: Planned
+    planned: PlannedRun
     id: str
+    """Identity of the run (`scenarios.runs.folders.identity`)."""
     code: Fingerprint
+    """Fingerprint of the user's own code for the run."""
 
 
 def read_manifest(folder: Path) -> Notes:
-    """Return the content of the list of a sweep's runs; empty if there is no readable one."""
+    """Return the content of `sweep.json`, the list of a sweep's runs; empty if there is no readable one."""
     try:
         return read_json(folder / MANIFEST, "the list of a sweep's runs")
     except (OSError, ValueError):
@@ -43,20 +45,20 @@ def read_manifest(folder: Path) -> Notes:
 
 
 def progress_of(folder: Path) -> tuple[int, int]:
-    """Return the number of complete runs of a sweep and the number of its runs."""
+    """Return two numbers: the complete runs of a sweep, and all its runs."""
     content = read_manifest(folder)
     complete = len(content.get("runs", ()))
     return complete, complete + len(content.get("missing", ()))
 
 
-def told_until(folder: Path) -> list[str]:
-    """Return lines on the seeds that a sweep added; none if it adds no seeds."""
-    noted = read_manifest(folder).get("until")
-    return [] if noted is None else describe(noted)
+def stopping_lines(folder: Path) -> list[str]:
+    """Return lines of text on the seeds that `sweep.until` added to a sweep; none if the sweep adds no seeds."""
+    entry = read_manifest(folder).get("until")
+    return [] if entry is None else describe(entry)
 
 
-def find_under_other_variants(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
-    """Return by wanted number the path at which the same run lies, complete, under the name of another variant."""
+def find_renamed_runs(wanted: Mapping[int, WantedRun], folder: Path) -> dict[int, str]:
+    """Find wanted runs that are complete under the name of another variant. Return their present paths, by number."""
     entries = read_manifest(folder).get("runs")
     path_of_id = {
         entry["id"]: entry["path"]
@@ -71,7 +73,7 @@ def find_under_other_variants(wanted: Mapping[int, WantedRun], folder: Path) -> 
 
 
 def _complete_run_id(out: Path) -> str | None:
-    """Return the identity of a run that can be read, and that no limit of events cut short."""
+    """Return the identity of a complete run; None if it cannot be read, is damaged, or was cut short by a limit of events."""
     try:
         content = read_summary(out)
     except UserError:
@@ -81,20 +83,20 @@ def _complete_run_id(out: Path) -> str | None:
     return None if content["ended"] == BY_EVENTS else content.get("run_id")
 
 
-def look(wanted: WantedRun, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> Found:
-    """Return the state of a run in `folder`.
+def find_state(wanted: WantedRun, folder: Path, *, allow_changed_code: bool, event_limit: int | None = None) -> RunState:
+    """Return the state of a wanted run in the folder of its sweep.
 
-    A run with a limit of events, now or before, is complete only if it came to its own end; otherwise it is simulated again,
-    because its number of events is not stored.
+    `event_limit`: limit of events of this attempt. With a limit, now or before, a run is complete only if it came to its own end.
+    Otherwise it is simulated again, because its number of events is not stored.
 
-    Raises ChangedError where it is complete, or can go on, but was simulated with other code of the user's (unless
-    `allow_changed_code`, then it warns) or by another version of netsim; UserError where it is damaged.
+    Raises ChangedError if the run is complete or cut off, but was simulated by another version of netsim, or with other code of
+    the user's (with `allow_changed_code` that is a warning). Raises UserError if it is damaged.
     """
     out = folder / wanted.planned.path
     if read_beginning(out) != to_toml(wanted.planned.scenario):
         return "nothing"
-    how = read_ending(out)
-    if how in (None, INTERRUPTED):
+    ending = read_ending(out)
+    if ending in (None, INTERRUPTED):
         if not checkpoint.exists(out) or event_limit is not None:
             return "nothing"
         _, state = read_unfinished(out)
@@ -103,20 +105,24 @@ def look(wanted: WantedRun, folder: Path, *, allow_changed_code: bool, event_lim
         _refuse_code(out, latest([] if state is None else state["own_code"]), wanted.code, allow_changed_code)
         return "cut off"
     content = read_summary(out)
-    if how == BY_EVENTS or not content.get("books", {}).get("balanced", True):
+    if ending == BY_EVENTS or not content.get("books", {}).get("balanced", True):
         return "nothing"
     if content.get("run_id") == wanted.id:
-        return _find_damage(out)
-    by = content.get("versions", {}).get("netsim")
-    if by != version():
-        raise ChangedError(f"{out}: was simulated by netsim {by}, this is {version()}; name another folder, or give --overwrite")
-    noted = content.get("own_code", [])
-    _refuse_code(out, latest(noted), wanted.code, allow_changed_code)
-    # What is left are files that the scenario names; a run that is of two versions of the code has no identity.
-    return "nothing" if content.get("run_id") is not None and latest(noted) == wanted.code else _find_damage(out)
+        return _refuse_damage(out)
+    earlier_version = content.get("versions", {}).get("netsim")
+    if earlier_version != version():
+        reason = f"was simulated by netsim {earlier_version}, this is {version()}"
+        raise ChangedError(f"{out}: {reason}; name another folder, or give --overwrite")
+    earlier_code = latest(content.get("own_code", []))
+    _refuse_code(out, earlier_code, wanted.code, allow_changed_code)
+    # The identity differs, but not the scenario and the version. With equal code, a file that the scenario names has changed, so
+    # that the run is simulated again. A run without identity was simulated by two versions of the user's code, which was allowed.
+    files_changed = content.get("run_id") is not None and earlier_code == wanted.code
+    return "nothing" if files_changed else _refuse_damage(out)
 
 
-def _find_damage(out: Path) -> Found:
+def _refuse_damage(out: Path) -> RunState:
+    """Return "complete"; raise UserError with all damages of the run's files, if there are any."""
     damages = RunFolder(out).find_damages()
     if damages:
         raise UserError("\n".join(damages))
@@ -124,37 +130,41 @@ def _find_damage(out: Path) -> Found:
 
 
 class ChangedError(UserError):
-    """Error: a folder holds runs that do not belong to the sweep."""
+    """Error: a run in the folder was simulated by another version of netsim or with other code of the user's."""
 
 
-def _refuse_code(out: Path, before: Fingerprint, now: Fingerprint, allow: bool) -> None:
+def _refuse_code(out: Path, earlier: Fingerprint, present: Fingerprint, allow: bool) -> None:
+    """Raise ChangedError if the user's code differs from that of the earlier attempt; with `allow` warn instead."""
     try:
-        refuse_changed(str(out), before, now)
+        refuse_changed(str(out), earlier, present)
     except UserError as error:
         if not allow:
             raise ChangedError(str(error)) from error
         warnings.warn(f"{error} (allowed: this sweep mixes them)", stacklevel=2)
 
 
-def look_at_all(
+def find_states(
     wanted: Mapping[int, WantedRun],
     folder: Path,
     *,
     allow_changed_code: bool,
     damaged: Callable[[int, str], None],
     event_limit: int | None = None,
-) -> dict[int, Found]:
-    """Return the result of `look` for every run, by number. Unreadable runs are left out and reported to `damaged`."""
-    states: dict[int, Found] = {}
-    with warnings.catch_warnings(record=True) as noted:
+) -> dict[int, RunState]:
+    """Return the result of `find_state` for every wanted run, by number.
+
+    Damaged runs are left out: `damaged(number, message)` is called for each.
+    """
+    states: dict[int, RunState] = {}
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for index, w in wanted.items():
+        for index, run in wanted.items():
             try:
-                states[index] = look(w, folder, allow_changed_code=allow_changed_code, event_limit=event_limit)
+                states[index] = find_state(run, folder, allow_changed_code=allow_changed_code, event_limit=event_limit)
             except ChangedError:
                 raise
             except UserError as error:
                 damaged(index, str(error))
-    if noted:  # one example is enough
-        warnings.warn(str(noted[0].message), stacklevel=2)
+    if caught:  # one example is enough
+        warnings.warn(str(caught[0].message), stacklevel=2)
     return states

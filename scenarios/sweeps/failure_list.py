@@ -9,13 +9,14 @@ from netsim.core.protocols import Notes
 from scenarios.runs.folders.marker import Marker
 from scenarios.runs.folders.replacement import FAILURES, write_json, writing
 from scenarios.schema.errors import DefectError, UserError
-from scenarios.sweeps.plan import Planned
+from scenarios.sweeps.plan import PlannedRun
 
 _SHOWN = 10
+"""Largest number of failed runs in the message of the error; the file has all."""
 
 
 class Failures:
-    """Failed runs of one sweep. The file appears with the first and is removed when the sweep begins or goes on."""
+    """Failed runs of one sweep. The file appears with the first of them, and is removed when the sweep begins or goes on."""
 
     def __init__(self, folder: Path | None) -> None:
         """`folder`: folder of the sweep; None: in memory."""
@@ -24,37 +25,40 @@ class Failures:
         self._texts: list[str] = []
         self._defect = False
         self.paths: set[str] = set()
-        """Runs that failed and are not tried again."""
+        """Paths of the runs that failed and are not simulated again."""
 
-    def open(self) -> None:
-        """Remove the file of an earlier attempt."""
+    def remove_file(self) -> None:
+        """Remove the file of an earlier attempt of the sweep."""
         if self._folder is not None:
             (self._folder / FAILURES).unlink(missing_ok=True)
 
-    def add(self, planned: Planned, text: str, *, trace: str = "", defect: bool = False) -> None:
-        """A run has failed."""
+    def add(self, planned: PlannedRun, text: str, *, trace: str = "", defect: bool = False) -> None:
+        """Note a failed run with the message of its error.
+
+        `trace`: traceback of a defect of netsim. `defect`: True if the error is not a mistake of the user's.
+        """
         self._texts.append(text)
         self._defect |= defect
         self.paths.add(planned.path)
-        self._note(planned, text, again=False, trace=trace)
+        self._write_entry(planned, text, again=False, trace=trace)
 
-    def on_loss(self, planned: Planned, reason: str, again: bool) -> None:
-        """The worker of a run was killed; the run is simulated `again`, or has failed."""
+    def on_loss(self, planned: PlannedRun, reason: str, again: bool) -> None:
+        """Note that the worker of a run was killed. Warn if the run is simulated `again`; otherwise it has failed."""
         text = f"variant {planned.variant}, seed {planned.seed}: {reason}"
         if not again:
             self.add(planned, f"{text}; see that its worker has memory enough, and go on with --resume")
             return
         warnings.warn(f"{text}; it is simulated again", stacklevel=2)
-        self._note(planned, text, again=True)
+        self._write_entry(planned, text, again=True)
 
     def texts(self) -> list[str]:
         """Return the message of each failed run."""
         return list(self._texts)
 
-    def refuse(self, others: str) -> None:
-        """Raise UserError, or DefectError, with the messages of the failed runs, if there are any.
+    def raise_if_any(self, others: str) -> None:
+        """Raise UserError with the messages of the failed runs, if there are any; DefectError if one is a defect of netsim.
 
-        `others`: text on the other runs.
+        `others`: end of the message, on the runs that did not fail.
         """
         if not self._texts:
             return
@@ -67,7 +71,8 @@ class Failures:
             raise DefectError(text)
         raise UserError(text)
 
-    def _note(self, planned: Planned, text: str, *, again: bool, trace: str = "") -> None:
+    def _write_entry(self, planned: PlannedRun, text: str, *, again: bool, trace: str = "") -> None:
+        """Add an entry to the list, and write the file if the sweep has a folder."""
         entry = {"variant": planned.variant, "label": planned.label, "seed": planned.seed, "error": text, "again": again}
         self._entries.append(entry | ({"traceback": trace} if trace else {}))
         if self._folder is not None:

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from scenarios.registry.in_process import name_in_text
@@ -30,7 +30,7 @@ _RESERVED_NAMES = ("figures", "report", "comparison.parquet", DATASET, FAILURES,
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """One run of a sweep."""
 
     variant: str
@@ -39,7 +39,7 @@ class Planned:
     scenario: Scenario
 
     def pack(self) -> tuple[str, str, int, Tables]:
-        """Return plain data from which `unpack` makes the run in another process. It is 30 times smaller than a pickled run."""
+        """Return plain data from which `unpack` makes the run in another process; a pickled scenario is 30 times larger."""
         return self.variant, self.label, self.seed, self.scenario.model_dump(exclude_none=True, by_alias=True)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -51,9 +51,9 @@ class Planned:
         return f"{self.variant}/seed-{self.seed}"
 
 
-def unpack(variant: str, label: str, seed: int, tables: Tables) -> Planned:
-    """Return the run from the data of `Planned.pack`."""
-    return Planned(variant, label, seed, parse(tables))
+def unpack(variant: str, label: str, seed: int, tables: Tables) -> PlannedRun:
+    """Return the run from the data of `PlannedRun.pack`."""
+    return PlannedRun(variant, label, seed, parse(tables))
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,14 @@ class Plan:
     """All runs of a sweep, checked before any of them begins."""
 
     name: str
-    runs: list[Planned]
+    runs: list[PlannedRun]
     baseline: str
     target_accuracy: float | None
     smoothing_s: float = 0.0
     until: Until | None = None
     """Rule by which seeds are added, or None. Its `against` names a variant."""
     cautions: dict[Caution, list[str]] = field(default_factory=dict)
-    """Warnings before any run begins, with the variants that each is about."""
+    """Warnings known before any run begins, each with the names of its variants."""
 
     @property
     def variants(self) -> list[str]:
@@ -77,75 +77,82 @@ class Plan:
 
     @property
     def warned(self) -> dict[Caution, str]:
-        """Warnings known before any run, each with the names of its variants ("": all)."""
+        """Warnings known before any run begins, each with the names of its variants as text; "" stands for all."""
         count = len(self.variants)
         return {caution: "" if len(about) == count else ", ".join(about) for caution, about in self.cautions.items()}
 
     @property
     def most_runs(self) -> int:
-        """Largest number of runs, with the seeds that may be added."""
+        """Largest number of runs, including those of seeds that may be added."""
         return len(self.runs) if self.until is None else len(self.variants) * self.until.at_most
 
     @property
-    def one_each(self) -> list[Planned]:
+    def first_runs(self) -> list[PlannedRun]:
         """The first run of every variant."""
-        return list({run.variant: run for run in reversed(self.runs)}.values())[::-1]
+        first: dict[str, PlannedRun] = {}
+        for run in self.runs:
+            first.setdefault(run.variant, run)
+        return list(first.values())
 
     def modules(self, *more: str) -> list[str]:
-        """Return the modules that a worker imports for some of these runs, and `more`."""
-        # Planning has built the laws of the runs, so their imports are in `sys.modules`. Workers build the learners.
+        """Return the slow modules that the runs need, and `more`, so that workers can import them as they start."""
+        # Planning built the laws of the runs, so what they import is in `sys.modules`. Learners are built by the workers only.
         special = [name for name in ("scipy.special",) if name in sys.modules]
         return [*more, *special, *(["models.fl.build"] if any(run.scenario.learner is not None for run in self.runs) else [])]
 
 
-def further(planned: Plan, runs: list[Planned], add: int) -> list[Planned]:
-    """Return the runs of `add` more seeds of every variant: the whole numbers after the seeds of `runs`."""
-    first = max(run.seed for run in runs) + 1
-    seeds = range(first, first + add)
+def plan_more_seeds(planned: Plan, runs: list[PlannedRun], count: int) -> list[PlannedRun]:
+    """Return the runs of `count` more seeds of every variant: the whole numbers after the largest seed of `runs`."""
+    first_seed = max(run.seed for run in runs) + 1
+    seeds = range(first_seed, first_seed + count)
     return [
-        Planned(run.variant, run.label, seed, run.scenario.model_copy(update={"seed": seed}))
-        for run in planned.one_each
+        PlannedRun(run.variant, run.label, seed, run.scenario.model_copy(update={"seed": seed}))
+        for run in planned.first_runs
         for seed in seeds
     ]
 
 
 def plan(tables: Mapping[str, object], source: str, *, strict: bool = False) -> Plan:
-    """Return the plan of the `[sweep]` table; raises UserError for a wrong key of any variant.
+    """Return the plan of a scenario's `[sweep]`, with every variant checked; raises UserError for a wrong key of any variant.
 
-    `strict`: True to refuse any warning of any run, because the draws of a seed may cause warnings, too.
+    `source`: name of the scenario in messages. `strict`: True to refuse any warning. Then every run is built, not only every
+    variant, because what is drawn from a seed may cause warnings, too.
     """
     base = parse(tables, source)
-    named = variants_of(base, source)
+    variants = expand_variants(base, source)
     section = base.sweep
-    baseline = section.baseline or next(iter(named))
+    baseline = section.baseline or next(iter(variants))
     seeds = section.seeds or [base.seed]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"{source}: sweep.seeds = {seeds}: names a seed twice; give each once")
-    without = {key: value for key, value in tables.items() if key != "sweep"}
+    study_tables = {key: value for key, value in tables.items() if key != "sweep"}
     runs = []
     cautions: dict[Caution, list[str]] = {}
-    for name, (label, changes) in named.items():
-        place = f"{source} (variant {name})" if len(named) > 1 else source
+    for name, (label, changes) in variants.items():
+        place = f"{source} (variant {name})" if len(variants) > 1 else source
         with name_source(place):
-            changed_tables = override(without, changes)
-        changed = parse(changed_tables, place)
+            variant_tables = override(study_tables, changes)
+        scenario = parse(variant_tables, place)
         with name_source(place):
-            for caution in build(changed, learner=False, strict=strict).cautions:
+            for caution in build(scenario, learner=False, strict=strict).cautions:
                 cautions.setdefault(caution, []).append(name)
-        planned = [Planned(name, label, seed, changed.model_copy(update={"seed": seed})) for seed in seeds]
+        planned = [PlannedRun(name, label, seed, scenario.model_copy(update={"seed": seed})) for seed in seeds]
         for run in planned if strict else ():
             with name_source(f"{place}, seed {run.seed}"):
                 build(run.scenario, learner=False, strict=True)
         runs += planned
     # After the checks of variants, because an unknown key also changes a variant's name.
-    if baseline not in named:
-        raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, named)}")
-    until = _checked_until(section, list(named), baseline, seeds, source)
+    if baseline not in variants:
+        raise UserError(f"{source}: sweep.baseline = {baseline!r}: no such variant; {did_you_mean(baseline, variants)}")
+    until = _resolve_until(section, list(variants), baseline, seeds, source)
     return Plan(base.name, runs, baseline, section.target_accuracy, section.smoothing_s, until, cautions)
 
 
-def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: list[int], source: str) -> Until | None:
-    """Return the rule by which seeds are added; raises UserError for an unknown metric or variant, or nothing to compare."""
+def _resolve_until(section: Sweep, variants: list[str], baseline: str, seeds: list[int], source: str) -> Until | None:
+    """Return the rule by which seeds are added, with the name of the reference variant filled in; None if seeds are fixed.
+
+    Raises UserError for an unknown metric or variant, and if there is nothing to compare.
+    """
     until = section.until
     if until is None:
         return None
@@ -171,53 +178,70 @@ def _checked_until(section: Sweep, variants: list[str], baseline: str, seeds: li
     return until.model_copy(update={"against": against})
 
 
-def variants_of(base: Scenario, source: str) -> dict[str, tuple[str, Tables]]:
-    """Return the label and the changed keys of each variant, by its name; raises UserError."""
+class Variant(NamedTuple):
+    """Variant of a sweep, apart from its name."""
+
+    label: str
+    changes: Tables
+    """Changed keys of the scenario, in an order in which none undoes another."""
+
+
+def expand_variants(base: Scenario, source: str) -> dict[str, Variant]:
+    """Return the variants of a scenario's sweep by name: each of `sweep.variants` at each point of `sweep.grid`.
+
+    A sweep without either has one variant. Raises UserError.
+    """
     section = base.sweep
-    variants = [(v.name, v.label or v.name, dict(v.set)) for v in section.variants] or [("", "", {})]
+    listed = [(variant.name, variant.label or variant.name, dict(variant.set)) for variant in section.variants] or [("", "", {})]
     short = _short_names(list(section.grid))
     values = [[(key, value, _name_part(value, i)) for i, value in enumerate(values)] for key, values in section.grid.items()]
-    number = math.prod([len(variants), *map(len, section.grid.values())])
+    number = math.prod([len(listed), *map(len, section.grid.values())])
     if number > MOST_VARIANTS:
         raise UserError(f"{source}: sweep.grid: makes {number:,} variants; at most {MOST_VARIANTS:,} are allowed")
-    named: dict[str, tuple[str, Tables]] = {}
-    labels: dict[str, str] = {}
-    for (name, label, changes), setting in itertools.product(variants, itertools.product(*values)):
-        suffix = [f"{short[key]}={part}" for key, _, part in setting]
+    variants: dict[str, Variant] = {}
+    names_by_label: dict[str, str] = {}
+    for (name, label, changes), point in itertools.product(listed, itertools.product(*values)):
+        suffix = [f"{short[key]}={part}" for key, _, part in point]
         full_name = "+".join([*([name] if name else []), *suffix]) or _name_part(base.method.kind, 0)
         full_label = ", ".join([*([label] if label else []), *suffix]) or base.method.kind
-        if full_name in named:
+        if full_name in variants:
             raise UserError(f"{source}: sweep: two variants are named {full_name!r}; give each its own name, each value once")
-        if len(quote(full_name, safe="")) > LONGEST_NAME:
-            reason = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
-            raise UserError(f"{source}: sweep: a variant of {len(full_name)} letters, {full_name[:60]}.., {reason}")
-        if full_name in _RESERVED_NAMES:
-            raise UserError(f"{source}: sweep.variants: {full_name!r} is taken by a file of the sweep; rename the variant")
-        if full_label in labels:
-            both = f"{labels[full_label]} and {full_name}"
+        _check_name(full_name, source)
+        if full_label in names_by_label:
+            both = f"{names_by_label[full_label]} and {full_name}"
             raise UserError(f"{source}: sweep.variants: {both} have the same label {full_label!r}; tell them apart")
-        overridden = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in setting)]
+        overridden = [key for key in changes if any(f"{key}.".startswith(f"{varied}.") for varied, _, _ in point)]
         if overridden:
             reason = "which sweep.grid varies as well; leave it out of one of them, or choose variants without it (--variants)"
             raise UserError(f"{source}: sweep.variants: {name!r} sets {overridden[0]}, {reason}")
-        changes = _sort_changes(changes | {key: value for key, value, _ in setting})
+        changes = _sort_changes(changes | {key: value for key, value, _ in point})
         shared = [key for key in changes if key.split(".")[0] in ("seed", "sweep")]
         if shared:
             raise UserError(f"{source}: sweep: variant {full_name!r} sets {shared[0]}, which all share; set it outside of it")
-        named[full_name] = (full_label, changes)
-        labels[full_label] = full_name
-    return named
+        variants[full_name] = Variant(full_label, changes)
+        names_by_label[full_label] = full_name
+    return variants
+
+
+def _check_name(name: str, source: str) -> None:
+    """Raise UserError for a variant's name that cannot be that of its folder."""
+    if len(quote(name, safe="")) > LONGEST_NAME:
+        reason = "is too long for the name of a folder; vary fewer keys in sweep.grid, or name variants in sweep.variants"
+        raise UserError(f"{source}: sweep: a variant of {len(name)} letters, {name[:60]}.., {reason}")
+    if name in _RESERVED_NAMES:
+        raise UserError(f"{source}: sweep.variants: {name!r} is taken by a file of the sweep; rename the variant")
 
 
 def _sort_changes(changes: Tables) -> Tables:
     """Return the changes of a variant, sorted so that none undoes another.
 
-    Setting `x.kind` or a whole table drops the other keys of x. So a table comes before keys within it, and `x.kind` before other
-    keys of x; otherwise the order stays.
+    Setting `x.kind` or a whole table x drops the other keys of x. So a table comes before the keys within it, and `x.kind` before
+    other keys of x. Otherwise keys are sorted by depth, and stay in their order.
     """
     ordered: list[str] = []
     for key in sorted(changes, key=lambda key: key.count(".")):
         above, _, last = key.rpartition(".")
+        # Insert `x.kind` before the first of the last keys of x, but after a table that contains it.
         position = len(ordered)
         for i in reversed(range(len(ordered) if last == "kind" and above else 0)):
             if key.startswith(f"{ordered[i]}."):
@@ -234,7 +258,10 @@ def _short_names(keys: list[str]) -> dict[str, str]:
 
 
 def _name_part(value: object, position: int) -> str:
-    """Return a value for a folder's name: a short word as it is, any other value by its position in the list."""
+    """Return the part of a variant's name that stands for a value of a grid.
+
+    A short value is its own name; a table, a list or a long value is named by its `position` in the grid's list, as "no1".
+    """
     text = NO_VALUE if value is None else str(name_in_text(value))
     name = text.rpartition(":")[2] if callable(value) else text
     text = "".join(c if (c.isascii() and c.isalnum()) or c in ".-" else "_" for c in name)
@@ -250,26 +277,29 @@ def plan_grid(
     variants: Collection[str] | None,
     strict: bool,
 ) -> Plan:
-    """Return the plan of a scenario with more keys in its grid, other seeds (None: its own) and some variants (None: all)."""
+    """Return the plan of a scenario with more keys in its grid, other seeds (None: its own) and some variants (None: all).
+
+    See `plan` for `source` and `strict`.
+    """
     return plan(choose_variants(add_grid(tables, grid, seeds), variants, source), source, strict=strict)
 
 
 def add_grid(tables: Mapping[str, object], grid: Mapping[str, list[Any]], seeds: list[int] | None) -> Tables:
-    """Return a scenario's tables with more keys in the sweep's grid, and other seeds."""
+    """Return a scenario's tables with more keys in the sweep's grid, and other seeds (None: its own)."""
     changes: Tables = {}
     if grid:
-        table = tables.get("sweep", {})
-        before = table.get("grid", {}) if isinstance(table, dict) else {}
-        changes["sweep.grid"] = {**before, **grid} if isinstance(before, dict) else grid
+        section = tables.get("sweep", {})
+        own_grid = section.get("grid", {}) if isinstance(section, dict) else {}
+        changes["sweep.grid"] = {**own_grid, **grid} if isinstance(own_grid, dict) else grid  # wrong types are refused later
     if seeds is not None:
         changes["sweep.seeds"] = seeds
     return override(tables, changes)
 
 
 def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, source: str) -> Tables:
-    """Return a scenario's tables with only these `[[sweep.variants]]`, in the order of the file; None: all.
+    """Return a scenario's tables with only the `[[sweep.variants]]` of these names, in the order of the file; None: all.
 
-    If the baseline is not among them, the first one becomes it. Raises UserError for an unknown name.
+    If the baseline is not among them, the first of them becomes the baseline. Raises UserError for an unknown name.
     """
     if names is None:
         return dict(tables)
@@ -284,6 +314,6 @@ def choose_variants(tables: Mapping[str, Any], names: Collection[str] | None, so
     section = dict(tables["sweep"])
     section["variants"] = [variant for variant in section["variants"] if variant["name"] in names]
     result = override(tables, {"sweep": section})
-    if section.get("baseline") not in variants_of(parse(result, source), source):
+    if section.get("baseline") not in expand_variants(parse(result, source), source):
         result["sweep"].pop("baseline", None)
     return result

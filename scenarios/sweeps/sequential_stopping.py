@@ -1,7 +1,7 @@
 """Sequential stopping: seeds are added until the differences of a sweep's variants are known well enough.
 
-What is added depends on what the seeds so far have shown, in the order of the seeds, and on nothing else: neither on who
-simulated them nor on which came first. A sweep that is interrupted, or begun again, therefore stops at the same seed.
+The number of added seeds depends only on the results of the seeds so far, in the order of the seeds. It does not depend on the
+workers or on the order in which runs ended. A sweep that is interrupted, or begun again, therefore stops at the same seed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 from netsim.core.protocols import Notes
 from scenarios.schema.errors import UserError
-from scenarios.sweeps.plan import Plan, Planned
+from scenarios.sweeps.plan import Plan, PlannedRun
 
 _MOST_AT_ONCE = 2
-"""Largest factor of the number of seeds between two looks: few seeds predict badly how many are needed."""
-_FEWEST_AT_ONCE = 8
-"""At least an eighth is added, so that all workers have something to do."""
+"""Largest factor by which the number of seeds grows at a time: few seeds predict badly how many are needed."""
+_LEAST_PART = 8
+"""At least an eighth of the present seeds is added at a time, so that all workers have something to do."""
 
 
-def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Path]) -> list[Notes]:
-    """Return the differences of all variants to the reference variant, one entry each, in the form of `sweep.json`.
+def differences(planned: Plan, runs: Sequence[PlannedRun], folders: Mapping[str, Path]) -> list[Notes]:
+    """Return the difference of each other variant to the reference variant, as entries of `sweep.json`.
 
-    `runs`: runs planned so far, in the order of seeds within a variant. `places`: folders of complete runs, by path.
+    `runs`: runs planned so far, in the order of seeds within a variant. `folders`: folders of complete runs, by the run's path.
     """
     from analysis.metrics.facts import Settings
     from analysis.metrics.registry import metric
@@ -35,16 +35,22 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
     rule = planned.until
     assert rule is not None
     settings = Settings(target_accuracy=planned.target_accuracy, smoothing_s=planned.smoothing_s)
-    at: dict[tuple[str | None, int], Path] = {(p.variant, p.seed): places[p.path] for p in runs if p.path in places}
-    result = []
-    for variant, label in {p.variant: p.label for p in runs if p.variant != rule.against}.items():
-        seeds = [p.seed for p in runs if p.variant == variant and {(variant, p.seed), (rule.against, p.seed)} <= at.keys()]
-        pairs = [(Run(at[variant, seed]), Run(at[rule.against, seed])) for seed in seeds]
-        values = [paired_difference(mine, theirs, rule.metric, settings) for mine, theirs in pairs]
+    complete: dict[tuple[str | None, int], Path] = {
+        (run.variant, run.seed): folders[run.path] for run in runs if run.path in folders
+    }
+    entries = []
+    for variant, label in {run.variant: run.label for run in runs if run.variant != rule.against}.items():
+        seeds = [run.seed for run in runs if run.variant == variant]
+        pairs = [
+            (Run(complete[variant, seed]), Run(complete[rule.against, seed]))
+            for seed in seeds
+            if (variant, seed) in complete and (rule.against, seed) in complete
+        ]
+        values = [paired_difference(run, reference, rule.metric, settings) for run, reference in pairs]
         interval = always_valid_interval(values, rule.confidence)
-        # If neither variant reached the target in any pair, differences of 0 do not predict the next one.
+        # For the cost of a target, a difference is 0 if neither run reached the target. Only such zeros predict nothing.
         known = math.isfinite(interval.half_width) and (metric(rule.metric).cost is None or any(values))
-        result.append(
+        entries.append(
             {
                 "variant": variant,
                 "label": label,
@@ -53,44 +59,44 @@ def differences(planned: Plan, runs: Sequence[Planned], places: Mapping[str, Pat
                 "count": interval.count,
             }
         )
-    return result
+    return entries
 
 
-def seeds_to_add(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> int:
-    """Return the number of seeds to add to `seeds`, given the differences `found`; 0: enough, or as many as allowed.
+def seeds_to_add(planned: Plan, seeds: int, entries: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of seeds to add to the present number `seeds`; 0 if they are enough, or the most allowed.
 
-    Raises UserError where the metric exists at no seed.
+    `entries`: result of `differences`. Raises UserError if no run measures the metric.
     """
     rule = planned.until
     assert rule is not None
-    if all(entry["count"] == 0 for entry in found):
+    if all(entry["count"] == 0 for entry in entries):
         raise UserError(f"sweep.until.metric = {rule.metric!r}: no run measures it; name another, or let the scenario measure it")
-    widths = [math.inf if entry["half_width"] is None else float(entry["half_width"]) for entry in found]
+    widths = [math.inf if entry["half_width"] is None else float(entry["half_width"]) for entry in entries]
     widest = max(widths)
     if widest <= rule.half_width or seeds >= rule.at_most:
         return 0
-    # A half-width falls with the square root of their number, about.
+    # A half-width falls about as one over the square root of the number of seeds.
     ratio = min(widest / rule.half_width, 1e6)
-    wanted = math.ceil(seeds * ratio**2) - seeds if math.isfinite(widest) else seeds
-    add = min(max(wanted, math.ceil(seeds / _FEWEST_AT_ONCE)), (_MOST_AT_ONCE - 1) * seeds)
+    needed = math.ceil(seeds * ratio**2) - seeds if math.isfinite(widest) else seeds
+    add = min(max(needed, math.ceil(seeds / _LEAST_PART)), (_MOST_AT_ONCE - 1) * seeds)
     return min(add, rule.at_most - seeds)
 
 
-def note(planned: Plan, seeds: int, found: Sequence[Mapping[str, Any]]) -> Notes:
-    """Return the entry of `sweep.json`."""
+def stopping_entry(planned: Plan, seeds: int, entries: Sequence[Mapping[str, Any]]) -> Notes:
+    """Return the entry `until` of `sweep.json`: the rule, the number of seeds, and the differences `entries`."""
     rule = planned.until
     assert rule is not None
-    reached = all(entry["half_width"] is not None and entry["half_width"] <= rule.half_width for entry in found)
-    return rule.model_dump() | {"seeds": seeds, "reached": reached, "differences": list(found)}
+    reached = all(entry["half_width"] is not None and entry["half_width"] <= rule.half_width for entry in entries)
+    return rule.model_dump() | {"seeds": seeds, "reached": reached, "differences": list(entries)}
 
 
-def describe(noted: Mapping[str, Any]) -> list[str]:
-    """Return the differences as text, one line each."""
-    how = "seeds are enough" if noted["reached"] else "seeds, the most allowed, are not enough"
-    lines = [f"{noted['seeds']} {how} for {noted['metric']} to +- {noted['half_width']:g} against {noted['against']}:"]
-    for entry in noted["differences"]:
+def describe(until: Mapping[str, Any]) -> list[str]:
+    """Return the entry `until` of `sweep.json` as lines of text: the result, a line for each variant, and the confidence."""
+    result = "seeds are enough" if until["reached"] else "seeds, the most allowed, are not enough"
+    lines = [f"{until['seeds']} {result} for {until['metric']} to +- {until['half_width']:g} against {until['against']}:"]
+    for entry in until["differences"]:
         width = "no interval yet" if entry["half_width"] is None else f"+- {entry['half_width']:.4g}"
         value = "no value" if entry["difference"] is None else f"{entry['difference']:.6g} {width}"
         lines.append(f"  {entry['label']}: {value} ({entry['count']} pairs)")
     scope = "at every number of seeds together; all other intervals are for a number of seeds that was fixed before"
-    return [*lines, f"  (confidence {noted['confidence']:g} each, {scope})"]
+    return [*lines, f"  (confidence {until['confidence']:g} each, {scope})"]

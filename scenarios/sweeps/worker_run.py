@@ -19,15 +19,15 @@ from scenarios.runs.waiting import Watch, watch_run
 from scenarios.runs.wall_limit import WallLimit
 from scenarios.schema.errors import BooksError, UserError, name_source
 from scenarios.sweeps.options import NO_LIMITS, Limits
-from scenarios.sweeps.plan import Planned
-from scenarios.sweeps.relocation import receive, sent_back
+from scenarios.sweeps.plan import PlannedRun
+from scenarios.sweeps.relocation import read_run_files, write_run_files
 from scenarios.sweeps.workers import Board
 from scenarios.wiring.simulation import build
 from scenarios.workers.scratch import temporary_folder
 
 
 @dataclass(frozen=True)
-class Done:
+class RunResult:
     """Result of a run in a worker."""
 
     error: str = ""
@@ -35,38 +35,39 @@ class Done:
     trace: str = ""
     """Traceback of a defect of netsim."""
     defect: bool = False
-    """True if the error is none of the user's mistakes."""
+    """True if the error is not a mistake of the user's."""
     stopped: bool = False
     """True if the run was stopped before its end."""
     files: dict[str, bytes] = field(default_factory=dict)
-    """Files of the run, by name, if the worker cannot reach the sweep's folder."""
+    """Contents of the run's files by name, if the worker cannot reach the sweep's folder; otherwise empty."""
 
-    def keep(self, folder: Path) -> None:
-        """Write the files that came back into the folder of the run; raises UserError."""
+    def write_files(self, folder: Path) -> None:
+        """Write the files that were sent back, if any, into the folder of the run; raises UserError."""
         if self.files:
-            receive(folder, self.files)
+            write_run_files(folder, self.files)
 
 
 @dataclass(frozen=True)
-class OneRun:
-    """Work of a worker: a run into the folder `out`; None: into a folder of the worker, whose files are sent back."""
+class WorkerRun:
+    """Work of a worker: a run into a folder."""
 
-    planned: Planned
+    planned: PlannedRun
     code: Fingerprint
-    """The fingerprint of the user's own components in the process that asks for it."""
+    """Fingerprint of the user's own components in the process that submits the run."""
     out: Path | None
+    """Folder of the run. None: a temporary folder of the worker, and the files are sent back."""
     resume: bool
-    """True: resume from the checkpoint in its folder."""
+    """True to resume from the checkpoint in `out`."""
     limits: Limits = NO_LIMITS
 
-    def __call__(self, board: Board) -> Done:
-        """Simulate it."""
+    def __call__(self, board: Board) -> RunResult:
+        """Simulate the run. Every error becomes part of the result, so that other runs go on."""
         if board.is_stopped():
-            return Done(stopped=True)
+            return RunResult(stopped=True)
         where = f"variant {self.planned.variant}, seed {self.planned.seed}"
         wall = self.limits.wall(may_end_process=board.own_process)
         try:
-            # Processes import the code one after the other, and keep imported modules.
+            # Each process imports the code at its own time and keeps it, so that a file changed meanwhile would mix two versions.
             with name_source(where):
                 refuse_changed("while the sweep was under way", self.code, own_code(self.planned.scenario))
             if self.out is not None:
@@ -74,41 +75,44 @@ class OneRun:
             with temporary_folder(board.scratch()) as scratch:
                 folder = scratch / "run"
                 done = self._simulate(folder, board, wall)
-                return done if done.stopped or done.error else Done(files=sent_back(folder))
+                return done if done.stopped or done.error else RunResult(files=read_run_files(folder))
         except KeyboardInterrupt:
-            return _limit_reached(where, wall, "") if wall.reached else Done(stopped=True)
+            return _limit_reached(where, wall, "") if wall.reached else RunResult(stopped=True)
         except UserError as error:
-            return Done(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
+            return RunResult(error=str(error) if str(error).startswith(f"{where}:") else f"{where}: {error}")
         except BooksError as error:
-            return Done(error=f"{where}: {error}", defect=True)
+            return RunResult(error=f"{where}: {error}", defect=True)
         except Exception as error:
             text = f"{where}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
-            return Done(error=text, trace=traceback.format_exc(), defect=True)
+            return RunResult(error=text, trace=traceback.format_exc(), defect=True)
 
-    def _simulate(self, out: Path, board: Board, wall: WallLimit) -> Done:
-        """Simulate the run to its end, a stop, or the limit, and return the result."""
-        say = board.speaker()
-        watch = Watch(say, clear=lambda: say(""))
+    def _simulate(self, out: Path, board: Board, wall: WallLimit) -> RunResult:
+        """Simulate the run into `out` to its end, a stop, or its limit, and return the result."""
+        report_wait = board.wait_reporter()
+        watch = Watch(report_wait, clear=lambda: report_wait(""))
 
-        def count(simulation: Simulation) -> None:
+        def after_round(simulation: Simulation) -> None:
             watch.on_close()
-            board.tell(rounds_done(simulation, self.planned.scenario))
+            board.report_rounds(rounds_done(simulation, self.planned.scenario))
             if board.is_stopped():
                 raise KeyboardInterrupt
 
         with freed_at_the_end(), watch_run(watch):
             if self.resume:
-                # Whether the code of the attempt before may be another was asked before any run began.
-                summary = go_on(out, after_round=count, allow_changed_code=True, begin=watch.begin, wall=wall)
+                # Code that differs from the earlier attempt's was allowed or refused before any run began.
+                summary = go_on(out, after_round=after_round, allow_changed_code=True, begin=watch.begin, wall=wall)
             else:
-                summary = self._from_the_start(out, count, watch, wall)
+                summary = self._simulate_from_start(out, after_round, watch, wall)
         if summary["ended"] == INTERRUPTED and wall.reached:
             where = f"variant {self.planned.variant}, seed {self.planned.seed}"
             return _limit_reached(where, wall, f" after {summary['rounds']} rounds")
-        return Done(stopped=summary["ended"] == INTERRUPTED)
+        return RunResult(stopped=summary["ended"] == INTERRUPTED)
 
-    def _from_the_start(self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit) -> Notes:
-        """Run from the start and return the summary. No reference to the run is kept here, so that its memory is freed."""
+    def _simulate_from_start(self, out: Path, after_round: Callable[[Simulation], None], watch: Watch, wall: WallLimit) -> Notes:
+        """Simulate the run from its start and return the summary.
+
+        It is a function of its own, so that no reference to the simulation is left, and `freed_at_the_end` frees its memory.
+        """
         check_run(out, True)
         built = build(self.planned.scenario)
         built.simulation.limit_events(self.limits.event_limit)
@@ -116,21 +120,22 @@ class OneRun:
         return simulate(built, self.planned.scenario, out, overwrite=True, after_round=after_round, wall=wall)
 
 
-def _limit_reached(where: str, wall: WallLimit, after: str) -> Done:
-    return Done(error=f"{where}: {wall.reason}{after}; give it more time, and go on with --resume")
+def _limit_reached(where: str, wall: WallLimit, after: str) -> RunResult:
+    """Return the result of a run that reached its limit of wall time. `after`: text on the rounds done."""
+    return RunResult(error=f"{where}: {wall.reason}{after}; give it more time, and go on with --resume")
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Trial that builds the learner of a scenario once before any run begins."""
+class LearnerTrial:
+    """Work of a worker: build the learner of a scenario, to find mistakes before any run begins."""
 
-    planned: Planned
+    planned: PlannedRun
 
-    def __call__(self, board: Board) -> Done:
-        """Build it."""
+    def __call__(self, board: Board) -> RunResult:
+        """Build the simulation with its learner, and return the error, if any."""
         try:
             with name_source(f"variant {self.planned.variant}"):
                 build(self.planned.scenario)
         except UserError as error:
-            return Done(error=str(error))
-        return Done()
+            return RunResult(error=str(error))
+        return RunResult()

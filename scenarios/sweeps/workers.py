@@ -1,6 +1,7 @@
 """Workers that simulate the runs of a sweep: this process, or processes of this machine, each of which may be killed.
 
-Runs tell how far they are, and are told to stop, over a `Board`. Workers on other machines: `scenarios.sweeps.cluster`.
+Runs report their progress, and learn that they are to stop, over a `Board`. `scenarios.sweeps.cluster` has workers on other
+machines.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from scenarios.workers.processes import (
 from scenarios.workers.scratch import scratch_folder
 
 _STOP = -1
-"""Index of the request to stop in the array of counts."""
+"""Index of the request to stop in the array of rounds: 1 after a request, otherwise 0."""
 _WAITS = "waits-"
 """Prefix of the files in which runs report what they wait for; the number of the run follows."""
 
@@ -43,11 +44,11 @@ class Board(Protocol):
     own_process: bool
     """True if a process serves only this run."""
 
-    def tell(self, rounds: int) -> None:
+    def report_rounds(self, rounds: int) -> None:
         """Report the number of rounds done."""
 
-    def speaker(self) -> Callable[[str], None]:
-        """Return a function that reports, from any thread, what the run waits for; an empty text ends the wait."""
+    def wait_reporter(self) -> Callable[[str], None]:
+        """Return a function that reports what the run waits for, as text; an empty text ends the wait. Any thread may call it."""
 
     def is_stopped(self) -> bool:
         """Return True if the sweep is to end."""
@@ -75,103 +76,103 @@ class Workers(Protocol):
     count: int
     """Number of runs that can be simulated at a time."""
 
-    def room(self) -> int:
+    def free_places(self) -> int:
         """Return the number of runs that can be submitted now."""
 
     def submit(self, index: int, work: Work) -> None:
-        """Give the run number `index` to a worker."""
+        """Give the run with the number `index` to a worker."""
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
-        """Return the runs that ended since the last call, after at most `wait_s` seconds, each with its result, or `Killed`.
+        """Return the runs that ended since the last call, each number with its result, or with `Killed`.
 
-        Raises the exception of a run: expected errors are part of the result instead.
+        It waits for the first one, at most `wait_s` seconds. An exception that the work of a run raises is raised here.
         """
 
-    def standing(self) -> SweepProgress:
+    def progress(self) -> SweepProgress:
         """Return the progress of the runs."""
 
     def complete(self, index: int, rounds: int) -> None:
-        """Count a run as done that need not be simulated."""
+        """Show a run as complete, with all its `rounds` done."""
 
     def stop(self) -> None:
-        """Stop the runs in progress."""
+        """Ask the runs in progress to stop."""
 
-    def require(self, folder: Path) -> None:
+    def check_reach(self, folder: Path) -> None:
         """Raise UserError unless the workers can reach the existing `folder`."""
 
 
 class _MemoryBoard:
-    """A board for runs in this process."""
+    """Board of a run in this process."""
 
     own_process = False
 
-    def __init__(self, counts: IntArray, waits: dict[int, str], index: int) -> None:
-        self._counts, self._waits, self._index = counts, waits, index
+    def __init__(self, rounds: IntArray, waits: dict[int, str], index: int) -> None:
+        self._rounds, self._waits, self._index = rounds, waits, index
 
-    def tell(self, rounds: int) -> None:
-        self._counts[self._index] = rounds
+    def report_rounds(self, rounds: int) -> None:
+        self._rounds[self._index] = rounds
 
-    def speaker(self) -> Callable[[str], None]:
+    def wait_reporter(self) -> Callable[[str], None]:
         return lambda text: self._waits.__setitem__(self._index, text)
 
     def is_stopped(self) -> bool:
-        return bool(self._counts[_STOP])
+        return bool(self._rounds[_STOP])
 
     def scratch(self) -> str | None:
         return None
 
 
 class InThisProcess:
-    """One run after the other, in this process."""
+    """Workers of a sweep without other processes: runs are simulated one after the other, in this process."""
 
     count = 1
 
     def __init__(self, runs: int) -> None:
-        self._counts = np.zeros(runs + 1, np.int64)
+        self._rounds = np.zeros(runs + 1, np.int64)
         self._waits: dict[int, str] = {}
         self._done: list[tuple[int, Any]] = []
 
-    def room(self) -> int:
+    def free_places(self) -> int:
         return 1 - len(self._done)
 
     def submit(self, index: int, work: Work) -> None:
-        self._done.append((index, work(_MemoryBoard(self._counts, self._waits, index))))
+        self._done.append((index, work(_MemoryBoard(self._rounds, self._waits, index))))
 
     def collect(self, wait_s: float) -> list[tuple[int, Any]]:
         done, self._done = self._done, []
         return done
 
-    def standing(self) -> SweepProgress:
-        return SweepProgress(self._counts[:_STOP].tolist(), {index: text for index, text in list(self._waits.items()) if text})
+    def progress(self) -> SweepProgress:
+        return SweepProgress(self._rounds[:_STOP].tolist(), {index: text for index, text in list(self._waits.items()) if text})
 
     def complete(self, index: int, rounds: int) -> None:
-        self._counts[index] = rounds
+        self._rounds[index] = rounds
 
     def stop(self) -> None:
-        self._counts[_STOP] = 1
+        self._rounds[_STOP] = 1
 
-    def require(self, folder: Path) -> None:
+    def check_reach(self, folder: Path) -> None:
         """Do nothing: this process can reach the folder."""
 
 
 @cache
-def _shared_counts(file: str) -> Any:
-    """Return the array of counts that processes share in a file."""
+def _shared_rounds(file: str) -> Any:
+    """Return the array of rounds in a shared file: one entry a run, and a last one for `_STOP`. Opened once a process."""
     return np.memmap(file, np.int64, "r+")
 
 
 @dataclass(frozen=True)
 class _FileBoard:
-    """A board of processes that share a file of counts."""
+    """Board of a run in a process of this machine. All processes share a file with the rounds of each run."""
 
     file: str
     index: int
     own_process: ClassVar[bool] = True
 
-    def tell(self, rounds: int) -> None:
-        _shared_counts(self.file)[self.index] = rounds
+    def report_rounds(self, rounds: int) -> None:
+        _shared_rounds(self.file)[self.index] = rounds
 
-    def speaker(self) -> Callable[[str], None]:
+    def wait_reporter(self) -> Callable[[str], None]:
         file = Path(self.file).with_name(f"{_WAITS}{self.index}")
 
         def report(text: str) -> None:
@@ -185,7 +186,7 @@ class _FileBoard:
         return report
 
     def is_stopped(self) -> bool:
-        return bool(_shared_counts(self.file)[_STOP])
+        return bool(_shared_rounds(self.file)[_STOP])
 
     def scratch(self) -> str | None:
         return str(Path(self.file).parent)
@@ -198,23 +199,23 @@ class Processes:
         self.count = count
         self._scratch, self._modules = scratch, modules
         self._file = str(Path(scratch) / "rounds")
-        self._counts = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
+        self._rounds = np.memmap(self._file, np.int64, "w+", shape=(runs + 1,))
         self._threads = share_of_cores(count)
         self._free = [take_executor(self._threads, modules) for _ in range(count)]
         self._busy: dict[int, Any] = {}
         self._done: SimpleQueue[tuple[int, Any]] = SimpleQueue()
 
-    def room(self) -> int:
+    def free_places(self) -> int:
         return len(self._free)
 
     def submit(self, index: int, work: Work) -> None:
         from joblib.externals.loky.process_executor import BrokenProcessPool, ShutdownExecutorError
 
         executor = self._free.pop()
-        arguments = (_work_at, Place.here(), work, _FileBoard(self._file, index))
+        arguments = (_do_work, Place.here(), work, _FileBoard(self._file, index))
         try:
             future = submit(executor, *arguments)
-        except (BrokenProcessPool, ShutdownExecutorError):  # killed while it waited
+        except (BrokenProcessPool, ShutdownExecutorError):  # the process was killed while it was idle
             executor = start(self._threads, self._modules)
             future = submit(executor, *arguments)
         self._busy[index] = executor
@@ -235,20 +236,20 @@ class Processes:
             self._free.append(executor)
         return results
 
-    def standing(self) -> SweepProgress:
+    def progress(self) -> SweepProgress:
         waits = {}
         for file in Path(self._scratch).glob(f"{_WAITS}*"):
-            with suppress(OSError):  # the round has closed meanwhile
+            with suppress(OSError):  # the round has closed meanwhile, and its file is gone
                 waits[int(file.name.removeprefix(_WAITS))] = file.read_text(encoding="utf-8")
-        return SweepProgress(self._counts[:_STOP].tolist(), waits)
+        return SweepProgress(self._rounds[:_STOP].tolist(), waits)
 
     def complete(self, index: int, rounds: int) -> None:
-        self._counts[index] = rounds
+        self._rounds[index] = rounds
 
     def stop(self) -> None:
-        self._counts[_STOP] = 1
+        self._rounds[_STOP] = 1
 
-    def require(self, folder: Path) -> None:
+    def check_reach(self, folder: Path) -> None:
         """Do nothing: processes of this machine can reach the folder."""
 
     def close(self) -> None:
@@ -260,10 +261,10 @@ class Processes:
 
 
 @contextmanager
-def processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator[Workers]:
-    """Open `count` workers for a number of `runs`: processes of this machine; a single worker is this process.
+def open_processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator[Workers]:
+    """Open `count` workers for a number of `runs`: processes of this machine, or this process if `count` is 1.
 
-    `modules`: modules that the runs need; all processes import them in parallel at their start, not at their first run.
+    `modules`: modules that the runs need. All processes import them in parallel as they start, not at their first run.
     """
     if count == 1:
         yield InThisProcess(runs)
@@ -276,7 +277,7 @@ def processes(count: int, runs: int, *, modules: Iterable[str] = ()) -> Iterator
             workers.close()
 
 
-def _work_at(place: Place, work: Work, board: Board) -> Any:
-    """Call `work` with the working folder and paths of the process that submitted it."""
+def _do_work(place: Place, work: Work, board: Board) -> Any:
+    """Return the result of `work`, done in the working folder and with the import paths of the process that submitted it."""
     place.enter()
     return work(board)

@@ -9,7 +9,7 @@ from typing import Any
 from scenarios.runs.reading import override, parse
 from scenarios.runs.run import INTERRUPTED, go_on
 from scenarios.runs.run import run as run_scenario
-from scenarios.sweeps.plan import variants_of
+from scenarios.sweeps.plan import expand_variants
 from tests.helpers.whole_schema import whole_schema
 
 Tables = dict[str, Any]
@@ -33,7 +33,7 @@ def play(tables: Mapping[str, Any], out: Path, *, cut_after: int | None = None) 
 def variants(tables: Mapping[str, Any], source: str) -> dict[str, Tables]:
     """The scenario of every variant of a file's sweep, by its name; without a sweep the one that there is."""
     single = {key: value for key, value in tables.items() if key != "sweep"}
-    return {name: override(single, changes) for name, (_, changes) in variants_of(parse(tables, source), source).items()}
+    return {name: override(single, changes) for name, (_, changes) in expand_variants(parse(tables, source), source).items()}
 
 
 def changed(tables: Mapping[str, Any], changes: Mapping[str, Any]) -> Tables:

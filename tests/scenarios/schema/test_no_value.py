@@ -49,7 +49,7 @@ def test_a_word_none_of_a_key_keeps_its_meaning() -> None:
 def test_a_grid_takes_none_among_numbers() -> None:
     grid = grids_of(["server.deadline_s=4,8,none"])
     planned = plan(add_grid(small_tables("sweep.variants=[]"), grid, None), "small.toml")
-    assert [p.scenario.server.deadline_s for p in planned.one_each] == [4, 8, None]
+    assert [p.scenario.server.deadline_s for p in planned.first_runs] == [4, 8, None]
     assert planned.variants[-1] == "deadline_s=none"
 
 
@@ -57,7 +57,7 @@ def test_a_grid_takes_none_among_numbers() -> None:
 def test_none_in_python_is_a_variant_called_none(value: str | None) -> None:
     tables = add_grid(small_tables("sweep.variants=[]"), {"server.deadline_s": [4, value]}, None)
     planned = plan(tables, "small.toml")
-    assert [p.scenario.server.deadline_s for p in planned.one_each] == [4, None]
+    assert [p.scenario.server.deadline_s for p in planned.first_runs] == [4, None]
     assert planned.variants == ["deadline_s=4", "deadline_s=none"]
     assert netsim.load(small_tables(), {"server.deadline_s": value}).server.deadline_s is None
 

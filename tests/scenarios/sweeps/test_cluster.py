@@ -18,7 +18,7 @@ from scenarios.runs.reading import parse
 from scenarios.schema.errors import UserError
 from scenarios.schema.servers.kinds import KINDS
 from scenarios.sweeps.options import Earlier, Machines
-from scenarios.sweeps.plan import Plan, Planned, plan
+from scenarios.sweeps.plan import Plan, PlannedRun, plan
 from scenarios.sweeps.sweep import sweep
 from scenarios.sweeps.workers import SweepProgress
 from scenarios.workers.versions import refuse_versions, versions
@@ -33,7 +33,7 @@ def every_server() -> Plan:
     scenarios = {name.replace(", ", "-"): parse(world) for name, world in WORLDS.items()}
     # Apps of Flower need flwr, an extra; tests/scenarios/flower sweeps over them.
     assert {scenario.server.kind for scenario in scenarios.values()} == set(KINDS) - {"flower"}
-    runs = [Planned(n, n, seed, s.model_copy(update={"seed": seed})) for n, s in scenarios.items() for seed in (1, 2)]
+    runs = [PlannedRun(n, n, seed, s.model_copy(update={"seed": seed})) for n, s in scenarios.items() for seed in (1, 2)]
     return Plan("servers", runs, runs[0].variant, None)
 
 
